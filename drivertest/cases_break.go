@@ -1,0 +1,76 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+var breakCases = []Case{
+	{Name: "break-held", Rules: "Break 2, 3, Watch 1", run: func(w *world) {
+		// The ticket is gone at once, its client learns of it, and the next
+		// one holds and is told.
+		a, b, op := w.client(), w.client(), w.deaf()
+		ta, tb := a.mutex("n"), b.mutex("n")
+		first := a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		op.brk(ta)
+		w.line(ta.Name, []*driver.Ticket{tb})
+		if w.traits.Push {
+			a.hears(ta, driver.Gone)
+			b.hears(tb, driver.Held)
+		}
+		a.renew(ta, driver.Gone)
+		a.leave(ta, driver.Gone)
+		if p := b.renew(tb, driver.Held); w.traits.Fencing && p.Token <= first.Token {
+			w.Errorf("token %d after %d", p.Token, first.Token)
+		}
+	}},
+	{Name: "break-waiting", Rules: "Break 2", run: func(w *world) {
+		a, b, c := w.client(), w.client(), w.client()
+		ta, tb, tc := a.mutex("n"), b.mutex("n"), c.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		c.join(tc, driver.Waiting)
+		a.brk(tb)
+		w.line(ta.Name, []*driver.Ticket{ta}, tc)
+		if w.traits.Push {
+			b.hears(tb, driver.Gone)
+		}
+		b.renew(tb, driver.Gone)
+		a.leave(ta, driver.Held)
+		w.line(ta.Name, []*driver.Ticket{tc})
+	}},
+	{Name: "break-nobody", Rules: "Break 1", run: func(w *world) {
+		// There is no such ticket: an error, and nothing happens.
+		a, b := w.client(), w.client()
+		ta, other, left := a.mutex("n"), a.mutex("other"), a.mutex("n")
+		a.join(left, driver.Held)
+		a.leave(left, driver.Held)
+		a.join(ta, driver.Held)
+		a.join(other, driver.Held)
+		for _, miss := range [][2]string{
+			{ta.Name, other.ID}, {ta.Name, left.ID}, {ta.Name, ta.ID + "0"}, {ta.Name, ""}, {ta.Name, "*"}, {w.name("no line"), ta.ID},
+		} {
+			ctx, cancel := w.limit()
+			if err := b.d.Break(ctx, miss[0], miss[1]); !errors.Is(err, driver.ErrNoTicket) {
+				w.Errorf("Break(%q, %q): error is %v, want %q", miss[0], miss[1], err, driver.ErrNoTicket)
+			}
+			cancel()
+		}
+		w.line(ta.Name, []*driver.Ticket{ta})
+		w.line(other.Name, []*driver.Ticket{other})
+	}},
+	{Name: "break-one-of-an-owner", Rules: "Break 2, Join 7", Needs: Owner, run: func(w *world) {
+		a, b, c := w.client(), w.client(), w.client()
+		t1, t2, tc := a.owned("job", a.mutex("n")), b.owned("job", b.mutex("n")), c.mutex("n")
+		a.join(t1, driver.Held)
+		b.join(t2, driver.Held)
+		c.join(tc, driver.Waiting)
+		c.brk(t1)
+		w.line(t1.Name, []*driver.Ticket{t2}, tc)
+		a.renew(t1, driver.Gone)
+		c.brk(t2)
+		w.line(t1.Name, []*driver.Ticket{tc})
+	}},
+}

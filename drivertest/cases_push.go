@@ -1,0 +1,115 @@
+package drivertest
+
+import (
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+var pushCases = []Case{
+	{Name: "push-one", Rules: "Watch 1, 2, Leave 5, F51", Needs: Push | Fair, run: func(w *world) {
+		// One release is told to one client: the one whose turn it is.
+		const n = 6
+		var clients [n]*client
+		var ts [n]*driver.Ticket
+		for i := range n {
+			clients[i] = w.client()
+			ts[i] = clients[i].mutex("n")
+			clients[i].joinAny(ts[i])
+		}
+		w.settle()
+		gaps := 0
+		for _, c := range clients {
+			gaps -= c.gapCount()
+		}
+		for i := range n - 1 {
+			clients[i].leave(ts[i], driver.Held)
+			if p := clients[i+1].hears(ts[i+1], driver.Held); p.Lease != 0 {
+				w.Errorf("a push has a Lease of %v", p.Lease)
+			}
+			for j := i + 2; j < n; j++ {
+				if len(clients[j].told(ts[j])) > 0 {
+					w.Errorf("client %d was told something at the turn of client %d", j, i+1)
+				}
+			}
+		}
+		w.settle()
+		for i, c := range clients {
+			gaps += c.gapCount()
+			c.mu.Lock()
+			for _, p := range c.pushes {
+				if p.id != ts[i].ID {
+					w.Errorf("client %d was told about %s, which is not its own", i, p.id)
+				}
+			}
+			c.mu.Unlock()
+		}
+		if gaps > 0 {
+			w.Errorf("%d times a client was told to ask for all its tickets", gaps)
+		}
+	}},
+	{Name: "push-readers", Rules: "Watch 1, Driver 6", Needs: Push | Shared, run: func(w *world) {
+		// All who are granted by one release are told.
+		a, b := w.client(), w.client()
+		wr := a.writer("n")
+		a.join(wr, driver.Held)
+		clients := []*client{a, b, w.client(), b}
+		var ts []*driver.Ticket
+		for _, c := range clients {
+			t := c.reader("n")
+			c.join(t, driver.Waiting)
+			ts = append(ts, t)
+		}
+		a.leave(wr, driver.Held)
+		for i, c := range clients {
+			c.hears(ts[i], driver.Held)
+		}
+	}},
+	{Name: "push-for-the-dead", Rules: "Watch 1, Driver 6", Needs: Push | Fair, run: func(w *world) {
+		// Whoever's request finds the dead, the one whose turn it is is told.
+		a, b, c := w.client(), w.client(), w.client()
+		ta, tb, tc := a.mortal(a.mutex("n")), b.mutex("n"), c.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		c.joinAny(tc)
+		w.until("a push says that it is held", func() bool {
+			c.ask(tc)
+			return len(b.told(tb)) > 0
+		})
+		b.hears(tb, driver.Held)
+	}},
+	{Name: "push-ends", Rules: "Watch 1, Close 1", Needs: Push, run: func(w *world) {
+		// Pushes end with the context of Watch, and with Close.
+		a, b, c := w.client(), w.client(), w.client()
+		ta, tb, tc := a.mutex("n"), b.mutex("n"), c.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		c.join(tc, driver.Waiting)
+		b.stop()
+		c.close()
+		w.settle()
+		a.leave(ta, driver.Held)
+		w.settle()
+		if len(b.told(tb)) > 0 {
+			w.Errorf("told after the context of Watch had ended")
+		}
+		a.brk(tb)
+		w.settle()
+		if len(c.told(tc)) > 0 {
+			w.Errorf("told after Close")
+		}
+	}},
+}
+
+func (c *client) gapCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gaps
+}
+
+// close closes the client's driver before the end of the case.
+func (c *client) close() {
+	c.w.Helper()
+	c.closed = true
+	if err := c.d.Close(); err != nil {
+		c.w.Errorf("Close: %v", err)
+	}
+}

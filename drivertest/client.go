@@ -1,0 +1,370 @@
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A client is a driver and what the suite knows about it.
+type client struct {
+	w       *world
+	d       driver.Driver
+	uuid    string
+	witness bool
+	closed  bool
+	stop    context.CancelFunc // ends its Watch
+
+	mu      sync.Mutex
+	n       int
+	tickets []*driver.Ticket
+	pushes  []push
+	wake    map[string]chan driver.Place
+	gaps    int
+}
+
+type push struct {
+	id string
+	p  driver.Place
+}
+
+// client opens a client that listens for pushes.
+func (w *world) client() *client {
+	w.Helper()
+	c := w.bare()
+	c.watch()
+	return c
+}
+
+// deaf opens a client that hears no pushes.
+func (w *world) deaf() *client {
+	w.Helper()
+	c := w.bare()
+	if err := c.d.Watch(context.Background(), func(string, driver.Place) {}); err != nil {
+		w.Fatalf("Watch: %v", err)
+	}
+	return c
+}
+
+// bare opens a client that has not called Watch, and never waits.
+func (w *world) bare() *client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newClient()
+}
+
+func (w *world) newClient() *client {
+	var b [16]byte
+	rand.Read(b[:])
+	c := &client{
+		w:    w,
+		d:    w.h.Open(w.T),
+		uuid: fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]),
+		wake: make(map[string]chan driver.Place),
+	}
+	w.clients = append(w.clients, c)
+	return c
+}
+
+func (c *client) watch() {
+	c.w.Helper()
+	if err := c.watchOnce(); err != nil {
+		c.w.Fatalf("Watch: %v", err)
+	}
+}
+
+func (c *client) watchOnce() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	c.w.Cleanup(cancel)
+	return c.d.Watch(ctx, c.moved)
+}
+
+// moved takes a push.
+func (c *client) moved(id string, p driver.Place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id == "" {
+		c.gaps++
+		for _, ch := range c.wake {
+			select {
+			case ch <- driver.Place{}:
+			default:
+			}
+		}
+		return
+	}
+	c.pushes = append(c.pushes, push{id, p})
+	if ch := c.wake[id]; ch != nil {
+		select {
+		case ch <- p:
+		default:
+		}
+	}
+}
+
+// told returns the pushes of a ticket so far.
+func (c *client) told(t *driver.Ticket) []driver.Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ps []driver.Place
+	for _, p := range c.pushes {
+		if p.id == t.ID {
+			ps = append(ps, p.p)
+		}
+	}
+	return ps
+}
+
+// hears waits for a push of a ticket in this state.
+func (c *client) hears(t *driver.Ticket, s driver.State) driver.Place {
+	c.w.Helper()
+	var found driver.Place
+	c.w.until(fmt.Sprintf("a push says that %s is %v", t.ID, s), func() bool {
+		for _, p := range c.told(t) {
+			if p.State == s {
+				found = p
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (c *client) all() []*driver.Ticket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.tickets)
+}
+
+// ticket makes one that lives long enough for a case on a slow store to end.
+func (c *client) ticket(name string, units, limit int64) *driver.Ticket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	t := &driver.Ticket{
+		ID:    fmt.Sprintf("%s:%d", c.uuid, c.n),
+		Name:  c.w.name(name),
+		Units: units,
+		Limit: limit,
+		TTL:   c.w.long(),
+	}
+	t.Meta = "meta of " + t.ID
+	c.tickets = append(c.tickets, t)
+	return t
+}
+
+// settled forgets a ticket that is gone, so that end has less to do.
+func (c *client) settled(t *driver.Ticket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.wake, t.ID)
+	if i := slices.Index(c.tickets, t); i >= 0 {
+		c.tickets = slices.Delete(c.tickets, i, i+1)
+	}
+}
+
+// mortal gives a ticket the harness's TTL: its end is awaited.
+func (c *client) mortal(t *driver.Ticket) *driver.Ticket {
+	t.TTL = c.w.h.TTL
+	return t
+}
+
+func (c *client) mutex(name string) *driver.Ticket  { return c.ticket(name, 1, 1) }
+func (c *client) reader(name string) *driver.Ticket { return c.ticket(name, 1, driver.RWLimit) }
+func (c *client) writer(name string) *driver.Ticket {
+	return c.ticket(name, driver.RWLimit, driver.RWLimit)
+}
+
+// join joins with wait=true and expects a state.
+func (c *client) join(t *driver.Ticket, want driver.State) driver.Place {
+	c.w.Helper()
+	return c.joined(t, true, want)
+}
+
+// try joins with wait=false and expects a state.
+func (c *client) try(t *driver.Ticket, want driver.State) driver.Place {
+	c.w.Helper()
+	return c.joined(t, false, want)
+}
+
+func (c *client) joined(t *driver.Ticket, wait bool, want driver.State) driver.Place {
+	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	p, err := c.d.Join(ctx, t, wait)
+	if err != nil {
+		c.w.Fatalf("Join(%s, wait=%v): %v", t.ID, wait, err)
+	}
+	if p.State != want {
+		c.w.Fatalf("Join(%s, wait=%v) answers %v, want %v", t.ID, wait, p.State, want)
+	}
+	c.sane("Join", t, p)
+	return p
+}
+
+// refused joins and expects an error.
+func (c *client) refused(t *driver.Ticket) error {
+	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	p, err := c.d.Join(ctx, t, true)
+	if err == nil {
+		c.w.Fatalf("Join(%s) answers %v, want an error", t.ID, p.State)
+	}
+	if cl := driver.ClassOf(err); cl != driver.Refused {
+		c.w.Errorf("Join(%s): the class of %q is %v, want %v", t.ID, err, cl, driver.Refused)
+	}
+	return err
+}
+
+// sane checks what holds for every answer.
+func (c *client) sane(op string, t *driver.Ticket, p driver.Place) {
+	c.w.Helper()
+	switch p.State {
+	case driver.Held, driver.Waiting:
+		if p.Lease < t.TTL {
+			c.w.Errorf("%s(%s): Lease is %v with a TTL of %v", op, t.ID, p.Lease, t.TTL)
+		}
+		if p.Recheck < 0 || p.Ahead < -1 {
+			c.w.Errorf("%s(%s): Recheck is %v, Ahead is %d", op, t.ID, p.Recheck, p.Ahead)
+		}
+		if c.w.traits.Fencing && p.State == driver.Held && p.Token == 0 {
+			c.w.Errorf("%s(%s): held without a token", op, t.ID)
+		}
+	case driver.Gone:
+	default:
+		c.w.Errorf("%s(%s): answers no state", op, t.ID)
+	}
+}
+
+// renew renews and expects a state.
+func (c *client) renew(t *driver.Ticket, want driver.State) driver.Place {
+	c.w.Helper()
+	p := c.ask(t)
+	if p.State != want {
+		c.w.Fatalf("Renew(%s) answers %v, want %v", t.ID, p.State, want)
+	}
+	return p
+}
+
+// ask renews.
+func (c *client) ask(t *driver.Ticket) driver.Place {
+	c.w.Helper()
+	ps := c.renewAll([]driver.Ref{{Ticket: t, State: driver.Held}})
+	c.sane("Renew", t, ps[0])
+	return ps[0]
+}
+
+func (c *client) renewAll(refs []driver.Ref) []driver.Place {
+	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	ps, err := c.d.Renew(ctx, refs)
+	c.answers("Renew", refs, ps, err)
+	return ps
+}
+
+// leave leaves and expects to have been in a state.
+func (c *client) leave(t *driver.Ticket, want driver.State) driver.Place {
+	c.w.Helper()
+	p := c.leaveAll([]driver.Ref{{Ticket: t, State: driver.Held}})[0]
+	if p.State != want {
+		c.w.Fatalf("Leave(%s) answers %v, want %v", t.ID, p.State, want)
+	}
+	c.settled(t)
+	return p
+}
+
+func (c *client) leaveAll(refs []driver.Ref) []driver.Place {
+	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	ps, err := c.d.Leave(ctx, refs)
+	c.answers("Leave", refs, ps, err)
+	return ps
+}
+
+func (c *client) answers(op string, refs []driver.Ref, ps []driver.Place, err error) {
+	c.w.Helper()
+	if err != nil {
+		c.w.Fatalf("%s: %v", op, err)
+	}
+	if len(ps) != len(refs) {
+		c.w.Fatalf("%s of %d tickets has %d answers", op, len(refs), len(ps))
+	}
+	for i, p := range ps {
+		if p.Err != nil {
+			c.w.Fatalf("%s(%s): %v", op, refs[i].ID, p.Err)
+		}
+	}
+}
+
+// leaveQuietly makes sure that a ticket has no place.
+func (c *client) leaveQuietly(ctx context.Context, t *driver.Ticket) error {
+	ps, err := c.d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held, Unsure: true}})
+	if err == nil && len(ps) == 1 {
+		err = ps[0].Err
+	}
+	return err
+}
+
+// brk breaks a ticket.
+func (c *client) brk(t *driver.Ticket) {
+	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	if err := c.d.Break(ctx, t.Name, t.ID); err != nil {
+		c.w.Fatalf("Break(%s): %v", t.ID, err)
+	}
+}
+
+// granted waits until a ticket is held, as the core does: it listens, asks
+// when Recheck says so, and every third of the harness's TTL.
+func (c *client) granted(t *driver.Ticket, p driver.Place) driver.Place {
+	c.w.Helper()
+	var start = time.Now()
+	for p.State == driver.Waiting {
+		if time.Since(start) > c.w.patience() {
+			c.w.Fatalf("%s waits for ever", t.ID)
+		}
+		wait := min(t.TTL, c.w.h.TTL) / 3
+		if p.Recheck > 0 {
+			wait = min(wait, p.Recheck)
+		}
+		if !c.w.traits.Push {
+			wait = min(wait, c.w.tick())
+		}
+		c.doze(t, wait)
+		p = c.ask(t)
+	}
+	if p.State != driver.Held {
+		c.w.Fatalf("%s is %v, want held", t.ID, p.State)
+	}
+	return p
+}
+
+// doze waits for a push about t, for d at the most.
+func (c *client) doze(t *driver.Ticket, d time.Duration) driver.Place {
+	c.mu.Lock()
+	ch := c.wake[t.ID]
+	if ch == nil {
+		ch = make(chan driver.Place, 4)
+		c.wake[t.ID] = ch
+	}
+	c.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case p := <-ch:
+		return p
+	case <-timer.C:
+		return driver.Place{}
+	}
+}

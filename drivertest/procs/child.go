@@ -1,0 +1,133 @@
+package procs
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// teller writes the events of a client, whole lines only.
+type teller struct {
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (w *teller) tell(what string, token uint64, err error) {
+	e := event{What: what, Token: token, At: bootTime()}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.out.Encode(e) // the test sees that nothing comes
+}
+
+// serve obeys commands until in ends, and closes the client then.
+func serve(target string, open func(string) (driver.Driver, error), in io.Reader, out io.Writer) error {
+	d, err := open(target)
+	if err != nil {
+		return err
+	}
+	locks, err := holdfast.New(d)
+	if err != nil {
+		return err
+	}
+	w := &teller{out: json.NewEncoder(out)}
+	var holds sync.Map // name → *holdfast.Hold
+	var work sync.WaitGroup
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var c command
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return err
+		}
+		m := locks.Mutex(c.Name, holdfast.WithTTL(c.TTL))
+		switch c.Op {
+		case "lock":
+			work.Go(func() {
+				w.tell("asked", 0, nil)
+				h, err := m.Lock(context.Background())
+				if err != nil {
+					w.tell("failed", 0, err)
+					return
+				}
+				holds.Store(c.Name, h) // before the test can ask for its release
+				w.tell("held", h.Token(), nil)
+				watch(w, h)
+			})
+		case "unlock":
+			h, _ := holds.Load(c.Name)
+			// The claim ends when Unlock is called, not when it returns.
+			w.tell("unlocked", h.(*holdfast.Hold).Token(), nil)
+			if err := h.(*holdfast.Hold).Unlock(); err != nil {
+				w.tell("failed", 0, err)
+			}
+		case "count":
+			work.Go(func() { count(w, m, c) })
+		}
+	}
+	err = locks.Close()
+	work.Wait()
+	return err
+}
+
+// watch tells when a hold is lost: by its context, and by a look at Err as
+// often as the processor allows, like work that checks before each step.
+func watch(w *teller, h *holdfast.Hold) {
+	for h.Err() == nil {
+		select {
+		case <-h.Context().Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := h.Err(); errors.Is(err, holdfast.ErrLost) {
+		w.tell("lost", h.Token(), err)
+	}
+}
+
+// count adds to a number in a file, which goes wrong without a lock: what is
+// read is written back later. Each number is written with its fencing token,
+// which must have grown.
+func count(w *teller, m *holdfast.Mutex, c command) {
+	for range c.Times {
+		err := m.Do(context.Background(), func(ctx context.Context) error {
+			return increment(c.File, holdfast.Token(ctx, c.Name))
+		})
+		if err != nil {
+			w.tell("failed", 0, err)
+			return
+		}
+	}
+	w.tell("counted", 0, nil)
+}
+
+func increment(file string, token uint64) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	num, last, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	n, err := strconv.Atoi(num)
+	if err != nil {
+		return err
+	}
+	before, err := strconv.ParseUint(last, 10, 64)
+	if err != nil {
+		return err
+	}
+	if token <= before {
+		return fmt.Errorf("token %d after %d", token, before)
+	}
+	time.Sleep(100 * time.Microsecond)
+	return os.WriteFile(file, fmt.Appendf(nil, "%d %d\n", n+1, token), 0o600)
+}

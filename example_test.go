@@ -1,0 +1,172 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// newClient stands for anylock.Open(ctx, "redis://localhost:6379") and the
+// like.
+func newClient(s *memlock.Store) *holdfast.Client {
+	locks, err := holdfast.New(memlock.New(s))
+	if err != nil {
+		panic(err)
+	}
+	return locks
+}
+
+func ExampleClient_Do() {
+	ctx := context.Background()
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	err := locks.Do(ctx, "invoice/42", func(ctx context.Context) error {
+		fmt.Println("alone, with a token:", holdfast.Token(ctx, "invoice/42") > 0)
+		return ctx.Err() // ends when the lock is lost
+	})
+	fmt.Println(err)
+	// Output:
+	// alone, with a token: true
+	// <nil>
+}
+
+func ExampleMutex_TryLock() {
+	ctx := context.Background()
+	store := memlock.NewStore()
+	a, b := newClient(store), newClient(store) // two processes
+	defer a.Close()
+	defer b.Close()
+
+	hold, err := a.Mutex("nightly", holdfast.WithNote("report for May")).TryLock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = b.Mutex("nightly").TryLock(ctx)
+	var held *holdfast.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("busy with:", held.Holder.Note)
+	}
+	fmt.Println(hold.Unlock())
+	// Output:
+	// busy with: report for May
+	// <nil>
+}
+
+// A context bounds the wait, not the hold.
+func ExampleMutex_Lock() {
+	store := memlock.NewStore()
+	a, b := newClient(store), newClient(store)
+	defer a.Close()
+	defer b.Close()
+
+	hold, err := a.Mutex("page").Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err = b.Mutex("page").Lock(ctx)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(hold.Unlock())
+	// Output:
+	// true
+	// <nil>
+}
+
+// A lock taken with the context of a hold nests in it.
+func ExampleHold_Context() {
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	charge := func(ctx context.Context) error {
+		return locks.Do(ctx, "account/7", func(context.Context) error {
+			fmt.Println("charged")
+			return nil
+		})
+	}
+	err := locks.Do(context.Background(), "account/7", func(ctx context.Context) error {
+		return charge(ctx) // holds the same lock; does not wait for itself
+	})
+	fmt.Println(err)
+	// Output:
+	// charged
+	// <nil>
+}
+
+func ExampleClient_Multi() {
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	err := locks.Multi([]string{"account/9", "account/7"}).Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println(holdfast.Token(ctx, "account/7") > 0, holdfast.Token(ctx, "account/9") > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// true true
+	// <nil>
+}
+
+// All holders that name one owner hold together, across processes.
+func ExampleWithOwner() {
+	ctx := context.Background()
+	store := memlock.NewStore()
+	first, second := newClient(store), newClient(store)
+	defer second.Close()
+
+	hold, err := first.Mutex("import", holdfast.WithOwner("import-2026-11")).Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(hold.Detach()) // the process ends, the job goes on
+	first.Close()
+
+	again, err := second.Mutex("import", holdfast.WithOwner("import-2026-11")).Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(again.Token() == hold.Token(), again.Unlock())
+	// Output:
+	// <nil>
+	// true <nil>
+}
+
+func ExampleClient_Semaphore() {
+	ctx := context.Background()
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	pool := locks.Semaphore("renderers", 2)
+	a, _ := pool.TryAcquire(ctx, 1)
+	b, _ := pool.TryAcquire(ctx, 1)
+	_, err := pool.TryAcquire(ctx, 1)
+	fmt.Println(errors.Is(err, holdfast.ErrHeld))
+	fmt.Println(a.Unlock(), b.Unlock())
+	// Output:
+	// true
+	// <nil> <nil>
+}
+
+func ExampleClient_RWMutex() {
+	ctx := context.Background()
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	config := locks.RWMutex("config")
+	r, _ := config.RLock(ctx)
+	_, err := config.TryLock(ctx)
+	fmt.Println("a writer beside a reader:", errors.Is(err, holdfast.ErrHeld))
+	fmt.Println(r.Unlock())
+	// Output:
+	// a writer beside a reader: true
+	// <nil>
+}

@@ -1,0 +1,395 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+var errCut = errors.New("connection reset")
+
+// F1: the Join took effect, its answer was lost: the same ticket is found.
+func TestF1LostAnswerOfJoin(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			d := hook(s)
+			c := client(t, d)
+			var ids []string
+			d.join = func(_ context.Context, tk *driver.Ticket, next joinFunc) (driver.Place, error) {
+				ids = append(ids, tk.ID)
+				if len(ids) > 2 {
+					return next()
+				}
+				if !before {
+					_, _ = next()
+				}
+				return driver.Place{}, errCut
+			}
+			h := must(t)(c.Mutex("a").Lock(bg))
+			if len(ids) != 3 || ids[0] != ids[2] {
+				t.Errorf("ids %v, want one asked three times", ids)
+			}
+			if n := tickets(t, c, "a"); n != 1 {
+				t.Errorf("%d tickets", n)
+			}
+			unlock(t, h)
+			if n := tickets(t, c, "a"); n != 0 {
+				t.Errorf("%d tickets stay", n)
+			}
+		})
+	}
+}
+
+// F1, F3, F5: the answers stay away until the caller gives up. Whatever took
+// effect, or still will, nothing stays behind.
+func TestF3JoinArrivesAfterItsLeave(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			d := hook(s)
+			c, other := client(t, d), client(t, memlock.New(s))
+			d.join = func(ctx context.Context, tk *driver.Ticket, next joinFunc) (driver.Place, error) {
+				if late { // the request is still on its way
+					copied := *tk
+					go func() {
+						time.Sleep(3 * time.Second)
+						_, _ = d.Driver.Join(bg, &copied, true)
+					}()
+				} else {
+					_, _ = next()
+				}
+				<-ctx.Done()
+				return driver.Place{}, ctx.Err()
+			}
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			start := time.Now()
+			_, err := c.Mutex("a").Lock(ctx)
+			wantErr(t, err, context.DeadlineExceeded)
+			if got := time.Since(start); got != time.Second {
+				t.Errorf("Lock returned after %v", got)
+			}
+			settle()
+			if n := tickets(t, other, "a"); n != 0 {
+				t.Errorf("late=%v: %d tickets stay", late, n)
+			}
+			time.Sleep(5 * time.Second)
+			if n := tickets(t, other, "a"); n != 0 {
+				t.Errorf("late=%v: %d tickets came to life again", late, n)
+			}
+		})
+	}
+}
+
+// F7: cancel while the store is silent; the clean-up goes on until it answers.
+func TestF7SilentStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		h := must(t)(other.Mutex("a").Lock(bg))
+		ctx, cancel := context.WithCancel(bg)
+		done := make(chan error)
+		go func() { _, err := c.Mutex("a").Lock(ctx); done <- err }()
+		synctest.Wait()
+		d.cut()
+		start := time.Now()
+		cancel()
+		wantErr(t, <-done, context.Canceled)
+		if got := time.Since(start); got != 0 {
+			t.Errorf("Lock returned %v after the cancel", got)
+		}
+		time.Sleep(7 * time.Second)
+		if n := tickets(t, other, "a"); n != 2 {
+			t.Fatalf("%d tickets; the store was to be silent", n)
+		}
+		d.heal()
+		time.Sleep(6 * time.Second) // one request is still waiting out its limit
+		if n := tickets(t, other, "a"); n != 1 {
+			t.Errorf("%d tickets after the store came back", n)
+		}
+		unlock(t, h)
+	})
+}
+
+// F7, G8: Unlock is bounded, says what it knows, and is finished behind.
+func TestF7UnlockOfSilentStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		ctx, cancel := context.WithCancel(bg)
+		h := must(t)(c.Mutex("a").Lock(ctx))
+		cancel() // works all the same
+		d.cut()
+		start := time.Now()
+		err := h.Unlock()
+		if got := time.Since(start); got > 5*time.Second {
+			t.Errorf("Unlock took %v", got)
+		}
+		se, ok := errors.AsType[*holdfast.StoreError](err)
+		if !ok || !se.Unknown() {
+			t.Errorf("Unlock: %v, want an unknown outcome", err)
+		}
+		if err2 := h.Unlock(); err2 != err {
+			t.Errorf("second Unlock: %v", err2)
+		}
+		d.heal()
+		time.Sleep(6 * time.Second)
+		unlock(t, must(t)(other.Mutex("a").TryLock(bg)))
+	})
+}
+
+// F2: the release took effect, its answer was lost.
+func TestF2LostAnswerOfLeave(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			d := hook(s)
+			c, other := client(t, d), client(t, memlock.New(s))
+			h := must(t)(c.Mutex("a").Lock(bg))
+			n := 0
+			var next *holdfast.Hold
+			d.leave = func(_ context.Context, _ []driver.Ref, send batchFunc) ([]driver.Place, error) {
+				if n++; n > 1 {
+					return send()
+				}
+				if !before {
+					_, _ = send()
+					next = must(t)(other.Mutex("a").TryLock(bg))
+				}
+				return nil, errCut
+			}
+			unlock(t, h)
+			if n != 2 {
+				t.Errorf("%d Leaves", n)
+			}
+			if next == nil {
+				next = must(t)(other.Mutex("a").TryLock(bg))
+			}
+			if next.Err() != nil {
+				t.Errorf("the repeated Leave ended a stranger's hold: %v", next.Err())
+			}
+			unlock(t, next)
+		})
+	}
+}
+
+// F8: Unlock does not wait for a renewal in flight, whose answer is dropped.
+func TestF8UnlockDuringRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		m := c.Mutex("a")
+		for range 3 {
+			h := must(t)(m.Lock(bg))
+			for _, after := range []bool{false, true} {
+				d.set(func(d *hooked) {
+					d.renew = func(_ context.Context, _ []driver.Ref, next batchFunc) ([]driver.Place, error) {
+						if after {
+							time.Sleep(4 * time.Second)
+							return next()
+						}
+						ps, err := next()
+						time.Sleep(4 * time.Second)
+						return ps, err
+					}
+				})
+				time.Sleep(ttl/3 + time.Second) // in flight now
+				start := time.Now()
+				unlock(t, h)
+				if got := time.Since(start); got != 0 {
+					t.Errorf("Unlock waited %v for a renewal", got)
+				}
+				stranger := must(t)(other.Mutex("a").TryLock(bg))
+				time.Sleep(5 * time.Second)
+				if n := tickets(t, other, "a"); n != 1 {
+					t.Errorf("%d tickets: the renewal revived one", n)
+				}
+				unlock(t, stranger)
+				h = must(t)(m.Lock(bg))
+			}
+			unlock(t, h)
+		}
+	})
+}
+
+// F50: pushes lost, doubled, early and for grants of long ago do no harm.
+func TestF50Pushes(t *testing.T) {
+	type pushFunc = func(string, driver.Place, func(string, driver.Place))
+	for name, push := range map[string]pushFunc{
+		"lost": func(string, driver.Place, func(string, driver.Place)) {},
+		"doubled": func(id string, p driver.Place, next func(string, driver.Place)) {
+			next(id, p)
+			next(id, p)
+		},
+		"late": func(id string, p driver.Place, next func(string, driver.Place)) {
+			go func() { time.Sleep(12 * time.Second); next(id, p) }()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memlock.NewStore()
+				a, d := client(t, memlock.New(s)), hook(s)
+				d.push = push
+				b := client(t, d)
+				inside := 0
+				var wg sync.WaitGroup
+				for _, c := range []*holdfast.Client{a, b, a, b} {
+					wg.Go(func() {
+						for range 5 {
+							h := must(t)(c.Mutex("a").Lock(bg))
+							if inside++; inside != 1 {
+								t.Errorf("%d inside", inside)
+							}
+							time.Sleep(time.Second)
+							inside--
+							unlock(t, h)
+						}
+					})
+				}
+				start := time.Now()
+				wg.Wait()
+				if got := time.Since(start); got > 20*(ttl/3+2*time.Second) {
+					t.Errorf("took %v", got)
+				}
+				if n := tickets(t, a, "a"); n != 0 {
+					t.Errorf("%d tickets stay", n)
+				}
+				time.Sleep(12 * time.Second) // the late ones arrive
+			})
+		})
+	}
+}
+
+// F46: a push may overtake the answer of the Join that it grants.
+func TestF46PushOvertakesAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		a, d := client(t, memlock.New(s)), hook(s)
+		b := client(t, d)
+		h := must(t)(a.Mutex("a").Lock(bg))
+		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+			p, err := next()
+			unlock(t, h) // grants, and pushes, before the answer is there
+			time.Sleep(time.Second)
+			return p, err
+		}
+		start := time.Now()
+		h2 := must(t)(b.Mutex("a").Lock(bg))
+		if got := time.Since(start); got != time.Second {
+			t.Errorf("held after %v", got)
+		}
+		if got := h2.Deadline().Sub(start); got != claim(ttl) {
+			t.Errorf("the claim is %v from the Join, want %v", got, claim(ttl))
+		}
+		unlock(t, h2)
+	})
+}
+
+// After a gap in the pushes everything that waits is asked for at once.
+func TestF36GapInThePushes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		a, d := client(t, memlock.New(s)), hook(s)
+		var moved func(string, driver.Place)
+		d.push = func(_ string, _ driver.Place, next func(string, driver.Place)) { moved = next } // lost
+		b := client(t, d)
+		h := must(t)(a.Mutex("a").Lock(bg))
+		got := make(chan *holdfast.Hold)
+		go func() { got <- must(t)(b.Mutex("a").Lock(bg)) }()
+		synctest.Wait()
+		unlock(t, h)
+		start := time.Now()
+		moved("", driver.Place{})
+		h2 := <-got
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("waited %v after the gap", waited)
+		}
+		unlock(t, h2)
+	})
+}
+
+// F26, F30: the store restarts without its data while some wait.
+func TestF26StoreForgets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		time.Sleep(time.Until(driver.Epoch.AddDate(1, 0, 0))) // bubbles begin in 2000
+		s := memlock.NewStore()
+		a, b := client(t, memlock.New(s)), client(t, memlock.New(s))
+		h := must(t)(a.Mutex("a").Lock(bg))
+		got := make(chan *holdfast.Hold)
+		go func() { got <- must(t)(b.Mutex("a").Lock(bg)) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		s.LoseData()
+		start := time.Now()
+		h2 := <-got // asks again, and finds the line empty
+		if waited := time.Since(start); waited > ttl/3 {
+			t.Errorf("waited %v on an empty line", waited)
+		}
+		if h2.Token() <= h.Token() {
+			t.Errorf("token %d after %d", h2.Token(), h.Token())
+		}
+		<-h.Context().Done()
+		wantErr(t, h.Unlock(), holdfast.ErrLost)
+		unlock(t, h2)
+	})
+}
+
+// A store that fails before there is a place: asked again for a while, then
+// reported for what it is.
+func TestStoreErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := hook(memlock.NewStore())
+		c := client(t, d)
+		for _, class := range []driver.Class{driver.Unavailable, driver.NotDone, driver.Unknown, driver.Refused} {
+			n := 0
+			d.set(func(d *hooked) {
+				d.join = func(context.Context, *driver.Ticket, joinFunc) (driver.Place, error) {
+					n++
+					return driver.Place{}, driver.Errorf(class, "no")
+				}
+			})
+			start := time.Now()
+			_, err := c.Mutex("a").Lock(bg)
+			took := time.Since(start)
+			se, ok := errors.AsType[*holdfast.StoreError](err)
+			if !ok || se.Name != "a" || driver.ClassOf(err) != class {
+				t.Errorf("%v: %v", class, err)
+			}
+			if class == driver.Refused && (n != 1 || took != 0) || class != driver.Refused && (n < 3 || took > 6*time.Second) {
+				t.Errorf("%v: asked %d times in %v", class, n, took)
+			}
+		}
+		d.heal()
+		n := 0
+		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+			if n++; n < 5 {
+				return driver.Place{}, driver.Errorf(driver.Unavailable, "failing over")
+			}
+			return next()
+		}
+		unlock(t, must(t)(c.Mutex("a").Lock(bg)))
+	})
+}
+
+// F54: Close while some wait and some hold; twice; at once.
+// goroutines counts those that have a stack; runtime.NumGoroutine also counts
+// some that have just ended.
+func goroutines() int {
+	all := make([]byte, 1<<20)
+	return 1 + strings.Count(string(all[:runtime.Stack(all, true)]), "\n\ngoroutine ")
+}
+
+// F55: an Observer that unlocks, locks, closes, blocks or panics.

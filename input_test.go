@@ -1,0 +1,107 @@
+package holdfast_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+func TestBadInput(t *testing.T) {
+	c := client(t, memlock.New(memlock.NewStore()))
+	long := strings.Repeat("x", driver.MaxName+1)
+	for name, lock := range map[string]func() (*holdfast.Hold, error){
+		"empty name":       func() (*holdfast.Hold, error) { return c.Mutex("").Lock(bg) },
+		"long name":        func() (*holdfast.Hold, error) { return c.Mutex(long).Lock(bg) },
+		"invalid UTF-8":    func() (*holdfast.Hold, error) { return c.Mutex("\xff").Lock(bg) },
+		"zero TTL":         func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithTTL(0)).Lock(bg) },
+		"negative TTL":     func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithTTL(-1)).Lock(bg) },
+		"short TTL":        func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithTTL(1)).Lock(bg) },
+		"huge TTL":         func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithTTL(1<<62)).Lock(bg) },
+		"negative MaxHold": func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithMaxHold(-1)).Lock(bg) },
+		"long note":        func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithNote(long[:600])).Lock(bg) },
+		"note with escape": func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithNote("\x1b[2J")).Lock(bg) },
+		"long owner":       func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithOwner(long)).Lock(bg) },
+		"prefix for one":   func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithPrefix("p")).Lock(bg) },
+		"no permits":       func() (*holdfast.Hold, error) { return c.Semaphore("a", 0).Acquire(bg, 1) },
+		"negative permits": func() (*holdfast.Hold, error) { return c.Semaphore("a", -1).Acquire(bg, 1) },
+		"2^30 permits":     func() (*holdfast.Hold, error) { return c.Semaphore("a", 1<<30).Acquire(bg, 1) },
+		"0 of 3 permits":   func() (*holdfast.Hold, error) { return c.Semaphore("a", 3).Acquire(bg, 0) },
+		"4 of 3 permits":   func() (*holdfast.Hold, error) { return c.Semaphore("a", 3).TryAcquire(bg, 4) },
+		"owned semaphore": func() (*holdfast.Hold, error) {
+			return c.Semaphore("a", 3, holdfast.WithOwner("o")).Acquire(bg, 1)
+		},
+	} {
+		h, err := lock()
+		if err == nil || h != nil {
+			t.Errorf("%s: %v, %v", name, h, err)
+		} else if msg := err.Error(); !strings.HasPrefix(msg, "holdfast: ") || strings.Contains(msg, "\n") || len(msg) > 300 {
+			t.Errorf("%s: message %q", name, msg)
+		}
+	}
+	if _, err := c.Multi(nil).Lock(bg); err == nil {
+		t.Error("Multi of nothing")
+	}
+	for _, o := range []holdfast.Option{holdfast.WithTTL(0), holdfast.WithPrefix("\xff"), holdfast.WithMaxHold(-1)} {
+		if _, err := holdfast.New(memlock.New(memlock.NewStore()), o); err == nil {
+			t.Error("New took a bad option")
+		}
+	}
+	if _, err := holdfast.New(nil); err == nil {
+		t.Error("New took no driver")
+	}
+}
+
+func TestKindMismatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		a, b := client(t, memlock.New(s)), client(t, memlock.New(s))
+		h := must(t)(a.Semaphore("s", 5).Acquire(bg, 2))
+		_, err := b.Mutex("s").Lock(bg)
+		wantErr(t, err, holdfast.ErrKindMismatch)
+		_, err = b.Semaphore("s", 7).TryAcquire(bg, 1)
+		wantErr(t, err, holdfast.ErrKindMismatch)
+		if !strings.Contains(err.Error(), "semaphore of 5") || !strings.Contains(err.Error(), "semaphore of 7") {
+			t.Errorf("%q does not name both sizes", err)
+		}
+		sem := b.Semaphore("s", 7, holdfast.WithLineLimit())
+		h2 := must(t)(sem.Acquire(bg, 3))
+		_, err = sem.TryAcquire(bg, 1)
+		wantErr(t, err, holdfast.ErrHeld)
+		unlock(t, h)
+		unlock(t, h2)
+		unlock(t, must(t)(b.Mutex("s").Lock(bg)))
+	})
+}
+
+func TestPrefixSeparates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		a := client(t, memlock.New(s), holdfast.WithPrefix("a/"))
+		b := client(t, memlock.New(s), holdfast.WithPrefix("b/"))
+		all := client(t, memlock.New(s))
+		h, h2 := must(t)(a.Mutex("x").TryLock(bg)), must(t)(b.Mutex("x").TryLock(bg))
+		names := func(c *holdfast.Client) (ns []string) {
+			for n, err := range c.Names(bg, "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ns = append(ns, n)
+			}
+			slices.Sort(ns)
+			return ns
+		}
+		if got := fmt.Sprint(names(a), names(all)); got != "[x] [a/x b/x]" {
+			t.Errorf("names %s", got)
+		}
+		if n := tickets(t, a, "x"); n != 1 {
+			t.Errorf("%d tickets", n)
+		}
+		unlock(t, h)
+		unlock(t, h2)
+	})
+}

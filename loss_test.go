@@ -1,0 +1,330 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+const ttl = 30 * time.Second
+
+// claim is how long a hold of that TTL claims, counted from the request.
+func claim(ttl time.Duration) time.Duration {
+	return ttl - ttl/100 - min(ttl/100, 20*time.Millisecond)
+}
+
+// Work longer than the lease stays locked: hours of renewals.
+func TestHeldForHours(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		h := must(t)(c.Mutex("a").Lock(bg))
+		for range 6 {
+			time.Sleep(time.Hour)
+			_, err := other.Mutex("a").TryLock(bg)
+			wantErr(t, err, holdfast.ErrHeld)
+			if err := h.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(h.Deadline()); left < ttl/2 || left > ttl {
+				t.Fatalf("claim ends in %v", left)
+			}
+		}
+		if want := int(6 * time.Hour / (ttl / 3)); d.renews < want-6 || d.renews > want+6 {
+			t.Errorf("%d renewals in 6 h, want about %d", d.renews, want)
+		}
+		unlock(t, h)
+		synctest.Wait() // one may have been under way
+		sent := d.renews
+		time.Sleep(time.Hour)
+		if d.renews != sent {
+			t.Errorf("%d renewals after Unlock", d.renews-sent)
+		}
+	})
+}
+
+// The claim ends at an exact instant, counted from before the last confirmed
+// request, and before the store lets anybody else in.
+func TestLossIsToldBeforeAnyoneElseHolds(t *testing.T) {
+	for _, ttl := range []time.Duration{200 * time.Millisecond, 2 * time.Second, ttl, time.Hour} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memlock.NewStore()
+				d := hook(s)
+				c, other := client(t, d, holdfast.WithTTL(ttl)), client(t, memlock.New(s), holdfast.WithTTL(ttl))
+				h := must(t)(c.Mutex("a").Lock(bg))
+				ctx := h.Context()
+				time.Sleep(3 * ttl)
+				var last time.Time
+				d.set(func(d *hooked) {
+					d.renew = func(_ context.Context, _ []driver.Ref, next batchFunc) ([]driver.Place, error) {
+						last = time.Now()
+						return next()
+					}
+				})
+				time.Sleep(ttl)
+				d.cut()
+				entered := make(chan time.Time, 1)
+				go func() {
+					h := must(t)(other.Mutex("a").Lock(bg))
+					entered <- time.Now()
+					unlock(t, h)
+				}()
+				<-ctx.Done()
+				if got, want := time.Since(last), claim(ttl); got != want {
+					t.Errorf("told %v after the last confirmed renewal was sent, want %v", got, want)
+				}
+				told := time.Now()
+				lost, ok := errors.AsType[*holdfast.LostError](context.Cause(ctx))
+				if !ok || lost.Name != "a" || lost.Reason != holdfast.LossExpired || lost.Token != h.Token() {
+					t.Errorf("cause %#v", context.Cause(ctx))
+				}
+				at := <-entered
+				if !told.Before(at) {
+					t.Errorf("told at %v, the next holder came at %v", told, at)
+				}
+				if late := at.Sub(last) - ttl; late > ttl/20+time.Millisecond {
+					t.Errorf("the next holder came %v after the TTL", late)
+				}
+				wantErr(t, h.Unlock(), holdfast.ErrLost)
+				wantErr(t, h.Err(), holdfast.ErrLost)
+				d.heal()
+			})
+		})
+	}
+}
+
+// F14: a lease counts from when the question was sent.
+func TestF14LeaseCountsFromTheQuestion(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := hook(memlock.NewStore())
+		c := client(t, d)
+		var sent time.Time
+		d.join = func(ctx context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+			sent = time.Now()
+			p, err := next()
+			time.Sleep(4 * time.Second) // the answer travels
+			return p, err
+		}
+		h := must(t)(c.Mutex("a").Lock(bg))
+		if got := h.Deadline().Sub(sent); got != claim(ttl) {
+			t.Errorf("claims %v from the question, want %v", got, claim(ttl))
+		}
+		d.heal()
+		d.set(func(d *hooked) {
+			d.renew = func(_ context.Context, _ []driver.Ref, next batchFunc) ([]driver.Place, error) {
+				sent = time.Now()
+				p, err := next()
+				time.Sleep(3 * time.Second)
+				return p, err
+			}
+		})
+		time.Sleep(13 * time.Second)
+		if got := h.Deadline().Sub(sent); got != claim(ttl) {
+			t.Errorf("renewed: claims %v from the question, want %v", got, claim(ttl))
+		}
+		unlock(t, h)
+	})
+}
+
+// F15: a grant older than its lease is refused, and left.
+func TestF15GrantOlderThanItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		n := 0
+		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+			p, err := next()
+			if n++; n == 1 {
+				time.Sleep(2 * ttl) // past every limit, deaf to its context
+			}
+			return p, err
+		}
+		_, err := c.Mutex("a").Lock(bg)
+		if err == nil {
+			t.Fatal("a grant from two leases ago was believed")
+		}
+		settle()
+		unlock(t, must(t)(other.Mutex("a").TryLock(bg)))
+	})
+}
+
+// F10: an unanswered renewal neither ends nor extends.
+func TestF10UnknownRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := hook(memlock.NewStore())
+		var trouble, lost atomic.Int32
+		c := client(t, d, holdfast.WithObserver(&holdfast.Observer{
+			Trouble: func(error) { trouble.Add(1) }, Lost: func(*holdfast.LostError) { lost.Add(1) }}))
+		h := must(t)(c.Mutex("a").Lock(bg))
+		before := h.Deadline()
+		d.cut()
+		time.Sleep(ttl / 2)
+		if h.Deadline() != before {
+			t.Error("a renewal without an answer moved the deadline")
+		}
+		if h.Err() != nil {
+			t.Errorf("lost after half a TTL: %v", h.Err())
+		}
+		d.heal()
+		time.Sleep(ttl / 4)
+		if !h.Deadline().After(before) {
+			t.Error("not renewed after the store came back")
+		}
+		time.Sleep(ttl)
+		if h.Err() != nil || lost.Load() != 0 || trouble.Load() == 0 {
+			t.Errorf("Err %v, %d lost, %d trouble", h.Err(), lost.Load(), trouble.Load())
+		}
+		unlock(t, h)
+	})
+}
+
+// F9, F37: the store has dropped the hold, or an operator has.
+func TestF9BrokenHoldIsLost(t *testing.T) {
+	for _, push := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			d := hook(s)
+			var told []*holdfast.LostError
+			c := client(t, d, holdfast.WithObserver(&holdfast.Observer{
+				Lost: func(e *holdfast.LostError) { told = append(told, e) }}))
+			other := client(t, memlock.New(s))
+			if !push {
+				d.push = func(string, driver.Place, func(string, driver.Place)) {}
+			}
+			h := must(t)(c.Mutex("a").Lock(bg))
+			l, err := other.Inspect(bg, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Break(bg, "a", l.Holders()[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, other.Break(bg, "a", l.Holders()[0].ID), holdfast.ErrNoTicket)
+			start := time.Now()
+			<-h.Context().Done()
+			limit := time.Duration(0)
+			if !push {
+				limit = ttl / 3
+			}
+			if got := time.Since(start); got > limit {
+				t.Errorf("told after %v, want %v", got, limit)
+			}
+			lost, _ := errors.AsType[*holdfast.LostError](h.Err())
+			if lost == nil || lost.Reason != holdfast.LossGone {
+				t.Errorf("Err %v", h.Err())
+			}
+			unlock(t, must(t)(other.Mutex("a").TryLock(bg)))
+			wantErr(t, h.Unlock(), holdfast.ErrLost)
+			synctest.Wait()
+			if len(told) != 1 {
+				t.Errorf("the loss was told %d times", len(told))
+			}
+		})
+	}
+}
+
+// F24: a worker that hangs is freed of its lock.
+func TestF24MaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		c, other := client(t, memlock.New(s)), client(t, memlock.New(s))
+		start := time.Now()
+		h := must(t)(c.Mutex("a", holdfast.WithMaxHold(time.Minute)).Lock(bg))
+		next := must(t)(other.Mutex("a").Lock(bg))
+		if got := time.Since(start); got != time.Minute {
+			t.Errorf("the next holder came after %v", got)
+		}
+		lost, _ := errors.AsType[*holdfast.LostError](h.Err())
+		if lost == nil || lost.Reason != holdfast.LossMaxHold || context.Cause(h.Context()) != error(lost) {
+			t.Errorf("Err %v, cause %v", h.Err(), context.Cause(h.Context()))
+		}
+		wantErr(t, h.Unlock(), holdfast.ErrLost)
+		if next.Err() != nil {
+			t.Error("the late Unlock ended a stranger's hold")
+		}
+		unlock(t, next)
+	})
+}
+
+// Do judges at the instant fn returns.
+func TestDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		oops := errors.New("oops")
+		free := func() {
+			t.Helper()
+			unlock(t, must(t)(other.Mutex("a").TryLock(bg)))
+		}
+		err := c.Do(bg, "a", func(ctx context.Context) error {
+			if holdfast.Token(ctx, "a") == 0 {
+				t.Error("no token in the context")
+			}
+			_, err := other.Mutex("a").TryLock(bg)
+			wantErr(t, err, holdfast.ErrHeld)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		free()
+		if err := c.Do(bg, "a", func(context.Context) error { return oops }); err != oops {
+			t.Errorf("fn's error came back as %v", err)
+		}
+		free()
+
+		ctx, cancel := context.WithCancelCause(bg)
+		err = c.Do(ctx, "a", func(ctx context.Context) error {
+			cancel(oops)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if err != oops {
+			t.Errorf("the caller's cause came back as %v", err)
+		}
+		free()
+
+		func() {
+			defer func() {
+				if recover() != "bang" {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = c.Do(bg, "a", func(context.Context) error { panic("bang") })
+		}()
+		free()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = c.Do(bg, "a", func(context.Context) error { runtime.Goexit(); return nil })
+		}()
+		<-done
+		free()
+
+		for _, fnErr := range []error{nil, oops} {
+			err = c.Do(bg, "a", func(ctx context.Context) error {
+				d.cut()
+				<-ctx.Done()
+				d.heal()
+				return fnErr
+			})
+			wantErr(t, err, holdfast.ErrLost)
+			if fnErr != nil {
+				wantErr(t, err, fnErr)
+			}
+			time.Sleep(ttl)
+		}
+	})
+}
