@@ -1,0 +1,66 @@
+package backends
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+//go:embed clock/clock.c
+var clockSource []byte
+
+// Clock is the wall clock of a server that was started with its Env: it runs
+// with the machine's, ahead of it by as much as Step has added. It works for
+// programs that ask the C library for the time, as Redis does; those in Go do
+// not. Timers and the monotonic clock stay as they are.
+type Clock struct {
+	library, file string
+
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+// NewClock builds what a server has to load, in dir. It needs a C compiler.
+func NewClock(t testing.TB, dir string) *Clock {
+	t.Helper()
+	gcc := Find(t, "HOLDFAST_CC", "gcc and libc6-dev", "gcc", "cc")
+	c := &Clock{library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "clock")}
+	source := filepath.Join(dir, "clock.c")
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-shared", "-fPIC", "-O1", "-o", c.library, source).CombinedOutput(); err != nil {
+		t.Fatalf("build the clock: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(c.file, make([]byte, 8), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Env is for [Spec] and for [RedisOptions].
+func (c *Clock) Env() []string {
+	return []string{"LD_PRELOAD=" + c.library, "HOLDFAST_CLOCK=" + c.file}
+}
+
+// Step sets the clock by d, forward or back.
+func (c *Clock) Step(t testing.TB, d time.Duration) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += d
+	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// One write of one word: the servers, which map the file, see all of it.
+	if _, err := f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(c.offset.Microseconds())), 0); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,255 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// RedisOptions say what a Redis server is like. The zero value is one without
+// a password and without persistence.
+type RedisOptions struct {
+	Args     []string // more arguments, such as "--maxmemory", "1mb"
+	Env      []string // of the process, besides the test's own
+	Password string   // of the default user
+	TLS      bool     // serves TLS only, see RedisServer.Certs
+	// Durable writes every change to disk before it is answered, so that a
+	// server that crashed comes back with its data.
+	Durable bool
+}
+
+// RedisServer is a running Redis or Valkey.
+type RedisServer struct {
+	*Process
+	Port     int
+	Password string
+	Certs    *Certs // with RedisOptions.TLS
+
+	opts RedisOptions
+	path string
+	dir  string
+}
+
+// Redis starts a server for one test; it ends with the test, which sees its log
+// when it failed. HOLDFAST_REDIS_SERVER may name another program than the
+// redis-server or valkey-server that is installed.
+func Redis(t testing.TB, opts RedisOptions) *RedisServer {
+	t.Helper()
+	s := newRedis(t, opts, t.TempDir())
+	t.Cleanup(func() {
+		s.stop()
+		s.tell(t)
+	})
+	return s
+}
+
+func (s *RedisServer) tell(t testing.TB) {
+	if t.Failed() {
+		t.Logf("redis on port %d said:\n%s", s.Port, s.Log())
+	}
+}
+
+// SharedRedis returns the one plain server of the test's package, without
+// options. The package's TestMain has to be [Main].
+func SharedRedis(t testing.TB) *RedisServer {
+	t.Helper()
+	s := share(t, "redis", func(dir string) *RedisServer {
+		return newRedis(t, RedisOptions{}, dir)
+	})
+	t.Cleanup(func() { s.tell(t) })
+	return s
+}
+
+func newRedis(t testing.TB, opts RedisOptions, dir string) *RedisServer {
+	t.Helper()
+	s := &RedisServer{
+		Password: opts.Password,
+		opts:     opts,
+		dir:      dir,
+		path:     Find(t, "HOLDFAST_REDIS_SERVER", "redis-server (Redis or Valkey, 6.2 or later)", "redis-server", "valkey-server"),
+	}
+	if opts.TLS {
+		s.Certs = NewCerts(t, dir)
+	}
+	var err error
+	for range 3 { // another process may take the port first
+		s.Port = FreePort(t)
+		if err = s.boot(nil, false); err == nil {
+			return s
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// boot starts the process; loading says that a server which still reads its
+// data counts as ready.
+func (s *RedisServer) boot(more []string, loading bool) error {
+	port := strconv.Itoa(s.Port)
+	args := []string{"--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no"}
+	if s.opts.TLS {
+		args = append(args, "--port", "0", "--tls-port", port, "--tls-cert-file", s.Certs.Cert,
+			"--tls-key-file", s.Certs.Key, "--tls-ca-cert-file", s.Certs.CA, "--tls-auth-clients", "optional")
+	} else {
+		args = append(args, "--port", port)
+	}
+	if s.opts.Durable {
+		args = append(args, "--appendonly", "yes", "--appendfsync", "always")
+	}
+	if s.Password != "" {
+		args = append(args, "--requirepass", s.Password)
+	}
+	args = append(args, s.opts.Args...)
+	args = append(args, more...)
+	p, err := start(Spec{
+		Name: "redis-server",
+		Path: s.path,
+		Args: args,
+		Env:  s.opts.Env,
+		Dir:  s.dir,
+		Ready: func(ctx context.Context) error {
+			_, err := s.exchange(ctx, "PING")
+			if re := RedisError(""); errors.As(err, &re) {
+				if strings.HasPrefix(string(re), "LOADING") && !loading {
+					return err
+				}
+				return nil // it speaks
+			}
+			return err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.Process = p
+	return nil
+}
+
+func (s *RedisServer) stop() {
+	s.Kill() // there is nothing to save
+}
+
+// Addr returns host and port.
+func (s *RedisServer) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+
+// URL returns the server's address as redislock takes it, with these options
+// in its query: "prefix=x&db=1" without the question mark.
+func (s *RedisServer) URL(query string) string {
+	u := url.URL{Scheme: "redis", Host: s.Addr(), RawQuery: query}
+	if s.Password != "" {
+		u.User = url.UserPassword("", s.Password)
+	}
+	if s.opts.TLS {
+		u.Scheme = "rediss"
+	}
+	return u.String()
+}
+
+// Crash kills the server and leaves its data where they are.
+func (s *RedisServer) Crash(t testing.TB) {
+	t.Helper()
+	s.Kill()
+}
+
+// Restart kills the server, if it runs, and starts it again on its port with
+// what data it has written, and with more arguments.
+func (s *RedisServer) Restart(t testing.TB, more ...string) {
+	t.Helper()
+	s.Kill()
+	if err := s.boot(more, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RestartEmpty is Restart without any data.
+func (s *RedisServer) RestartEmpty(t testing.TB) {
+	t.Helper()
+	s.Kill()
+	s.Wipe(t)
+	if err := s.boot(nil, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RestartLoading is Restart, but returns while the server still reads its data
+// and answers LOADING.
+func (s *RedisServer) RestartLoading(t testing.TB, more ...string) {
+	t.Helper()
+	s.Kill()
+	if err := s.boot(more, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Wipe removes the data of a server that does not run.
+func (s *RedisServer) Wipe(t testing.TB) {
+	t.Helper()
+	for _, pattern := range []string{"*.rdb", "*.aof*", "appendonlydir"} {
+		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if err := os.RemoveAll(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Do sends one command on a connection of its own and returns the answer: a
+// string, an int64, nil, or a []any of these. It fails the test on an error.
+func (s *RedisServer) Do(t testing.TB, args ...string) any {
+	t.Helper()
+	v, err := s.Try(args...)
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return v
+}
+
+// Try is Do that returns the error; an answer that is one is a [RedisError].
+func (s *RedisServer) Try(args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return s.exchange(ctx, args...)
+}
+
+// Info returns one field of INFO, and fails the test when there is none.
+func (s *RedisServer) Info(t testing.TB, section, field string) string {
+	t.Helper()
+	text, _ := s.Do(t, "INFO", section).(string)
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
+			return v
+		}
+	}
+	t.Fatalf("INFO %s has no %s", section, field)
+	return ""
+}
+
+// Calls returns how often the server has run a command, from INFO.
+func (s *RedisServer) Calls(t testing.TB, command string) int {
+	t.Helper()
+	text, _ := s.Do(t, "INFO", "commandstats").(string)
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "cmdstat_"+strings.ToLower(command)+":calls=")
+		if !ok {
+			continue
+		}
+		digits, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			t.Fatal(fmt.Errorf("INFO commandstats: %w", err))
+		}
+		return n
+	}
+	return 0
+}

@@ -1,0 +1,63 @@
+package backends
+
+import (
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Main is what TestMain calls: it runs the tests of the package, ends the
+// servers they shared, checks that no goroutine is left, and exits.
+func Main(m *testing.M, opts ...goleak.Option) {
+	goleak.VerifyTestMain(stopping{m}, opts...)
+}
+
+type stopping struct{ m *testing.M }
+
+// Run implements goleak.TestingM.
+func (s stopping) Run() int {
+	code := s.m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	for _, server := range shared.servers {
+		server.stop()
+	}
+	for _, dir := range shared.dirs {
+		os.RemoveAll(dir)
+	}
+	return code
+}
+
+// shared are the servers that the tests of one package have in common, by
+// kind; starting one for each test would take longer than the tests.
+var shared struct {
+	sync.Mutex
+	servers map[string]sharable
+	dirs    []string
+}
+
+type sharable interface{ stop() }
+
+// share returns the server of this key, which start makes if there is none. A
+// test that needs to break its server starts one of its own.
+func share[S sharable](t testing.TB, key string, start func(dir string) S) S {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if s, ok := shared.servers[key]; ok {
+		return s.(S)
+	}
+	dir, err := os.MkdirTemp("", "holdfast-"+key+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.dirs = append(shared.dirs, dir)
+	s := start(dir)
+	if shared.servers == nil {
+		shared.servers = make(map[string]sharable)
+	}
+	shared.servers[key] = s
+	return s
+}

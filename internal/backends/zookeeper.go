@@ -1,0 +1,291 @@
+package backends
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ZooKeeperOptions say what a ZooKeeper is like. The zero value is a single
+// server.
+type ZooKeeperOptions struct {
+	Members int           // of the ensemble; 0 and 1 are a single server
+	Tick    time.Duration // the server's tickTime; 0 is 200 ms, 500 ms in an ensemble
+	Config  []string      // more lines of the configuration
+}
+
+// ZooKeeperServer is a running ZooKeeper, of one member or several.
+type ZooKeeperServer struct {
+	Members []*ZooKeeperMember
+	Tick    time.Duration
+}
+
+// ZooKeeperMember is one server of an ensemble.
+type ZooKeeperMember struct {
+	*Process
+	Port int
+
+	java, dir string
+}
+
+// zookeeperJars are what the server needs of /usr/share/java, as Debian names
+// it in libzookeeper-java and the packages that one depends on.
+var zookeeperJars = []string{
+	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-common", "netty-buffer", "netty-transport",
+	"netty-handler", "netty-codec", "netty-resolver", "metrics-core", "snappy-java", "commons-cli", "commons-io",
+}
+
+const javaFolder = "/usr/share/java"
+
+// JavaClasses returns the class path of these jars of Debian's. A missing one
+// ends the test as in [Find]; install says what would help.
+func JavaClasses(t testing.TB, install string, jars ...string) string {
+	t.Helper()
+	var paths []string
+	for _, jar := range jars {
+		path := filepath.Join(javaFolder, jar+".jar")
+		if _, err := os.Stat(path); err != nil {
+			lack(t, fmt.Sprintf("%v; install %s", err, install))
+		}
+		paths = append(paths, path)
+	}
+	return strings.Join(paths, ":")
+}
+
+// ZooKeeperClasses is the class path of server and client.
+func ZooKeeperClasses(t testing.TB) string {
+	t.Helper()
+	return JavaClasses(t, "libzookeeper-java", zookeeperJars...)
+}
+
+// Java returns the path of the Java runtime; HOLDFAST_JAVA may name another.
+func Java(t testing.TB) string {
+	t.Helper()
+	return Find(t, "HOLDFAST_JAVA", "default-jdk-headless", "java")
+}
+
+// ZooKeeper starts a ZooKeeper for one test; it ends with the test, which sees
+// its log when it failed.
+func ZooKeeper(t testing.TB, opts ZooKeeperOptions) *ZooKeeperServer {
+	t.Helper()
+	s := newZooKeeper(t, opts, t.TempDir())
+	t.Cleanup(func() {
+		s.stop()
+		s.tell(t)
+	})
+	return s
+}
+
+// SharedZooKeeper returns the one single server of the test's package. The
+// package's TestMain has to be [Main].
+func SharedZooKeeper(t testing.TB) *ZooKeeperServer {
+	t.Helper()
+	s := share(t, "zookeeper", func(dir string) *ZooKeeperServer {
+		return newZooKeeper(t, ZooKeeperOptions{}, dir)
+	})
+	t.Cleanup(func() { s.tell(t) })
+	return s
+}
+
+func (s *ZooKeeperServer) tell(t testing.TB) {
+	if t.Failed() {
+		for _, m := range s.Members {
+			t.Logf("zookeeper on port %d said:\n%s", m.Port, m.Log())
+		}
+	}
+}
+
+func newZooKeeper(t testing.TB, opts ZooKeeperOptions, dir string) *ZooKeeperServer {
+	t.Helper()
+	n := max(opts.Members, 1)
+	if opts.Tick == 0 {
+		if opts.Tick = 200 * time.Millisecond; n > 1 {
+			opts.Tick = 500 * time.Millisecond
+		}
+	}
+	java, classes := Java(t), ZooKeeperClasses(t)
+	var err error
+	for range 3 { // another process may take a port first
+		s := &ZooKeeperServer{Tick: opts.Tick}
+		var ensemble []string
+		for i := range n {
+			m := &ZooKeeperMember{Port: FreePort(t), java: java, dir: filepath.Join(dir, strconv.Itoa(i+1))}
+			s.Members = append(s.Members, m)
+			if n > 1 {
+				ensemble = append(ensemble, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
+			}
+		}
+		var wait sync.WaitGroup
+		errs := make([]error, n)
+		for i, m := range s.Members {
+			if err = m.configure(i+1, opts, ensemble, classes); err != nil {
+				t.Fatal(err)
+			}
+			wait.Go(func() { errs[i] = m.boot() })
+		}
+		wait.Wait()
+		err = nil
+		for _, e := range errs {
+			if e != nil {
+				err = e
+			}
+		}
+		if err == nil {
+			return s
+		}
+		s.stop()
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// configure writes what the server reads when it starts.
+func (m *ZooKeeperMember) configure(id int, opts ZooKeeperOptions, ensemble []string, classes string) error {
+	lines := []string{
+		fmt.Sprintf("tickTime=%d", opts.Tick.Milliseconds()),
+		"dataDir=" + filepath.Join(m.dir, "data"),
+		fmt.Sprintf("clientPort=%d", m.Port),
+		"clientPortAddress=127.0.0.1",
+		"maxClientCnxns=0",
+		"maxSessionTimeout=600000",
+		"admin.enableServer=false",
+		"4lw.commands.whitelist=*",
+		"initLimit=60",
+		"syncLimit=10",
+	}
+	lines = append(lines, ensemble...)
+	lines = append(lines, opts.Config...)
+	if err := os.MkdirAll(filepath.Join(m.dir, "data"), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, "data", "myid"), fmt.Appendf(nil, "%d\n", id), 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, "classes"), []byte(classes), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.dir, "zoo.cfg"), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
+func (m *ZooKeeperMember) boot() error {
+	classes, err := os.ReadFile(filepath.Join(m.dir, "classes"))
+	if err != nil {
+		return err
+	}
+	p, err := start(Spec{
+		Name: "zookeeper",
+		Path: m.java,
+		Args: []string{
+			"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+			"-Dzookeeper.4lw.commands.whitelist=*",
+			"-cp", string(classes),
+			"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"),
+		},
+		Dir: m.dir,
+		Ready: func(ctx context.Context) error {
+			answer, err := m.ask(ctx, "srvr")
+			if err == nil && !strings.Contains(answer, "Mode:") {
+				err = fmt.Errorf("srvr: %s", strings.TrimSpace(answer))
+			}
+			return err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	m.Process = p
+	return nil
+}
+
+func (s *ZooKeeperServer) stop() {
+	for _, m := range s.Members {
+		if m.Process != nil {
+			m.Kill()
+		}
+	}
+}
+
+// ask sends one of the server's commands of four letters.
+func (m *ZooKeeperMember) ask(ctx context.Context, command string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", m.Addr())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(end); err != nil {
+			return "", err
+		}
+	}
+	if _, err := conn.Write([]byte(command)); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(conn)
+	return string(bytes.TrimSpace(b)), err
+}
+
+// Ask sends one of the server's commands of four letters, such as "mntr", and
+// fails the test when it is not answered.
+func (m *ZooKeeperMember) Ask(t testing.TB, command string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	answer, err := m.ask(ctx, command)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return answer
+}
+
+// Leads says whether the member leads its ensemble, or is alone.
+func (m *ZooKeeperMember) Leads(t testing.TB) bool {
+	t.Helper()
+	answer := m.Ask(t, "srvr")
+	return strings.Contains(answer, "Mode: leader") || strings.Contains(answer, "Mode: standalone")
+}
+
+// Addr returns host and port.
+func (m *ZooKeeperMember) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Port)) }
+
+// Data is the folder of the member's data.
+func (m *ZooKeeperMember) Data() string { return filepath.Join(m.dir, "data") }
+
+// Restart starts a member that was killed, with the data it has written, and
+// returns when it serves.
+func (m *ZooKeeperMember) Restart(t testing.TB) {
+	t.Helper()
+	m.Kill()
+	if err := m.boot(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Addrs returns host and port of all members.
+func (s *ZooKeeperServer) Addrs() []string {
+	var addrs []string
+	for _, m := range s.Members {
+		addrs = append(addrs, m.Addr())
+	}
+	return addrs
+}
+
+// URL returns the address as zklock takes it, with this chroot, which may be
+// empty, and these options in its query: "root=/x" without the question mark.
+// It says twice the tick, so that a client that is late on a busy machine need
+// not be taken for one that is in doubt.
+func (s *ZooKeeperServer) URL(chroot, query string) string {
+	u := "zk://" + strings.Join(s.Addrs(), ",") + chroot + "?tick=" + (2 * s.Tick).String()
+	if query != "" {
+		u += "&" + query
+	}
+	return u
+}
