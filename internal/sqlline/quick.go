@@ -1,0 +1,76 @@
+package sqlline
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// quick decides what it can of todo, with one statement for up to 256 tickets,
+// and hands the tokens of those it decided to found.
+func (b *batch) quick(ctx context.Context, s *Lines, db DB, texts *quickTexts, todo []int, found func(i int, token int64)) {
+	for part := range slices.Chunk(todo, sizes[len(sizes)-1]) {
+		n := sizeFor(len(part))
+		at := make(map[string]int, len(part))
+		var keys, ids []any
+		for _, i := range part {
+			at[string(b.keys[i])] = i
+			keys, ids = append(keys, b.keys[i]), append(ids, b.refs[i].ID)
+		}
+		args := append(filled(keys, sizes[n]), filled(ids, sizes[n])...)
+		var changed []any
+		row := func(scan func(...any) error) error {
+			var key []byte
+			var token int64
+			err := scan(&key, &token)
+			if i, ok := at[string(key)]; ok {
+				found(i, token)
+				changed = append(changed, key)
+			}
+			return err
+		}
+		var err error
+		if !s.d.NoReturning {
+			stmt := texts.once[n].with(args...)
+			stmt.Row = row
+			err = db.Auto(ctx, stmt)
+		} else {
+			err = db.Tx(ctx, func(tx Tx) ([]*Stmt, error) {
+				changed = nil
+				for _, i := range part {
+					b.done[i] = false // a run that was rolled back
+				}
+				find := texts.find[n].with(args...)
+				find.Row = row
+				if err := tx.Do(ctx, find); err != nil || len(changed) == 0 {
+					return nil, err
+				}
+				n := sizeFor(len(changed))
+				return []*Stmt{texts.change[n].with(filled(changed, sizes[n])...)}, nil
+			})
+		}
+		if err != nil {
+			for _, i := range part {
+				b.answer(i, driver.Place{Err: err})
+			}
+		}
+	}
+}
+
+// sizeFor returns the index of the smallest size that is enough for n.
+func sizeFor(n int) int {
+	i := 0
+	for sizes[i] < n {
+		i++
+	}
+	return i
+}
+
+// filled repeats the first of args until there are n.
+func filled(args []any, n int) []any {
+	for len(args) < n {
+		args = append(args, args[0])
+	}
+	return args
+}

@@ -1,0 +1,113 @@
+package sqlitelock
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// findings returns what Check says, by topic.
+func findings(t *testing.T, d *Driver) map[string]driver.Finding {
+	t.Helper()
+	fs, err := d.Check(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := make(map[string]driver.Finding)
+	for _, f := range fs {
+		if f.Detail == "" || (f.Level == driver.OK) != (f.Advice == "") {
+			t.Errorf("%+v", f)
+		}
+		by[f.Topic] = f
+	}
+	return by
+}
+
+func TestCheck(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	d := openAt(t, path, nil)
+	before, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := findings(t, d)
+	for _, topic := range []string{"file system", "rights", "journal", "durability", "integrity", "clock", "wake-up", "size", "round trip", "free space"} {
+		f, ok := good[topic]
+		// How quick and how full the disk is, is not for this test to say.
+		if !ok || f.Level != driver.OK && topic != "round trip" && topic != "free space" {
+			t.Errorf("%s: %+v", topic, f)
+		}
+	}
+	if after, err := os.ReadDir(filepath.Dir(path)); err != nil || len(after) != len(before) {
+		t.Errorf("there were %v, and are %v", before, after)
+	}
+	if names := linesOf(t, d); len(names) != 0 {
+		t.Errorf("it left %q behind", names)
+	}
+
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if f := findings(t, d)["rights"]; f.Level != driver.Warning || !strings.Contains(f.Advice, "chmod") {
+		t.Errorf("%+v", f)
+	}
+	if f := findings(t, openAt(t, path, &Options{Sync: SyncNormal}))["durability"]; f.Level != driver.Warning {
+		t.Errorf("%+v", f)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := d.Check(ctx); driver.ClassOf(err) != driver.NotDone {
+		t.Errorf("Check: %v", err)
+	}
+}
+
+// Somebody changed the journal mode while nobody had the file open. It is in
+// WAL mode again with the next one who opens it.
+func TestJournalMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	_ = openAt(t, path, nil).Close()
+	run(t, raw(t, path), "PRAGMA journal_mode = DELETE")
+	if f := findings(t, openAt(t, path, nil))["journal"]; f.Level != driver.OK || f.Detail != "mode wal" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func linesOf(t *testing.T, d *Driver) (names []string) {
+	t.Helper()
+	for name, err := range d.Names(context.Background(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// A file system that other machines may reach is refused, unless the user
+// knows better; then the doctor says so.
+func TestSharedFileSystem(t *testing.T) {
+	shared := fileSystem{name: "nfs", shared: true}
+	var o Options
+	if err := o.accept("/mnt/x.db", shared); err == nil || !strings.Contains(err.Error(), "nfs") || !strings.Contains(err.Error(), "/mnt/x.db") {
+		t.Errorf("%v", err)
+	}
+	o.AnyFileSystem = true
+	if err := o.accept("/mnt/x.db", shared); err != nil {
+		t.Error(err)
+	}
+	o.AnyFileSystem = false
+	if err := o.accept("/mnt/x.db", fileSystem{name: "ext4"}); err != nil {
+		t.Error(err)
+	}
+	where, err := fileSystemOf(t.TempDir())
+	if err != nil || where.shared || where.name == "" || where.free == 0 {
+		t.Errorf("%+v, %v", where, err)
+	}
+	if _, err := fileSystemOf("/no/such/directory"); err == nil {
+		t.Error("a directory that does not exist has a file system")
+	}
+}

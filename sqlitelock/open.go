@@ -1,0 +1,331 @@
+package sqlitelock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlline"
+)
+
+// appID marks the files of this package, in the header of the database:
+// "Hold".
+const appID = 0x486f6c64
+
+// openPatience is how long Open waits for other processes at most.
+const openPatience = 10 * time.Second
+
+// Open opens the file at path, and makes it, with mode 0600, if there is none.
+// A nil o is the zero Options.
+//
+// It is an error, and nothing is changed, when the path leads to anything but
+// a file of this package: a directory, a text, an SQLite database with other
+// tables, one that a later version wrote, a file that cannot be written; and
+// when it lies on a network file system (see Options.AnyFileSystem).
+func Open(ctx context.Context, path string, o *Options) (*Driver, error) {
+	return open(ctx, path, o, machine)
+}
+
+func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	if err := errors.Join(o.check(), checkPath(path)); err != nil {
+		return nil, driver.Wrap(driver.Refused, err)
+	}
+	if err := driver.Before(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := c.boot(); err != nil {
+		return nil, driver.Wrap(driver.Refused, err)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, driver.Wrap(driver.Refused, err)
+	}
+	if path, err = prepare(path, o); err != nil {
+		return nil, driver.Wrap(driver.Refused, err)
+	}
+	d := &Driver{path: path, opt: *o, clock: c, joins: sweepEvery - 1, swept: randomKey()}
+	d.lines = sqlline.New(sqlline.Dialect{Clock: d.clock.read, Types: sqlline.SQLite})
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		err := d.ready()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errBusy) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, driver.Errorf(driver.Unavailable, "open %s: %w: %w", path, context.Cause(ctx), errBusy)
+		case <-time.After(wait):
+		}
+	}
+	d.w.start(d)
+	return d, nil
+}
+
+// prepare makes the file if it is missing, and returns its path without
+// symbolic links. It never opens a file that is there: closing it would drop
+// the locks that SQLite has on it in this process.
+func prepare(path string, o *Options) (string, error) {
+	dir := filepath.Dir(path)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if o.CreateDir {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return "", err
+			}
+		}
+		where, err := fileSystemOf(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("%s: its directory does not exist", path)
+		} else if err != nil {
+			return "", err
+		}
+		if err := o.accept(path, where); err != nil {
+			return "", err
+		}
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		info, err = os.Stat(path)
+		if err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	if info.IsDir() {
+		return "", fmt.Errorf("%s is a directory; the store is a file", path)
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file", path)
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", err
+	}
+	// SQLite would open the file for reading alone, and say so much later.
+	if err := writable(path); err != nil {
+		return "", fmt.Errorf("%s: this user may not read and write the file: %w", path, err)
+	}
+	where, err := fileSystemOf(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	return path, o.accept(path, where)
+}
+
+func (o *Options) accept(path string, where fileSystem) error {
+	if !where.shared || o.AnyFileSystem {
+		return nil
+	}
+	return fmt.Errorf("%s is on a file system of type %s, where locks of SQLite do not exclude other machines; "+
+		"take a file on a local disk, or a store with a server (or set fs=any if only this machine uses it)", path, where.name)
+}
+
+// ready sees to it that the connection is open, and that it is still the file
+// at the path that is open.
+func (d *Driver) ready() error {
+	info, err := os.Stat(d.path)
+	if err == nil && d.w.conn != nil && os.SameFile(info, d.file) {
+		return nil
+	}
+	if d.w.conn != nil {
+		// Somebody removed or replaced the file. Nobody else can see the
+		// tickets in the old one, so they are gone.
+		_ = d.w.conn.close()
+		d.w.conn = nil
+		defer d.lost()
+	}
+	if err != nil {
+		if _, err := prepare(d.path, &d.opt); err != nil {
+			return driver.Wrap(driver.Unavailable, err)
+		}
+		if info, err = os.Stat(d.path); err != nil {
+			return driver.Wrap(driver.Unavailable, err)
+		}
+	}
+	c, err := d.connect()
+	if err != nil {
+		return err
+	}
+	d.w.conn, d.file = c, info
+	return nil
+}
+
+// connect opens the database and makes its tables if it is empty.
+func (d *Driver) connect() (*conn, error) {
+	dsn := url.URL{Scheme: "file", Path: d.path, RawQuery: "mode=rw&_error_rc=1&_dqs=0"}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, driver.Wrap(driver.Refused, err)
+	}
+	db.SetMaxOpenConns(1)
+	c := &conn{db: db, path: d.path, stmts: make(map[*sqlline.Text]*sql.Stmt)}
+	if err := d.setUp(c); err != nil {
+		_ = c.close()
+		if errors.Is(err, errBusy) {
+			return nil, errBusy
+		}
+		return nil, named(d.path, err)
+	}
+	return c, nil
+}
+
+// named adds the path to an error of SQLite, and what it mostly means.
+func named(path string, err error) error {
+	class := driver.ClassOf(err)
+	if strings.Contains(err.Error(), path) {
+		return err
+	}
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch e.Code() & 0xff {
+		case lib.SQLITE_CANTOPEN:
+			return driver.Errorf(class, "%s: this user may not read and write the file, or make files beside it: %w", path, e)
+		case lib.SQLITE_READONLY:
+			return driver.Errorf(class, "%s: this user may not write the file: %w", path, e)
+		}
+	}
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		err = e.Err
+	}
+	return driver.Errorf(class, "%s: %w", path, err)
+}
+
+func (d *Driver) setUp(c *conn) (err error) {
+	ctx := context.Background()
+	if c.c, err = c.db.Conn(ctx); err != nil {
+		return classify(err, false)
+	}
+	// Before anything is written, look whose file it is.
+	empty, err := c.examine()
+	if err != nil {
+		return err
+	}
+	for _, pragma := range []string{
+		"busy_timeout = 0",     // the worker waits, and knows for whom
+		"synchronous = NORMAL", // for the rest, see conn.flush
+		"trusted_schema = OFF",
+		"temp_store = MEMORY",
+		// A journal that is emptied often and keeps its blocks: who holds can
+		// renew and leave on a disk that is full.
+		"wal_autocheckpoint = 250",
+		"journal_size_limit = 8388608",
+	} {
+		if err := c.exec("PRAGMA " + pragma); err != nil {
+			return err
+		}
+	}
+	var mode string
+	if err := c.query("PRAGMA journal_mode = WAL", &mode); err != nil {
+		return err
+	}
+	if !strings.EqualFold(mode, "wal") {
+		return driver.Errorf(driver.Refused, "the file cannot be put in WAL mode, it stays in mode %s: "+
+			"its file system lacks shared memory or locks", mode)
+	}
+	for p, text := range map[**sql.Stmt]string{&c.begin: "BEGIN IMMEDIATE", &c.done: "COMMIT", &c.undo: "ROLLBACK"} {
+		if *p, err = c.c.PrepareContext(ctx, text); err != nil {
+			return classify(err, false)
+		}
+	}
+	boot, err := d.clock.id()
+	if err != nil {
+		return driver.Wrap(driver.Refused, err)
+	}
+	err = c.inside(func() error { return d.setUpTables(c, empty, boot) })
+	c.failed = nil
+	return err
+}
+
+// examine says whether the database is empty, or returns an error if it is
+// neither that nor one of ours.
+func (c *conn) examine() (empty bool, err error) {
+	// One statement: another process may be about to make the tables.
+	var app, version, objects int64
+	err = c.query(`SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
+		FROM pragma_application_id a, pragma_user_version v`, &app, &version, &objects)
+	switch {
+	case err != nil:
+		return false, err
+	case app == 0 && version == 0 && objects == 0:
+		return true, nil
+	case app != appID:
+		return false, driver.Errorf(driver.Refused, "the file is a database of another program; it is left as it is")
+	case version > sqlline.Layout:
+		return false, driver.Errorf(driver.Refused, "a later version of Holdfast wrote the file: its layout is %d, this version knows %d", version, sqlline.Layout)
+	case version != sqlline.Layout:
+		return false, driver.Errorf(driver.Refused, "the file has the unknown layout %d", version)
+	}
+	return false, nil
+}
+
+// setUpTables makes the tables, or voids what is in them if the machine was
+// restarted since.
+func (d *Driver) setUpTables(c *conn, empty bool, boot string) error {
+	ctx := context.Background()
+	if empty {
+		// Another process may have been first.
+		var err error
+		if empty, err = c.examine(); err != nil {
+			return err
+		}
+	}
+	if empty {
+		for _, stmt := range d.lines.Schema() {
+			if err := c.exec(stmt); err != nil {
+				return err
+			}
+		}
+		if err := c.exec(fmt.Sprintf("PRAGMA application_id = %d", appID)); err != nil {
+			return err
+		}
+		if err := c.exec(fmt.Sprintf("PRAGMA user_version = %d", sqlline.Layout)); err != nil {
+			return err
+		}
+		return c.Do(ctx, d.lines.Begin(boot))
+	}
+	var found sqlline.Found
+	if err := c.Do(ctx, d.lines.Store(&found)); err != nil {
+		return err
+	}
+	kernel, _, _ := strings.Cut(boot, " ")
+	was, _, _ := strings.Cut(found.Boot, " ")
+	switch {
+	case found.Layout != sqlline.Layout:
+		return driver.Errorf(driver.Refused, "the file's table of the layout is not one of this version")
+	case found.Boot == boot:
+		return nil
+	case kernel == was:
+		return driver.Errorf(driver.Refused, "the file is in use from another time namespace, whose clock is another")
+	}
+	return c.Do(ctx, d.lines.Void(boot)...)
+}
+
+func (c *conn) exec(text string) error {
+	_, err := c.c.ExecContext(context.Background(), text)
+	return classify(err, false)
+}
+
+func (c *conn) query(text string, dest ...any) error {
+	return classify(c.c.QueryRowContext(context.Background(), text).Scan(dest...), false)
+}

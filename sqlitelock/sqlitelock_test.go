@@ -1,0 +1,199 @@
+package sqlitelock
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
+)
+
+func TestMain(m *testing.M) {
+	procs.Child(func(target string) (driver.Driver, error) { return OpenURL(context.Background(), target) })
+	runChild()
+	goleak.VerifyTestMain(m)
+}
+
+// openAt opens the file at path and closes it with the test.
+func openAt(t drivertest.T, path string, o *Options) *Driver {
+	t.Helper()
+	d, err := Open(context.Background(), path, o)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// store is a file and a clock that can be set.
+type store struct {
+	path  string
+	step  atomic.Int64
+	stall sync.RWMutex // locked: requests get no further than their first statement
+	mu    sync.Mutex
+	open  []*Driver
+}
+
+func (s *store) clock() clock {
+	c := machine
+	c.boot = func() (time.Duration, error) {
+		s.stall.RLock()
+		defer s.stall.RUnlock()
+		d, err := sinceBoot()
+		return d + time.Duration(s.step.Load()), err
+	}
+	c.wall = func() time.Time { return time.Now().Add(time.Duration(s.step.Load())) }
+	return c
+}
+
+func (s *store) client(t drivertest.T) driver.Driver {
+	t.Helper()
+	d, err := open(context.Background(), s.path, nil, s.clock())
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = append(s.open, d)
+	return d
+}
+
+// raw opens the file past the driver.
+func raw(t drivertest.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func run(t drivertest.T, db *sql.DB, stmt string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(stmt, args...); err != nil {
+		t.Fatalf("%s: %v", stmt, err)
+	}
+}
+
+func remove(t drivertest.T, path string) {
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+			t.Fatalf("%v", err)
+		}
+	}
+}
+
+// harness describes the store to the suite.
+func (s *store) harness(dir string) drivertest.Harness {
+	return drivertest.Harness{
+		Open: s.client,
+		TTL:  time.Second,
+		Many: 300,
+		Pause: func(t drivertest.T) func() {
+			s.stall.Lock()
+			return s.stall.Unlock
+		},
+		Restart: func(t drivertest.T) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, d := range s.open {
+				if !d.closed.Load() {
+					d.reopen()
+				}
+			}
+		},
+		LoseData: func(t drivertest.T) { remove(t, s.path) },
+		Snapshot: func(t drivertest.T) func() {
+			copied := filepath.Join(dir, "copy.db")
+			run(t, raw(t, s.path), "VACUUM INTO ?", copied)
+			return func() {
+				remove(t, s.path)
+				if err := os.Rename(copied, s.path); err != nil {
+					t.Fatalf("%v", err)
+				}
+			}
+		},
+		StepClock: func(t drivertest.T, d time.Duration) { s.step.Add(int64(d)) },
+	}
+}
+
+func TestConformance(t *testing.T) {
+	dir := t.TempDir()
+	s := &store{path: filepath.Join(dir, "locks.db")}
+	drivertest.Run(t, s.harness(dir))
+}
+
+func TestProcesses(t *testing.T) {
+	procs.Run(t, procs.Store{TTL: 2 * time.Second, Fresh: func(t *testing.T) string {
+		return "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
+	}})
+}
+
+// mail is what a client was told.
+type mail struct {
+	mu   sync.Mutex
+	told []string
+	gaps int
+}
+
+func (m *mail) all() ([]string, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.told), m.gaps
+}
+
+// watched makes a client listen.
+func watched(t *testing.T, d *Driver) *mail {
+	t.Helper()
+	m := new(mail)
+	err := d.Watch(context.Background(), func(id string, p driver.Place) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if id == "" {
+			m.gaps++
+		} else {
+			m.told = append(m.told, id+" "+p.State.String())
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+func TestLocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	locktest.Run(t, drivertest.Harness{
+		Open: func(t drivertest.T) driver.Driver {
+			d, err := Open(context.Background(), path, nil)
+			if err != nil {
+				t.Fatalf("Open: %v", err)
+			}
+			return d
+		},
+		TTL: 2 * time.Second,
+	})
+}
