@@ -1,0 +1,140 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// suspect is how long a connection may owe an answer before a call that gives
+// up waiting gives up the connection too.
+const suspect = time.Second
+
+// aside is the driver's own connection, for renewals and for what people ask
+// for. It is opened with the first of them.
+type aside struct {
+	mu     sync.Mutex // held while the connection is opened
+	conn   rueidis.DedicatedClient
+	spoke  atomic.Int64 // when it answered last, in nanoseconds since start
+	start  time.Time
+	closed bool
+}
+
+func (a *aside) get(client rueidis.Client) rueidis.DedicatedClient {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conn == nil && !a.closed {
+		a.conn, _ = client.Dedicate()
+		a.answered()
+	}
+	return a.conn
+}
+
+func (a *aside) answered() { a.spoke.Store(int64(time.Since(a.start))) }
+
+// drop closes a connection that failed, so that the next call opens another.
+func (a *aside) drop(conn rueidis.DedicatedClient) {
+	a.mu.Lock()
+	if a.conn != conn || conn == nil {
+		a.mu.Unlock()
+		return
+	}
+	a.conn = nil
+	a.mu.Unlock()
+	conn.Close()
+}
+
+func (a *aside) close() {
+	a.mu.Lock()
+	conn := a.conn
+	a.conn, a.closed = nil, true
+	a.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+// beside calls f with the driver's own connection and returns its answer, or
+// the context's end if that is first. f returns the client library's errors.
+func beside[T any](ctx context.Context, d *Driver, f func(c rueidis.DedicatedClient) (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	var none T
+	ch := make(chan answer, 1)
+	begun := time.Since(d.aside.start)
+	var conn atomic.Value
+	if !d.begin(func() {
+		c := d.aside.get(d.client)
+		if c == nil {
+			ch <- answer{err: errClosing}
+			return
+		}
+		conn.Store(c)
+		v, err := f(c)
+		if broken(err) {
+			d.aside.drop(c)
+			d.heal()
+		} else {
+			d.aside.answered()
+		}
+		ch <- answer{v, classify(err)}
+	}) {
+		return none, errClosing.Err
+	}
+	select {
+	case a := <-ch:
+		return a.v, a.err
+	case <-ctx.Done():
+		silence := time.Since(d.aside.start) - max(begun, time.Duration(d.aside.spoke.Load()))
+		if c, ok := conn.Load().(rueidis.DedicatedClient); ok && silence > suspect {
+			d.begin(func() { d.aside.drop(c) })
+		}
+		return none, ended(ctx)
+	case <-d.done:
+		return none, errClosing
+	}
+}
+
+// heal lets the client find out whether its shared connections are broken too,
+// which one that has a single caller otherwise only finds out by failing the
+// next request. One connection that broke is seldom alone.
+func (d *Driver) heal() {
+	healed := make(chan struct{})
+	if !d.begin(func() {
+		d.client.Do(context.Background(), d.client.B().Ping().Build())
+		close(healed)
+	}) {
+		return
+	}
+	select {
+	case <-healed: // at once, if it is broken
+	case <-time.After(glance):
+	}
+}
+
+// broken says whether an error is about the connection.
+func broken(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, answered := errors.AsType[*rueidis.RedisError](err)
+	return !answered && !errors.Is(err, errAnswer)
+}
+
+// errAnswer is in the errors of answers that cannot be read.
+var errAnswer = errors.New("answer not understood")
+
+// runOn runs a script on a connection, however long it takes.
+func runOn(c rueidis.DedicatedClient, s *script, keys []string, args ...string) (rueidis.RedisMessage, error) {
+	m, err := c.Do(context.Background(), s.command(c.B(), false, keys, args...)).ToMessage()
+	if noScript(err) {
+		m, err = c.Do(context.Background(), s.command(c.B(), true, keys, args...)).ToMessage()
+	}
+	return m, err
+}

@@ -1,0 +1,157 @@
+package redislock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// do sends one command on the client's shared connections and returns its
+// answer, or the context's end if that is first. The command then stays under
+// way.
+func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	var res rueidis.RedisResult
+	var err error
+	switch {
+	case ctx.Done() == nil:
+		res = d.client.Do(context.Background(), cmd)
+	case d.alone.detour():
+		res, err = d.lone(ctx, cmd)
+	case d.crowded.Load():
+		res = d.client.Do(untimed{ctx}, cmd)
+	case d.calling.Add(1) > 1:
+		d.calling.Add(-1)
+		d.crowded.Store(true)
+		res = d.client.Do(untimed{ctx}, cmd)
+	case d.alone.tied:
+		d.alone.begin(ctx)
+		res = d.client.Do(context.Background(), cmd)
+		d.alone.end()
+		d.calling.Add(-1)
+	default:
+		res, err = d.lone(ctx, cmd)
+		d.calling.Add(-1)
+	}
+	if err != nil {
+		d.alone.found()
+		return rueidis.RedisMessage{}, err
+	}
+	m, err := res.ToMessage()
+	if broken(err) {
+		d.alone.found()
+		if ctx.Err() != nil {
+			return m, ended(ctx)
+		}
+	}
+	return m, classify(err)
+}
+
+// untimed hides a context's deadline from the client, which on a connection
+// with a single caller would make it the connection's, and so lose the
+// connection with an answer that is late.
+type untimed struct{ context.Context }
+
+// Deadline says that there is none.
+func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// ended is the error of a call that its context ended after it was sent.
+func ended(ctx context.Context) error {
+	return &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
+}
+
+// errClosing is the error of a call during which the driver was closed.
+var errClosing = &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
+
+// A sender waits, on a goroutine of its own, for the answers to the commands
+// that it is given one by one.
+type sender struct {
+	cmd   chan rueidis.Completed
+	res   chan rueidis.RedisResult
+	asked atomic.Bool // somebody wants the answer
+}
+
+const maxIdle = 2 // spare senders
+
+// senders are the idle ones.
+type senders struct {
+	mu     sync.Mutex
+	idle   []*sender
+	closed bool
+}
+
+// lone sends a command by a sender and watches the context meanwhile.
+func (d *Driver) lone(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	s, err := d.sender()
+	if err != nil {
+		return rueidis.RedisResult{}, err
+	}
+	s.asked.Store(true)
+	s.cmd <- cmd
+	select {
+	case res := <-s.res:
+		d.senders.park(s)
+		return res, nil
+	case <-ctx.Done():
+		err = ended(ctx)
+	case <-d.done:
+		err = errClosing
+	}
+	if s.asked.CompareAndSwap(true, false) {
+		return rueidis.RedisResult{}, err // the sender parks itself
+	}
+	res := <-s.res
+	d.senders.park(s)
+	return res, nil
+}
+
+func (d *Driver) sender() (*sender, error) {
+	p := &d.senders
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, driver.ErrClosed
+	}
+	if last := len(p.idle) - 1; last >= 0 {
+		s := p.idle[last]
+		p.idle = p.idle[:last]
+		return s, nil
+	}
+	s := &sender{cmd: make(chan rueidis.Completed), res: make(chan rueidis.RedisResult, 1)}
+	d.running.Go(func() {
+		for cmd := range s.cmd {
+			res := d.client.Do(context.Background(), cmd)
+			if s.asked.CompareAndSwap(true, false) {
+				s.res <- res
+			} else {
+				p.park(s)
+			}
+		}
+	})
+	return s, nil
+}
+
+func (p *senders) park(s *sender) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.idle) >= maxIdle {
+		close(s.cmd)
+		return
+	}
+	p.idle = append(p.idle, s)
+}
+
+// close ends the idle senders, and makes the others end when they are done.
+func (p *senders) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, s := range p.idle {
+		close(s.cmd)
+	}
+	p.idle = nil
+}

@@ -1,0 +1,224 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Identity implements [driver.Identifier]: the server's run id, the database
+// and the prefix. The run id changes with every restart.
+func (d *Driver) Identity(ctx context.Context) (string, error) {
+	if err := d.before(ctx); err != nil {
+		return "", err
+	}
+	return beside(ctx, d, func(c rueidis.DedicatedClient) (string, error) {
+		bg := context.Background()
+		text, err := c.Do(bg, c.B().Info().Section("server").Build()).ToString()
+		if err != nil {
+			return "", err
+		}
+		run := parseInfo(text)["run_id"]
+		if run == "" {
+			return "", unreadable("INFO without a run id")
+		}
+		client, err := c.Do(bg, c.B().ClientInfo().Build()).ToString()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.lines.prefix), nil
+	})
+}
+
+// parseInfo reads the answer to INFO.
+func parseInfo(text string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// clientField reads a field of the answer to CLIENT INFO.
+func clientField(text, name string) string {
+	for _, f := range strings.Fields(text) {
+		if v, ok := strings.CutPrefix(f, name+"="); ok {
+			return v
+		}
+	}
+	return "?"
+}
+
+// state is what a check asked the server.
+type state struct {
+	info    map[string]string
+	infoErr error
+	config  map[string]string // without what could not be read
+	trip    time.Duration     // the quickest of several round trips
+	skew    time.Duration     // the server's clock less ours, give or take trip/2
+}
+
+// Check implements [driver.Checker]. It takes and releases a lock of its own,
+// and removes what that leaves behind.
+func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, err
+	}
+	s, err := beside(ctx, d, examine)
+	if err != nil {
+		return nil, err
+	}
+	fs := []driver.Finding{d.checkLock(ctx), d.checkPush(ctx)}
+	return append(fs, s.findings()...), nil
+}
+
+func examine(c rueidis.DedicatedClient) (*state, error) {
+	bg := context.Background()
+	s := &state{config: make(map[string]string)}
+	for range 5 {
+		begun := time.Now()
+		t, err := c.Do(bg, c.B().Time().Build()).AsStrSlice()
+		trip := time.Since(begun)
+		if err != nil {
+			return nil, err
+		}
+		if len(t) != 2 {
+			return nil, unreadable("TIME")
+		}
+		sec, _ := strconv.ParseInt(t[0], 10, 64)
+		usec, _ := strconv.ParseInt(t[1], 10, 64)
+		if s.trip == 0 || trip < s.trip {
+			s.trip = trip
+			s.skew = time.Unix(sec, usec*1000).Sub(begun.Add(trip / 2))
+		}
+	}
+	text, err := c.Do(bg, c.B().Info().Build()).ToString()
+	if broken(err) {
+		return nil, err
+	}
+	s.info, s.infoErr = parseInfo(text), err
+	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "timeout"} {
+		m, err := c.Do(bg, c.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+		if broken(err) {
+			return nil, err
+		}
+		if v, ok := m[name]; ok && err == nil {
+			s.config[name] = v
+		}
+	}
+	return s, nil
+}
+
+// checkLock goes through the life of a lock, as the user that we are.
+func (d *Driver) checkLock(ctx context.Context) driver.Finding {
+	f := driver.Finding{Topic: "rights"}
+	t := &driver.Ticket{ID: "check:" + rand.Text(), Name: "holdfast-check-" + rand.Text(), Units: 1, Limit: 1, TTL: 10 * time.Second}
+	w := &driver.Ticket{ID: t.ID + "b", Name: t.Name, Units: 1, Limit: 1, TTL: t.TTL}
+	l := d.lines.get(t.Name)
+	err := func() error {
+		p, err := d.Join(ctx, t, false)
+		if err == nil && p.State != driver.Held {
+			err = fmt.Errorf("a lock that nobody knows is %v", p.State)
+		}
+		if err != nil {
+			return fmt.Errorf("take a lock: %w", err)
+		}
+		if _, err = d.Join(ctx, w, true); err != nil {
+			return fmt.Errorf("wait for a lock: %w", err)
+		}
+		for _, op := range []struct {
+			does string
+			do   func(context.Context, []driver.Ref) ([]driver.Place, error)
+			t    *driver.Ticket
+		}{{"renew a lock", d.Renew, t}, {"renew a wait", d.Renew, w}, {"release a lock", d.Leave, t}, {"release a lock", d.Leave, w}} {
+			ps, err := op.do(ctx, []driver.Ref{{Ticket: op.t, State: driver.Held}})
+			if err == nil {
+				err = ps[0].Err
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", op.does, err)
+			}
+		}
+		return nil
+	}()
+	_, dropErr := beside(ctx, d, func(c rueidis.DedicatedClient) (int64, error) {
+		return c.Do(context.Background(), c.B().Del().Key(l.keys[:]...).Build()).AsInt64()
+	})
+	switch {
+	case err != nil:
+		f.Level, f.Detail = driver.Problem, err.Error()
+		f.Advice = "give the user the rights that the documentation of redislock lists"
+	case dropErr != nil:
+		f.Level, f.Detail = driver.Warning, "the keys of the check could not be removed: "+dropErr.Error()
+		f.Advice = "give the user the right to DEL"
+	default:
+		f.Detail = "a lock was taken, waited for, renewed and released"
+	}
+	return f
+}
+
+// checkPush publishes to itself.
+func (d *Driver) checkPush(ctx context.Context) driver.Finding {
+	f := driver.Finding{Topic: "push"}
+	ctx, cancel := context.WithCancel(ctx)
+	heard := make(chan struct{}, 1)
+	channel := d.channel + "-check"
+	done := make(chan error, 1)
+	if !d.begin(func() { done <- d.echo(ctx, channel, heard) }) {
+		cancel()
+		f.Level, f.Detail = driver.Problem, driver.ErrClosed.Error()
+		return f
+	}
+	var err error
+	select {
+	case <-heard:
+		f.Detail = "a message was published and heard"
+	case err = <-done:
+	case <-time.After(subscribeLimit):
+		err = fmt.Errorf("a message was published and not heard within %v", subscribeLimit)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	cancel()
+	if err != nil {
+		f.Level, f.Detail = driver.Problem, err.Error()
+		f.Advice = "allow SUBSCRIBE and PUBLISH on the channels holdfast_push:*; without them, a waiter learns of a release only when it asks"
+	}
+	return f
+}
+
+// echo subscribes to a channel, publishes there, and says when that was heard.
+func (d *Driver) echo(ctx context.Context, channel string, heard chan<- struct{}) error {
+	conn, _ := d.client.Dedicate()
+	defer conn.Close()
+	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+	}})
+	if err := conn.Do(untimed{ctx}, conn.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
+		return fmt.Errorf("subscribe: %w", classify(err))
+	}
+	_, err := beside(ctx, d, func(c rueidis.DedicatedClient) (int64, error) {
+		return c.Do(context.Background(), c.B().Publish().Channel(channel).Message("check").Build()).AsInt64()
+	})
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	select {
+	case <-lost:
+	case <-ctx.Done():
+	case <-d.done:
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package redislock
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+func TestMain(m *testing.M) {
+	procs.Child(func(target string) (driver.Driver, error) { return Open(context.Background(), target) })
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait more than they work
+		panic(err)
+	}
+	backends.Main(m)
+}
+
+// openOn opens a driver that the test closes, on a server, with these options
+// in the URL's query.
+func openOn(t testing.TB, s *backends.RedisServer, query string) *Driver {
+	t.Helper()
+	d, err := Open(context.Background(), s.URL(query))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// harness describes a server of the test's own to the suite.
+func harness(t *testing.T) drivertest.Harness {
+	clock := backends.NewClock(t, t.TempDir())
+	s := backends.Redis(t, backends.RedisOptions{Env: clock.Env()})
+	return drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver {
+			d, err := Open(context.Background(), s.URL("timeout=10s"))
+			if err != nil {
+				dt.Fatalf("Open: %v", err)
+			}
+			return d
+		},
+		TTL: 2 * time.Second,
+		Pause: func(drivertest.T) func() {
+			s.Pause(t)
+			return func() { s.Resume(t) }
+		},
+		Restart:     func(drivertest.T) { s.Restart(t) },
+		LoseData:    func(drivertest.T) { s.Do(t, "FLUSHALL") },
+		Snapshot:    func(drivertest.T) func() { return snapshotOf(t, s) },
+		StepClock:   func(_ drivertest.T, d time.Duration) { clock.Step(t, d) },
+		Connections: func(drivertest.T) int { n, _ := strconv.Atoi(s.Info(t, "clients", "connected_clients")); return n },
+	}
+}
+
+// snapshotOf copies all keys, and returns what brings them back.
+func snapshotOf(t *testing.T, s *backends.RedisServer) (restore func()) {
+	type key struct{ name, dump, ttl string }
+	var keys []key
+	for _, name := range texts(s.Do(t, "KEYS", "*")) {
+		dump, _ := s.Do(t, "DUMP", name).(string)
+		keys = append(keys, key{name, dump, fmt.Sprint(max(0, s.Do(t, "PTTL", name).(int64)))})
+	}
+	return func() {
+		s.Do(t, "FLUSHALL")
+		for _, k := range keys {
+			s.Do(t, "RESTORE", k.name, k.ttl, k.dump)
+		}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, harness(t))
+}
+
+// The same on a client that the user opened, which speaks the older protocol
+// and has several connections.
+func TestConformanceOfNew(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true,
+		SelectDB: 3, PipelineMultiplex: 2, ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver {
+			d, err := New(client, &Options{NoPrefix: true})
+			if err != nil {
+				dt.Fatalf("New: %v", err)
+			}
+			return d
+		},
+		TTL: time.Second,
+	})
+}
+
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, harness(t))
+}
+
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	procs.Run(t, procs.Store{Target: s.URL(""), TTL: 2 * time.Second})
+}

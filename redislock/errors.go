@@ -1,0 +1,104 @@
+package redislock
+
+import (
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// answers are the errors that servers answer, by their first word. None of the
+// requests they answer has had an effect: the scripts do nothing that can fail
+// after a write, and a server refuses for these reasons before it runs one.
+var answers = map[string]driver.Class{
+	"READONLY":    driver.Unavailable, // a replica, perhaps since a failover
+	"LOADING":     driver.Unavailable,
+	"MASTERDOWN":  driver.Unavailable,
+	"MISCONF":     driver.Unavailable, // it cannot write to its disk
+	"BUSY":        driver.Unavailable, // somebody's script has run for long
+	"NOREPLICAS":  driver.Unavailable,
+	"OOM":         driver.Unavailable,
+	"CLUSTERDOWN": driver.Unavailable,
+	"TRYAGAIN":    driver.Unavailable,
+	"REDIRECT":    driver.Unavailable,
+	"NOSCRIPT":    driver.NotDone,
+	"MOVED":       driver.NotDone,
+	"ASK":         driver.NotDone,
+
+	"WRONGTYPE": driver.Refused,
+	"NOAUTH":    driver.Refused,
+	"WRONGPASS": driver.Refused,
+	"NOPERM":    driver.Refused,
+	"DENIED":    driver.Refused, // protected mode
+	"CROSSSLOT": driver.Refused,
+	"NOPROTO":   driver.Refused,
+}
+
+// phrases are errors without a first word of their own, or with one that older
+// servers hide in a text about the script.
+var phrases = []struct {
+	text  string
+	class driver.Class
+}{
+	{"max number of clients", driver.Unavailable},
+	{"max number of client", driver.Unavailable},
+	{"Script killed by user", driver.Unavailable}, // possible before the first write only
+	{"HOLDFAST-LAYOUT", driver.Refused},
+	{"unknown command", driver.Refused},
+	{"Unknown Redis command called from", driver.Refused},
+	{"AUTH <password> called without any password", driver.Refused},
+	{"DB index is out of range", driver.Refused},
+	{"can't run this command", driver.Refused},
+	{"can't access at least one of the keys", driver.Refused},
+	{"no permissions", driver.Refused},
+	{"lua-replicate-commands", driver.Refused},
+	{"Write commands not allowed after non deterministic commands", driver.Refused},
+	{"against a key holding the wrong kind of value", driver.Refused},
+	{"-READONLY ", driver.Unavailable},
+	{"-OOM ", driver.Unavailable},
+	{"-MISCONF ", driver.Unavailable},
+	{"-NOREPLICAS ", driver.Unavailable},
+	{"-MASTERDOWN ", driver.Unavailable},
+	{"-NOPERM ", driver.Refused},
+}
+
+// classify gives an error of the client library its class.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	if re, ok := errors.AsType[*rueidis.RedisError](err); ok && !re.IsNil() {
+		return &driver.Error{Class: classOfAnswer(re.Error()), Err: re}
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return &driver.Error{Class: classOfAnswer(r.text), Err: r}
+	}
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
+		return &driver.Error{Class: driver.Unavailable, Err: err}
+	}
+	if errors.Is(err, rueidis.ErrClosing) {
+		// The client was closed by its owner and will serve no more.
+		return &driver.Error{Class: driver.Refused, Err: err}
+	}
+	return driver.Wrap(driver.Unknown, err)
+}
+
+// classOfAnswer returns the class of what a server answered.
+func classOfAnswer(text string) driver.Class {
+	word, _, _ := strings.Cut(text, " ")
+	if class, ok := answers[word]; ok {
+		return class
+	}
+	for _, p := range phrases {
+		if strings.Contains(text, p.text) {
+			return p.class
+		}
+	}
+	return driver.Unknown
+}
+
+// A strange value is where the line should be.
+var errForeign = errors.New("the key has a value that is no lock of Holdfast's")

@@ -1,0 +1,224 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// C9: what servers answer, in the words of 6.2 and of 7.0, and its class.
+func TestClassOfAnswer(t *testing.T) {
+	for text, want := range map[string]driver.Class{
+		"READONLY You can't write against a read only replica.":                                                          driver.Unavailable,
+		"READONLY You can't write against a read only replica. script: 1f0, on @user_script:12.":                         driver.Unavailable,
+		"ERR Error running script (call to f_1f0): @user_script:7: @user_script: 7: -READONLY You can't write against a": driver.Unavailable,
+		"ERR Error running script (call to f_1f0): @user_script:7: @user_script: 7: -OOM command not allowed when used ": driver.Unavailable,
+		"ERR Error running script (call to f_1f0): @user_script:7: -MISCONF Redis is configured to save RDB snapshots":   driver.Unavailable,
+		"ERR Error running script (call to f_1f0): @user_script:7: @user_script: 7: -NOREPLICAS Not enough good replica": driver.Unavailable,
+		"OOM command not allowed when used memory > 'maxmemory'. script: 1f0, on @user_script:3.":                        driver.Unavailable,
+		"LOADING Redis is loading the dataset in memory":                                                                 driver.Unavailable,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                               driver.Unavailable,
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.":               driver.Unavailable,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":                         driver.Unavailable,
+		"NOREPLICAS Not enough good replicas to write.":                                                                  driver.Unavailable,
+		"CLUSTERDOWN The cluster is down":                                                                     driver.Unavailable,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                             driver.Unavailable,
+		"ERR max number of clients reached":                                                                   driver.Unavailable,
+		"ERR max number of clients + cluster connections reached":                                             driver.Unavailable,
+		"ERR Error running script (call to f_1f0): @user_script:1: Script killed by user with SCRIPT KILL...": driver.Unavailable,
+		"NOSCRIPT No matching script. Please use EVAL.":                                                       driver.NotDone,
+		"MOVED 866 127.0.0.1:7001":                                                                            driver.NotDone,
+		"ASK 866 127.0.0.1:7001":                                                                              driver.NotDone,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                                   driver.Refused,
+		"ERR Error running script (call to f_1f0): @user_script:3: WRONGTYPE Operation against a key holding the wrong kind of value": driver.Refused,
+		"NOAUTH Authentication required.":                                                                                              driver.Refused,
+		"WRONGPASS invalid username-password pair or user is disabled.":                                                                driver.Refused,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                                             driver.Refused,
+		"ERR Error running script (call to f_1f0): @user_script:3: The user executing the script can't run this command or subcommand": driver.Refused,
+		"NOPERM The user executing the script can't access at least one of the keys mentioned in the command arguments":                driver.Refused,
+		"DENIED Redis is running in protected mode because protected mode is enabled":                                                  driver.Refused,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":                                                                    driver.Refused,
+		"ERR DB index is out of range":                                                                                                 driver.Refused,
+		"ERR user_script:60: HOLDFAST-LAYOUT script: 1f0, on @user_sc":                                                                 driver.Refused,
+		"ERR something new": driver.Unknown,
+		"":                  driver.Unknown,
+	} {
+		if got := classOfAnswer(text); got != want {
+			t.Errorf("%q is %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	broken := &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+	for _, c := range []struct {
+		err  error
+		want driver.Class
+	}{
+		{refused, driver.Unavailable},
+		{fmt.Errorf("wrapped: %w", refused), driver.Unavailable},
+		{broken, driver.Unknown},
+		{io.EOF, driver.Unknown},
+		{context.DeadlineExceeded, driver.Unknown},
+		{rueidis.ErrClosing, driver.Refused},
+		{rueidis.Nil, driver.Unknown},
+		{&refusal{"ERR max number of clients reached"}, driver.Unavailable},
+		{&refusal{"DENIED Redis is running in protected mode"}, driver.Refused},
+		{driver.Errorf(driver.NotDone, "already classed"), driver.NotDone},
+	} {
+		if got := driver.ClassOf(classify(c.err)); got != c.want {
+			t.Errorf("%v is %v, want %v", c.err, got, c.want)
+		}
+		if !errors.Is(classify(c.err), c.err) {
+			t.Errorf("%v is not in its own classification", c.err)
+		}
+	}
+	if classify(nil) != nil {
+		t.Error("no error has a class")
+	}
+}
+
+// F37: a value of another kind, where the line or a helper should be, is
+// refused and left as it is.
+func TestForeignValues(t *testing.T) {
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	for name, set := range map[string][]string{
+		"string":        {"SET", "", "x"},
+		"list":          {"RPUSH", "", "x"},
+		"session":       {"HSET", "", "user", "7", "lang", "de", "seen", "1"},
+		"counter":       {"HSET", "", "visits", "3"},
+		"pair":          {"HSET", "", "a", "1", "b", "2"},
+		"not a number":  {"HSET", "", "6c0ad3ae-2b9d-4f3e-9d5c-8f6f1c0f7a11:42", "x"},
+		"newer record":  {"HSET", "", "a:1", "1", "\x01a:1", "v2 something"},
+		"read/write":    {"HSET", "", "mode", "read", "6c0ad3ae-2b9d-4f3e-9d5c-8f6f1c0f7a11:42", "1"},
+		"part of ours":  {"HSET", "", "\x01l", "5", "a:1", "1", "b:1", "1"},
+		"record lonely": {"HSET", "", "\x01a:1", "7\nc\nm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := m.ticket("foreign/" + m.uuid + "/" + name)
+			keys := keysOf(k.Name)
+			set[1] = keys[keyLine]
+			s.Do(t, set...)
+			before := s.Do(t, "DUMP", keys[keyLine])
+			for what, call := range map[string]func() error{
+				"Join":    func() error { _, err := m.Join(m.ctx(), k, true); return err },
+				"TryJoin": func() error { _, err := m.Join(m.ctx(), k, false); return err },
+				"Renew":   func() error { return first(m.Renew(m.ctx(), []driver.Ref{ref(k)})) },
+				"Break":   func() error { return m.Break(m.ctx(), k.Name, k.ID) },
+				"Inspect": func() error { _, err := m.Inspect(m.ctx(), k.Name); return err },
+			} {
+				if err := call(); driver.ClassOf(err) != driver.Refused || err == nil || errors.Is(err, driver.ErrNoTicket) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if after := s.Do(t, "DUMP", keys[keyLine]); after != before {
+				t.Error("the value was changed")
+			}
+			if n := s.Do(t, "EXISTS", keys[keyQueue], keys[keyDue], keys[keyTickets], keys[keyToken]); n != int64(0) {
+				t.Errorf("%v helpers were written", n)
+			}
+		})
+	}
+	for i := keyQueue; i < numKeys; i++ {
+		t.Run(strings.TrimSuffix(helperNames[i], ":"), func(t *testing.T) {
+			for _, limit := range []int64{1, 5} {
+				name := fmt.Sprint("foreign/", m.uuid, "/helper/", i, "/", limit)
+				key := keysOf(name)[i]
+				s.Do(t, "GEOADD", key, "1", "2", "x") // a sorted set
+				if i == keyDue {
+					s.Do(t, "DEL", key)
+					s.Do(t, "SET", key, "x")
+				}
+				before := s.Do(t, "DUMP", key)
+				var err error
+				for range 2 { // the first may need nothing of this key
+					k := m.ticket(name)
+					k.Limit, k.Units = limit, limit
+					if _, err = m.Join(m.ctx(), k, true); err != nil {
+						break
+					}
+				}
+				if driver.ClassOf(err) != driver.Refused || err == nil {
+					t.Errorf("limit %d: Join: %v", limit, err)
+				}
+				if after := s.Do(t, "DUMP", key); after != before {
+					t.Error("the value was changed")
+				}
+			}
+		})
+	}
+}
+
+func first(ps []driver.Place, err error) error {
+	if err == nil {
+		err = ps[0].Err
+	}
+	return err
+}
+
+// F67: tokens end where numbers are exact no longer.
+func TestTokensEnd(t *testing.T) {
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	for _, last := range []string{"4503599627370496", "9007199254740991", "9223372036854775807", "18446744073709551615"} {
+		name := "end/" + m.uuid + "/" + last
+		s.Do(t, "SET", keysOf(name)[keyToken], last)
+		for _, limit := range []int64{1, 2} {
+			k := m.ticket(name)
+			k.Limit = limit
+			if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, errSpent) || driver.ClassOf(err) != driver.Refused {
+				t.Errorf("after %s: %v", last, err)
+			}
+		}
+		if got := s.Do(t, "GET", keysOf(name)[keyToken]); got != last {
+			t.Errorf("the counter went from %s to %v", last, got)
+		}
+	}
+	k := m.ticket("end/floor/" + m.uuid)
+	k.Floor = 1 << 60
+	if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, errSpent) {
+		t.Errorf("with a floor of 2^60: %v", err)
+	}
+	k = m.ticket("end/limit/" + m.uuid)
+	k.Limit = 1 << 60
+	if _, err := m.Join(m.ctx(), k, true); driver.ClassOf(err) != driver.Refused || err == nil {
+		t.Errorf("with a limit of 2^60: %v", err)
+	}
+}
+
+// F39: an idle counter lasts until the clock is sure to be ahead of it.
+func TestCounterLastsLongEnough(t *testing.T) {
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	name := "ahead/" + m.uuid
+	k := m.ticket(name)
+	now := driver.NextToken(0, 0, serverTime(t, s))
+	k.Floor = now + uint64(3600e6/25) // an hour ahead
+	p := m.take(k, driver.Held)
+	if p.Token < k.Floor {
+		t.Errorf("token %d with a floor of %d", p.Token, k.Floor)
+	}
+	for _, limit := range []int64{1, 4} {
+		m.leaves(k, driver.Held)
+		if ttl := s.Do(t, "PTTL", keysOf(name)[keyToken]).(int64); ttl < 7100_000 || ttl > 7300_000 {
+			t.Errorf("the counter, an hour ahead, lasts %d ms", ttl)
+		}
+		last := p.Token
+		k = m.ticket(name)
+		k.Limit = limit
+		if p = m.take(k, driver.Held); p.Token != last+1 {
+			t.Errorf("token %d after %d", p.Token, last)
+		}
+	}
+}

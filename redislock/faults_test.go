@@ -1,0 +1,551 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// F32: the server forgets its scripts before every single request.
+func TestNoScript(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	a, b := enter(t, s, ""), enter(t, s, "")
+	forget := func() { s.Do(t, "SCRIPT", "FLUSH") }
+	one, two, three := a.ticket("n"), b.ticket("n"), b.ticket("n")
+	other := a.ticket("other")
+	for _, step := range []func(){
+		func() { a.take(one, driver.Held) },
+		func() { b.take(two, driver.Waiting) },
+		func() { b.take(three, driver.Waiting) },
+		func() { a.take(other, driver.Held) },
+		func() { a.keeps(one, driver.Held) },
+		func() { b.keeps(two, driver.Waiting) },
+		func() {
+			if line, err := a.Inspect(a.ctx(), "n"); err != nil || len(line.Tickets) != 3 {
+				t.Errorf("Inspect: %+v, %v", line, err)
+			}
+		},
+		func() {
+			n := 0
+			for _, err := range a.Names(a.ctx(), "") {
+				if n++; err != nil {
+					t.Error(err)
+				}
+			}
+			if n != 2 {
+				t.Errorf("%d names, want 2", n)
+			}
+		},
+		func() { a.leaves(one, driver.Held) },
+		func() {
+			if err := a.Break(a.ctx(), "n", two.ID); err != nil {
+				t.Error(err)
+			}
+		},
+		func() { b.granted(three) },
+		func() { // a pipeline
+			ps, err := a.Leave(a.ctx(), []driver.Ref{ref(other), ref(three)})
+			if err != nil || ps[0].Err != nil || ps[1].Err != nil || ps[0].State != driver.Held || ps[1].State != driver.Held {
+				t.Errorf("Leave: %v, %v", ps, err)
+			}
+		},
+	} {
+		forget()
+		step()
+	}
+}
+
+// F37, F20: all data go; nothing is made anew, and tokens grow on.
+func TestFlushAll(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	m := enter(t, s, "")
+	held, waits := m.ticket("n"), m.ticket("n")
+	last := m.take(held, driver.Held).Token
+	m.take(waits, driver.Waiting)
+	s.Do(t, "FLUSHALL")
+	m.keeps(held, driver.Gone)
+	m.keeps(waits, driver.Gone)
+	m.leaves(held, driver.Gone)
+	if n := s.Do(t, "DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys were made anew", n)
+	}
+	if p := m.take(m.ticket("n"), driver.Held); p.Token <= last {
+		t.Errorf("token %d after %d", p.Token, last)
+	}
+}
+
+// F26: with a server that writes everything down, a crash costs nothing; with
+// one that lost its data, holders are told, and tokens grow on.
+func TestRestart(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{Durable: true})
+	m := enter(t, s, "")
+	held, waits, many := m.ticket("n"), m.ticket("n"), m.ticket("many")
+	many.Limit = 3
+	token := m.take(held, driver.Held).Token
+	m.take(waits, driver.Waiting)
+	m.take(many, driver.Held)
+	// settle asks until the server answers.
+	settle := func(k *driver.Ticket) (p driver.Place) {
+		t.Helper()
+		eventually(t, "the server answers", func() bool {
+			ps, err := m.Renew(m.ctx(), []driver.Ref{ref(k)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cl := driver.ClassOf(ps[0].Err); ps[0].Err != nil && cl != driver.Unknown && cl != driver.Unavailable {
+				t.Fatalf("class %v: %v", cl, ps[0].Err)
+			}
+			p = ps[0]
+			return p.Err == nil
+		})
+		return p
+	}
+	gaps := len(m.heard(""))
+	s.Restart(t)
+	if p := settle(held); p.State != driver.Held || p.Token != token {
+		t.Errorf("after a crash the hold is %v with token %d, was %d", p.State, p.Token, token)
+	}
+	m.keeps(waits, driver.Waiting)
+	m.keeps(many, driver.Held)
+	eventually(t, "the gap in the pushes is told", func() bool { return len(m.heard("")) > gaps })
+	m.leaves(held, driver.Held)
+	last := m.granted(waits).Token
+
+	s.RestartEmpty(t)
+	if p := settle(waits); p.State != driver.Gone {
+		t.Errorf("after a crash without data the hold is %v", p.State)
+	}
+	m.keeps(many, driver.Gone)
+	if p := m.take(m.ticket("n"), driver.Held); p.Token <= last {
+		t.Errorf("token %d after %d", p.Token, last)
+	}
+}
+
+// F34: a server that is out of memory lets locks be renewed, released, handed
+// on, broken and looked at; only new ones it refuses, and for that time only.
+func TestOutOfMemory(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	a, b := enter(t, s, ""), enter(t, s, "")
+	kinds := map[string]func(m *member, k *driver.Ticket){
+		"mutex": func(*member, *driver.Ticket) {},
+		"units": func(_ *member, k *driver.Ticket) { k.Limit, k.Units = 5, 5 },
+		"owner": func(m *member, k *driver.Ticket) { k.Owner = "owner " + m.uuid },
+	}
+	make := func(m *member, kind string) *driver.Ticket {
+		k := m.ticket(kind)
+		kinds[kind](m, k)
+		return k
+	}
+	held, waits, last := map[string]*driver.Ticket{}, map[string]*driver.Ticket{}, map[string]*driver.Ticket{}
+	for kind := range kinds {
+		held[kind], waits[kind], last[kind] = make(a, kind), make(b, kind), make(a, kind)
+		last[kind].Owner = ""
+		a.take(held[kind], driver.Held)
+		b.take(waits[kind], driver.Waiting)
+		a.take(last[kind], driver.Waiting)
+	}
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	for kind := range kinds {
+		for _, name := range []string{kind, "new"} {
+			k := make(b, kind)
+			k.Name = name
+			if name == kind {
+				k.Owner = ""
+			}
+			if _, err := b.Join(b.ctx(), k, true); driver.ClassOf(err) != driver.Unavailable || !strings.Contains(fmt.Sprint(err), "OOM") {
+				t.Errorf("%s: Join: %v", kind, err)
+			}
+		}
+		a.keeps(held[kind], driver.Held)
+		b.keeps(waits[kind], driver.Waiting)
+		a.leaves(held[kind], driver.Held)
+		b.granted(waits[kind])
+		b.keeps(waits[kind], driver.Held)
+		if line, err := a.Inspect(a.ctx(), kind); err != nil || len(line.Tickets) != 2 || line.Tickets[0].ID != waits[kind].ID {
+			t.Errorf("%s: Inspect: %+v, %v", kind, line, err)
+		}
+		if err := a.Break(a.ctx(), kind, waits[kind].ID); err != nil {
+			t.Errorf("%s: Break: %v", kind, err)
+		}
+		a.granted(last[kind])
+		unsure := driver.Ref{Ticket: last[kind], State: driver.Held, Unsure: true}
+		if ps, err := a.Leave(a.ctx(), []driver.Ref{unsure}); err != nil || ps[0].Err != nil || ps[0].State != driver.Held {
+			t.Errorf("%s: Leave: %v, %v", kind, ps, err)
+		}
+	}
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	for kind := range kinds {
+		line, err := a.Inspect(a.ctx(), kind)
+		if err != nil || len(line.Tickets) != 0 {
+			t.Errorf("%s: what was refused left %+v, %v", kind, line.Tickets, err)
+		}
+		a.take(make(a, kind), driver.Held)
+	}
+}
+
+// F36: whatever connection is killed, waiters hear of what matters to them.
+func TestClientKill(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	a, b := enter(t, s, ""), enter(t, s, "")
+	for _, kind := range []string{"pubsub", "normal", "pubsub", "normal"} {
+		held, waits := a.ticket("n"), b.ticket("n")
+		eventually(t, "a lock is taken after a kill", func() bool {
+			p, err := a.Join(a.ctx(), held, true)
+			if err != nil && driver.ClassOf(err) != driver.Unknown {
+				t.Fatalf("Join: %v", err)
+			}
+			return p.State == driver.Held
+		})
+		eventually(t, "a lock is waited for after a kill", func() bool {
+			p, err := b.Join(b.ctx(), waits, true)
+			return err == nil && p.State == driver.Waiting
+		})
+		gapsA, gapsB := len(a.heard("")), len(b.heard(""))
+		s.Do(t, "CLIENT", "KILL", "TYPE", kind)
+		if kind == "pubsub" {
+			eventually(t, "both hear of the gap", func() bool {
+				return len(a.heard("")) > gapsA && len(b.heard("")) > gapsB
+			})
+		}
+		// The connection that was killed may be found so by this request, which
+		// then did not get through.
+		released := func(m *member, k *driver.Ticket) {
+			eventually(t, "the lock is released", func() bool {
+				ps, err := m.Leave(m.ctx(), []driver.Ref{ref(k)})
+				if err != nil || ps[0].Err != nil {
+					return false
+				}
+				if ps[0].State != driver.Held {
+					t.Errorf("released by nobody: %v", ps[0].State)
+				}
+				return true
+			})
+		}
+		released(a, held)
+		b.granted(waits)
+		released(b, waits)
+	}
+}
+
+// A ticket whose client is not there to hear of its grant is passed over, and
+// keeps its place for the case that it comes back.
+func TestPassedOver(t *testing.T) {
+	s := backends.SharedRedis(t)
+	a, away, b := enter(t, s, ""), enter(t, s, ""), enter(t, s, "")
+	name := "passed-over/" + a.uuid
+	held, first, second := a.ticket(name), away.ticket(name), b.ticket(name)
+	a.take(held, driver.Held)
+	away.take(first, driver.Waiting)
+	b.take(second, driver.Waiting)
+	away.Close()
+	eventually(t, "the server has seen the client go", func() bool {
+		return s.Do(t, "PUBSUB", "NUMSUB", away.channel).([]any)[1] == int64(0)
+	})
+	a.leaves(held, driver.Held)
+	b.granted(second)
+	line, err := a.Inspect(a.ctx(), name)
+	if err != nil || len(line.Tickets) != 2 || line.Tickets[1].ID != first.ID || line.Tickets[1].State != driver.Waiting {
+		t.Fatalf("Inspect: %+v, %v", line, err)
+	}
+	// It asks by way of another client, and has its turn.
+	b.leaves(second, driver.Held)
+	a.keeps(first, driver.Held)
+}
+
+// A restart guard of a kind: the key of a backup has no fields of a hold.
+func TestOrphansAreDropped(t *testing.T) {
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	name := "orphans/" + m.uuid
+	k := keysOf(name)
+	held, waits := m.ticket(name), m.ticket(name)
+	m.take(held, driver.Held)
+	m.take(waits, driver.Waiting)
+	s.Do(t, "DEL", k[keyTickets], k[keyDue])
+	m.keeps(waits, driver.Gone)
+	next := m.ticket(name)
+	m.take(next, driver.Waiting)
+	m.leaves(held, driver.Held)
+	m.granted(next)
+	m.leaves(next, driver.Held)
+	if n := s.Do(t, "EXISTS", k[keyLine], k[keyQueue], k[keyDue], k[keyTickets]); n != int64(0) {
+		t.Errorf("%v keys are left", n)
+	}
+}
+
+// One request takes a bounded number of steps; the next ones go on.
+func TestManyDead(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	for _, limit := range []int64{1, 3} {
+		name := fmt.Sprint("many/", limit, m.uuid)
+		ticket := func(ttl time.Duration) *driver.Ticket {
+			k := m.short(name, ttl)
+			k.Limit, k.Units = limit, limit
+			return k
+		}
+		held, live := ticket(30*time.Second), ticket(30*time.Second)
+		m.take(held, driver.Held)
+		const dead, most = 100, driver.MaxSteps
+		for range dead {
+			m.take(ticket(time.Second), driver.Waiting)
+		}
+		m.take(live, driver.Waiting)
+		time.Sleep(driver.Keep(time.Second) + 5*time.Millisecond)
+		m.leaves(held, driver.Held)
+		if n := s.Do(t, "LLEN", keysOf(name)[keyQueue]); n != int64(dead-most+1) {
+			t.Errorf("limit %d: after one request %v wait, want %d", limit, n, dead-most+1)
+		}
+		m.keeps(live, driver.Held)
+		m.leaves(live, driver.Held)
+	}
+}
+
+// What is wrong with one ticket is its own affair.
+func TestRenewalsApart(t *testing.T) {
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	var refs []driver.Ref
+	var tickets []*driver.Ticket
+	for i := range 6 {
+		name := fmt.Sprint("apart/", i, m.uuid)
+		k := m.ticket(name)
+		state := driver.Held
+		if i%2 == 1 {
+			m.take(m.ticket(name), driver.Held)
+			state = driver.Waiting
+		}
+		m.take(k, state)
+		refs = append(refs, driver.Ref{Ticket: k, State: state})
+		tickets = append(tickets, k)
+	}
+	for i := 2; i < 4; i++ {
+		s.Do(t, "SET", keysOf(tickets[i].Name)[keyLine], "a string")
+	}
+	ps, err := m.Renew(m.ctx(), refs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range ps {
+		switch {
+		case i == 2 || i == 3:
+			if p.Err == nil || driver.ClassOf(p.Err) != driver.Refused {
+				t.Errorf("ticket %d: %v, %v", i, p.State, p.Err)
+			}
+		case p.Err != nil || p.State != refs[i].State:
+			t.Errorf("ticket %d: %v, %v", i, p.State, p.Err)
+		}
+	}
+}
+
+// A ticket that waits and was renewed too late is gone, for itself at once,
+// though nobody has dropped it and its turn has not come.
+func TestOverdueWaiter(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	for _, limit := range []int64{1, 3} {
+		name := fmt.Sprint("overdue/", limit, m.uuid)
+		held := m.ticket(name)
+		held.Limit, held.Units = limit, limit
+		m.take(held, driver.Held)
+		for _, last := range []func(*driver.Ticket){
+			func(k *driver.Ticket) { m.keeps(k, driver.Gone) },
+			func(k *driver.Ticket) { m.leaves(k, driver.Gone) },
+			func(k *driver.Ticket) {
+				if err := m.Break(m.ctx(), name, k.ID); !errors.Is(err, driver.ErrNoTicket) {
+					t.Errorf("Break: %v", err)
+				}
+			},
+		} {
+			k := m.short(name, MinTTL)
+			k.Limit = limit
+			m.take(k, driver.Waiting)
+			time.Sleep(driver.Keep(MinTTL) + 5*time.Millisecond)
+			last(k)
+			line, err := m.Inspect(m.ctx(), name)
+			if err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != held.ID {
+				t.Errorf("limit %d: Inspect: %+v, %v", limit, line.Tickets, err)
+			}
+			if n := s.Do(t, "LLEN", keysOf(name)[keyQueue]); n != int64(0) {
+				t.Errorf("limit %d: %v places are left in the queue", limit, n)
+			}
+		}
+		// One that leaves in good time leaves nothing either.
+		one, two := m.ticket(name), m.ticket(name)
+		one.Limit, two.Limit = limit, limit
+		m.take(one, driver.Waiting)
+		m.take(two, driver.Waiting)
+		m.leaves(one, driver.Waiting)
+		if p := m.keeps(two, driver.Waiting); p.Ahead != 1 {
+			t.Errorf("limit %d: %d are ahead, want 1", limit, p.Ahead)
+		}
+		if n := s.Do(t, "LLEN", keysOf(name)[keyQueue]); n != int64(1) {
+			t.Errorf("limit %d: %v places in the queue, want 1", limit, n)
+		}
+	}
+}
+
+// F37: an operator deletes what others hold. They are told, and their leaving
+// takes nothing from those who hold meanwhile.
+func TestDeletedHolds(t *testing.T) {
+	s := backends.SharedRedis(t)
+	m := enter(t, s, "")
+	name := "deleted/" + m.uuid
+	k := keysOf(name)
+	old, next := m.ticket(name), m.ticket(name)
+	old.Limit, next.Limit = 3, 3
+	m.take(old, driver.Held)
+	s.Do(t, "DEL", k[keyLine])
+	m.take(next, driver.Held)
+	m.keeps(old, driver.Gone)
+	m.leaves(old, driver.Gone)
+	m.keeps(next, driver.Held)
+	full := m.ticket(name)
+	full.Limit, full.Units = 3, 3
+	m.take(full, driver.Waiting)
+	m.leaves(next, driver.Held)
+	m.granted(full)
+}
+
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	a := enter(t, s, "")
+	held := a.ticket("n")
+	a.take(held, driver.Held)
+	s.Pause(t)
+	const patience = 200 * time.Millisecond
+	for name, call := range map[string]func(context.Context) error{
+		"Join": func(ctx context.Context) error { _, err := a.Join(ctx, a.ticket("other"), true); return err },
+		"Leave": func(ctx context.Context) error {
+			ps, err := a.Leave(ctx, []driver.Ref{ref(a.ticket("other"))})
+			if err == nil {
+				err = ps[0].Err
+			}
+			return err
+		},
+		"Renew": func(ctx context.Context) error {
+			ps, err := a.Renew(ctx, []driver.Ref{ref(held)})
+			if err == nil {
+				err = ps[0].Err
+			}
+			return err
+		},
+		"Inspect":  func(ctx context.Context) error { _, err := a.Inspect(ctx, "n"); return err },
+		"Break":    func(ctx context.Context) error { return a.Break(ctx, "n", "x:1") },
+		"Identity": func(ctx context.Context) error { _, err := a.Identity(ctx); return err },
+	} {
+		for _, how := range []string{"deadline", "cancel"} {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			if how == "cancel" {
+				ctx, cancel = context.WithCancel(context.Background())
+				time.AfterFunc(patience, cancel)
+			}
+			begun := time.Now()
+			err := call(ctx)
+			took := time.Since(begun)
+			cancel()
+			if driver.ClassOf(err) != driver.Unknown || err == nil {
+				t.Errorf("%s, %s: %v", name, how, err)
+			}
+			if took < patience || took > 20*patience {
+				t.Errorf("%s, %s: took %v with a context of %v", name, how, took, patience)
+			}
+		}
+	}
+	s.Resume(t)
+	eventually(t, "the holder is confirmed", func() bool {
+		ps, _ := a.Renew(a.ctx(), []driver.Ref{ref(held)})
+		return ps[0].State == driver.Held
+	})
+	// The requests that were given up have had their effect by now; what they
+	// took is found by asking again, and can be left.
+	eventually(t, "all is settled", func() bool {
+		line, err := a.Inspect(a.ctx(), "other")
+		if err != nil {
+			return false
+		}
+		for _, e := range line.Tickets {
+			a.Break(a.ctx(), "other", e.ID)
+		}
+		return len(line.Tickets) == 0
+	})
+}
+
+func serverTime(t *testing.T, s *backends.RedisServer) time.Time {
+	t.Helper()
+	list := texts(s.Do(t, "TIME"))
+	sec, err := strconv.ParseInt(list[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Unix(sec, 0)
+}
+
+// F48: a ticket whose time is over is not granted when its turn comes, also
+// when its client would hear of it; the next living one is, and is told.
+func TestDeadHead(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedRedis(t)
+	a, b := enter(t, s, ""), enter(t, s, "")
+	for _, kind := range []struct {
+		name         string
+		limit, units int64
+		owner        string
+	}{{"mutex", 1, 1, ""}, {"units", 3, 2, ""}, {"owner", 1, 1, "dead"}} {
+		name := "dead/" + kind.name + a.uuid
+		ticket := func(m *member, ttl time.Duration) *driver.Ticket {
+			k := m.short(name, ttl)
+			k.Limit, k.Units = kind.limit, kind.units
+			return k
+		}
+		held := ticket(a, 30*time.Second)
+		a.take(held, driver.Held)
+		var dead []*driver.Ticket
+		for range 3 {
+			k := ticket(b, MinTTL)
+			k.Owner = kind.owner
+			b.take(k, driver.Waiting)
+			dead = append(dead, k)
+		}
+		time.Sleep(driver.Keep(MinTTL) + 5*time.Millisecond)
+		// Who joins behind them looks past them.
+		live := ticket(b, 30*time.Second)
+		if p := b.take(live, driver.Waiting); p.Ahead != 1 || p.Recheck < 20*time.Second {
+			t.Errorf("%s: behind the dead, %d are ahead, to be looked at in %v", kind.name, p.Ahead, p.Recheck)
+		}
+		a.leaves(held, driver.Held)
+		b.granted(live)
+		if ttl := s.Do(t, "PTTL", keysOf(name)[keyLine]).(int64); ttl <= 0 || ttl > 31_200 {
+			t.Errorf("%s: granted for %d ms with a TTL of %v", kind.name, ttl, live.TTL)
+		}
+		for _, k := range dead {
+			if ps := b.heard(k.ID); len(ps) > 0 {
+				t.Errorf("%s: a ticket whose time was over was told %v", kind.name, ps)
+			}
+			b.keeps(k, driver.Gone)
+		}
+		// The same when nobody has looked before the turn comes.
+		held = live
+		k := ticket(b, MinTTL)
+		b.take(k, driver.Waiting)
+		live = ticket(a, 30*time.Second)
+		a.take(live, driver.Waiting)
+		time.Sleep(driver.Keep(MinTTL) + 5*time.Millisecond)
+		b.leaves(held, driver.Held)
+		a.granted(live)
+		if ps := b.heard(k.ID); len(ps) > 0 {
+			t.Errorf("%s: a ticket whose time was over was told %v", kind.name, ps)
+		}
+		a.leaves(live, driver.Held)
+	}
+}

@@ -1,0 +1,309 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Inspect implements [driver.Driver].
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
+	if err := d.before(ctx); err != nil {
+		return driver.Line{}, err
+	}
+	l := d.lines.get(name)
+	m, err := d.ask(ctx, inspectScript, l)
+	if err != nil {
+		return driver.Line{}, err
+	}
+	s, err := readSnapshot(&m)
+	if err != nil {
+		return driver.Line{}, err
+	}
+	return s.line(name)
+}
+
+// ask runs a script about one line on the driver's own connection.
+func (d *Driver) ask(ctx context.Context, s *script, l *line, args ...string) (rueidis.RedisMessage, error) {
+	return beside(ctx, d, func(c rueidis.DedicatedClient) (rueidis.RedisMessage, error) {
+		return runOn(c, s, l.keys[:], args...)
+	})
+}
+
+// snapshot is a line as it is stored.
+type snapshot struct {
+	hold    map[string]string
+	queue   []string
+	tickets map[string]string
+	token   string
+	ttl     int64 // of hold, in milliseconds
+	now     int64
+}
+
+func readSnapshot(m *rueidis.RedisMessage) (*snapshot, error) {
+	list, err := m.ToArray()
+	if err != nil {
+		return nil, unreadable("no line")
+	}
+	if len(list) == 1 {
+		return nil, driver.Wrap(driver.Refused, errForeign)
+	}
+	if len(list) != 6 {
+		return nil, unreadable("a line of %d values", len(list))
+	}
+	s := new(snapshot)
+	if s.hold, err = pairs(&list[0]); err != nil {
+		return nil, err
+	}
+	if s.queue, err = list[1].AsStrSlice(); err != nil {
+		return nil, unreadable("queue")
+	}
+	if s.tickets, err = pairs(&list[2]); err != nil {
+		return nil, err
+	}
+	var err1, err2, err3 error
+	s.token, err1 = list[3].ToString()
+	s.ttl, err2 = list[4].ToInt64()
+	s.now, err3 = list[5].ToInt64()
+	if err1 != nil || err2 != nil || err3 != nil {
+		return nil, unreadable("token or times")
+	}
+	return s, nil
+}
+
+// pairs reads a list of names and values.
+func pairs(m *rueidis.RedisMessage) (map[string]string, error) {
+	list, err := m.AsStrSlice()
+	if err != nil || len(list)%2 != 0 {
+		return nil, unreadable("pairs")
+	}
+	p := make(map[string]string, len(list)/2)
+	for i := 0; i < len(list); i += 2 {
+		p[list[i]] = list[i+1]
+	}
+	return p, nil
+}
+
+// No owner and no id begins with these.
+const (
+	mark   = "\x01" // the place of an owner, and what is noted about a line
+	expiry = "\x02" // when a ticket is due
+)
+
+const tombstone = "1x"
+
+// line makes a Line of what is stored.
+func (s *snapshot) line(name string) (driver.Line, error) {
+	l := driver.Line{Name: name}
+	if s.token != "" {
+		token, err := strconv.ParseUint(s.token, 10, 64)
+		if err != nil {
+			return l, driver.Wrap(driver.Refused, errForeign)
+		}
+		l.Token = token
+	}
+	left := func(at int64) time.Duration { return time.Duration(at-s.now) * time.Millisecond }
+
+	_, shared := s.hold[mark+"l"]
+	if len(s.hold) > 0 && !shared {
+		l.Limit = 1
+		for id := range s.hold {
+			if strings.HasPrefix(id, mark) {
+				continue
+			}
+			e := driver.Entry{ID: id, State: driver.Held, Units: 1, Left: left(s.now + s.ttl)}
+			if record, ok := s.hold[mark+id]; ok {
+				var err error
+				if e.Token, e.Meta, err = parseHold(record); err != nil {
+					return l, err
+				}
+			}
+			l.Tickets = append(l.Tickets, e)
+		}
+	}
+	// Who holds, by grant, and within a place by arrival.
+	places := s.queue
+	var held []record
+	for id, text := range s.tickets {
+		if strings.HasPrefix(id, mark) || strings.HasPrefix(id, expiry) || text == tombstone {
+			continue
+		}
+		r, err := parseRecord(text)
+		if err != nil {
+			return l, err
+		}
+		if r.held {
+			r.id = id
+			held = append(held, r)
+		}
+		l.Limit = r.limit
+	}
+	slices.SortFunc(held, func(a, b record) int {
+		if c := cmp.Compare(a.token, b.token); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.place(), b.place())
+	})
+	for i, r := range held {
+		if i == 0 || r.place() != held[i-1].place() {
+			places = slices.Insert(slices.Clone(places), len(places)-len(s.queue), r.place())
+		}
+	}
+	for _, p := range places {
+		ids := []string{p}
+		if strings.HasPrefix(p, mark) {
+			ids = strings.Split(s.tickets[p], "\n")
+		}
+		for _, id := range ids {
+			text, ok := s.tickets[id]
+			if !ok || text == tombstone {
+				continue // the next request drops it
+			}
+			r, err := parseRecord(text)
+			if err != nil {
+				return l, err
+			}
+			due, err := strconv.ParseInt(s.tickets[expiry+id], 10, 64)
+			if err != nil || due < 0 || due > maxUnits {
+				return l, driver.Wrap(driver.Refused, errForeign)
+			}
+			l.Tickets = append(l.Tickets, r.entry(id, left(due)))
+		}
+	}
+	return l, nil
+}
+
+// Names implements [driver.Driver]: it walks through the keys that begin with
+// the prefix, and through those of the queues, and asks for each line whether
+// it has tickets. The names seen are kept in memory until the walk is over.
+func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if err := d.before(ctx); err != nil {
+			yield("", err)
+			return
+		}
+		w := nameWalk{d: d, ctx: ctx, prefix: prefix, seen: make(map[string]bool), yield: yield}
+		start := d.lines.prefix + prefix
+		ok := w.walk(globEscape(start)+"*", "hash", func(key string) (string, bool) { return nameOf(d.lines.prefix, key) })
+		if escaped := helperNames[keyLine]; ok && (strings.HasPrefix(start, reserved) || strings.HasPrefix(reserved, start)) {
+			ok = w.walk(globEscape(escaped)+"*", "hash", func(key string) (string, bool) { return nameOf(d.lines.prefix, key) })
+		}
+		if ok {
+			w.walk(globEscape(helperNames[keyQueue])+"*", "list", func(key string) (string, bool) {
+				k, ok := outOfSlot(strings.TrimPrefix(key, helperNames[keyQueue]))
+				if !ok {
+					return "", false
+				}
+				return nameOf(d.lines.prefix, k)
+			})
+		}
+	}
+}
+
+// nameWalk is one use of Names.
+type nameWalk struct {
+	d      *Driver
+	ctx    context.Context
+	prefix string
+	seen   map[string]bool
+	yield  func(string, error) bool
+}
+
+// walk goes through the keys of a type that match; false when it is to end.
+func (w *nameWalk) walk(pattern, kind string, name func(key string) (string, bool)) bool {
+	for cursor := uint64(0); ; {
+		page, err := w.page(cursor, pattern, kind, name)
+		if err != nil {
+			w.yield("", err)
+			return false
+		}
+		for _, n := range page.names {
+			if !w.yield(n, nil) {
+				return false
+			}
+		}
+		if cursor = page.cursor; cursor == 0 {
+			return true
+		}
+	}
+}
+
+type namePage struct {
+	cursor uint64
+	names  []string
+}
+
+// page scans on from a cursor and returns the names of lines that have tickets
+// and were not seen before.
+func (w *nameWalk) page(cursor uint64, pattern, kind string, name func(key string) (string, bool)) (namePage, error) {
+	return beside(w.ctx, w.d, func(c rueidis.DedicatedClient) (namePage, error) {
+		bg := context.Background()
+		scan, err := c.Do(bg, c.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Type(kind).Build()).AsScanEntry()
+		if err != nil {
+			return namePage{}, err
+		}
+		page := namePage{cursor: scan.Cursor}
+		var names []string
+		for _, key := range scan.Elements {
+			n, ok := name(key)
+			if ok && strings.HasPrefix(n, w.prefix) && !w.seen[n] && driver.CheckName(n) == nil {
+				w.seen[n] = true
+				names = append(names, n)
+			}
+		}
+		for batch := range slices.Chunk(names, maxBatch) {
+			count := func(name string, full bool) rueidis.Completed {
+				l := newLine(w.d.lines.prefix, name)
+				return inspectScript.command(c.B(), full, l.keys[:], "count")
+			}
+			cmds := make([]rueidis.Completed, len(batch))
+			for i, n := range batch {
+				cmds[i] = count(n, false)
+			}
+			for i, r := range c.DoMulti(bg, cmds...) {
+				has, err := r.AsInt64()
+				if noScript(err) {
+					has, err = c.Do(bg, count(batch[i], true)).AsInt64()
+				}
+				if broken(err) && !rueidis.IsParseErr(err) {
+					return page, err
+				}
+				// What is no line, or of a wrong type, is not ours to list.
+				if err == nil && has > 0 {
+					page.names = append(page.names, batch[i])
+				}
+			}
+		}
+		return page, nil
+	})
+}
+
+// Break implements [driver.Driver].
+func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
+	if err := d.before(ctx); err != nil {
+		return err
+	}
+	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {
+		return driver.ErrNoTicket // no id is like this, but other fields are
+	}
+	m, err := d.ask(ctx, breakScript, d.lines.get(name), ticketID)
+	if err != nil {
+		return err
+	}
+	n, err := m.ToInt64()
+	switch {
+	case err != nil:
+		return driver.Wrap(driver.Refused, errForeign)
+	case n == 1:
+		return nil
+	}
+	return driver.ErrNoTicket
+}

@@ -1,0 +1,142 @@
+package redislock
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// The names of the keys are the layout: a version that writes others excludes
+// nobody who runs this one.
+func TestKeysGolden(t *testing.T) {
+	for _, c := range []struct {
+		prefix, name string
+		want         [numKeys]string
+	}{
+		{"holdfast:", "invoice/42", [...]string{
+			"holdfast:invoice/42",
+			"holdfast_queue:{holdfast:invoice/42}",
+			"holdfast_due:{holdfast:invoice/42}",
+			"holdfast_tickets:{holdfast:invoice/42}",
+			"holdfast_token:{holdfast:invoice/42}",
+		}},
+		{"", "myLock", [...]string{"myLock", "holdfast_queue:{myLock}", "holdfast_due:{myLock}",
+			"holdfast_tickets:{myLock}", "holdfast_token:{myLock}"}},
+		{"{app}:", "a", [...]string{"{app}:a", "holdfast_queue::{app}:a", "holdfast_due::{app}:a",
+			"holdfast_tickets::{app}:a", "holdfast_token::{app}:a"}},
+		{"", "{a}", [...]string{"{a}", "holdfast_queue::{a}", "holdfast_due::{a}",
+			"holdfast_tickets::{a}", "holdfast_token::{a}"}},
+		{"", "{x", [...]string{"{x", "holdfast_queue:#{6979}{x", "holdfast_due:#{6979}{x",
+			"holdfast_tickets:#{6979}{x", "holdfast_token:#{6979}{x"}},
+		{"", "holdfast_queue:{a}", [...]string{"holdfast_line:holdfast_queue:{a}",
+			"holdfast_queue::holdfast_line:holdfast_queue:{a}", "holdfast_due::holdfast_line:holdfast_queue:{a}",
+			"holdfast_tickets::holdfast_line:holdfast_queue:{a}", "holdfast_token::holdfast_line:holdfast_queue:{a}"}},
+	} {
+		if got := newLine(c.prefix, c.name).keys; got != c.want {
+			t.Errorf("%q %q:\n got %q\nwant %q", c.prefix, c.name, got, c.want)
+		}
+	}
+}
+
+// oddNames meet every rule about braces and reserved words.
+var oddNames = []string{
+	"a", "{a}", "{{a}}", "{a", "a}", "a}b", "}a{", "{}", "{}a", "a{}b", "a{b}c", "a{b}c{d}", "a{}b{c}", "{x", "x}",
+	"}", "{", "::", ":", "#{1}", "#{1}a", "{1}a", ":a", ":{a}", "holdfast_", "holdfast_queue:{a}", "holdfast_queue::{a}",
+	"holdfast_line:a", "holdfast_line:holdfast_queue:{a}", "holdfast_token:{a}", "holdfast:", "holdfast", "*", "?", "[a]",
+	`\`, `a\*`, "a b", "a\nb", "a\x00b", "ä", "日本", "..", "a/b", "%41", strings.Repeat("x", 4096),
+}
+
+var oddPrefixes = []string{"", "holdfast:", "h", "holdfast_", "holdfast_line:", "{app}:", "{", "}", "a{", "*"}
+
+// FuzzKeys: two lines never share a key, a line's keys share a slot, and the
+// names come back out of the keys.
+func FuzzKeys(f *testing.F) {
+	for i, p := range oddPrefixes {
+		for j, n := range oddNames {
+			f.Add(p, n, oddNames[(i+j+1)%len(oddNames)])
+		}
+	}
+	f.Fuzz(func(t *testing.T, prefix, one, two string) {
+		if one == "" || two == "" || !utf8.ValidString(prefix+"|"+one+"|"+two) {
+			return
+		}
+		checkKeys(t, prefix, one, two)
+	})
+}
+
+func checkKeys(t *testing.T, prefix, one, two string) {
+	t.Helper()
+	a, b := newLine(prefix, one), newLine(prefix, two)
+	if one != two {
+		seen := make(map[string]int)
+		for i, k := range a.keys {
+			seen[k] = i
+		}
+		for i, k := range b.keys {
+			if j, ok := seen[k]; ok {
+				t.Errorf("prefix %q: key %d of %q is key %d of %q: %q", prefix, j, one, i, two, k)
+			}
+		}
+	}
+	for _, k := range a.keys {
+		if slot(k) != slot(a.keys[keyLine]) {
+			t.Errorf("prefix %q, name %q: %q is in another slot than %q", prefix, one, k, a.keys[keyLine])
+		}
+	}
+	if name, ok := nameOf(prefix, a.keys[keyLine]); !ok || name != one {
+		t.Errorf("prefix %q: %q came back as %q, %v", prefix, one, name, ok)
+	}
+	k, ok := outOfSlot(strings.TrimPrefix(a.keys[keyQueue], helperNames[keyQueue]))
+	if !ok || k != a.keys[keyLine] {
+		t.Errorf("prefix %q: queue of %q came back as that of %q, %v", prefix, a.keys[keyLine], k, ok)
+	}
+}
+
+func TestKeysOfAllOddNames(t *testing.T) {
+	for _, p := range oddPrefixes {
+		owner := make(map[string]string)
+		for _, name := range oddNames {
+			checkKeys(t, p, name, name)
+			for _, k := range newLine(p, name).keys {
+				if other, ok := owner[k]; ok {
+					t.Errorf("prefix %q: %q and %q share the key %q", p, other, name, k)
+				}
+				owner[k] = name
+			}
+		}
+	}
+}
+
+// The slots are those of the server.
+func TestSlots(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	keys := append([]string(nil), oddNames...)
+	for range 50 {
+		keys = append(keys, fmt.Sprintf("%d{%d}%d", rand.IntN(99), rand.IntN(99), rand.IntN(99)))
+	}
+	for _, k := range keys {
+		if got := s.Do(t, "CLUSTER", "KEYSLOT", k); got != int64(slot(k)) {
+			t.Errorf("slot of %q is %d, the server says %v", k, slot(k), got)
+		}
+	}
+}
+
+func TestLineCacheKeepsNamesApart(t *testing.T) {
+	var c lineCache
+	c.init("p:")
+	for round := range 3 {
+		for i := range 2000 {
+			name := fmt.Sprint("name", i)
+			if l := c.get(name); l.name != name || l.keys[keyLine] != "p:"+name {
+				t.Fatalf("round %d: %q is kept as %+v", round, name, l)
+			}
+		}
+	}
+	if l := c.get("name1"); c.get("name1") != l {
+		t.Error("nothing is kept")
+	}
+}

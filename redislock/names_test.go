@@ -1,0 +1,127 @@
+package redislock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+func namesOf(t *testing.T, m *member, prefix string) []string {
+	t.Helper()
+	var names []string
+	for name, err := range m.Names(m.ctx(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Every name, under every prefix, excludes none but itself and comes back out
+// of Names, whatever else is in the server.
+func TestNamesOfAllKinds(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	for _, prefix := range []string{"", "holdfast:", "holdfast_", "{app}:", "a*[b]?{"} {
+		t.Run(prefix, func(t *testing.T) {
+			s.Do(t, "FLUSHALL")
+			d, err := New(openOn(t, s, "").client, &Options{Prefix: prefix, NoPrefix: prefix == ""})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			m := listen(t, d)
+			for i := range 50 {
+				s.Do(t, "SET", fmt.Sprint(prefix, "string", i), "x")
+				s.Do(t, "HSET", fmt.Sprint(prefix, "hash", i), "a", "b", "c", "d")
+				s.Do(t, "RPUSH", fmt.Sprint("holdfast_queue:{", prefix, "list", i, "}"), "x")
+			}
+			var want []string
+			var tickets []*driver.Ticket
+			for i, name := range oddNames {
+				k := m.ticket(name)
+				if i%3 == 1 {
+					k.Limit = 4
+				}
+				m.take(k, driver.Held)
+				tickets = append(tickets, k)
+				want = append(want, name)
+			}
+			slices.Sort(want)
+			same(t, "names", namesOf(t, m, ""), want...)
+			for _, p := range []string{"a", "{", "holdfast_", "*", "[", `\`, "ä", "日", "no such"} {
+				var some []string
+				for _, n := range want {
+					if len(n) >= len(p) && n[:len(p)] == p {
+						some = append(some, n)
+					}
+				}
+				same(t, "names with "+p, namesOf(t, m, p), some...)
+			}
+			for i, k := range tickets {
+				if p, err := m.Join(m.ctx(), k, false); err != nil || p.State != driver.Held {
+					t.Errorf("%q: %v, %v", k.Name, p.State, err)
+				}
+				w := m.ticket(k.Name)
+				w.Limit, w.Units = k.Limit, k.Limit
+				m.take(w, driver.Waiting)
+				m.leaves(k, driver.Held)
+				m.granted(w)
+				tickets[i] = w
+			}
+			same(t, "names", namesOf(t, m, ""), want...)
+			for _, k := range tickets {
+				m.leaves(k, driver.Held)
+			}
+			same(t, "names after all have left", namesOf(t, m, ""))
+		})
+	}
+}
+
+// A line whose holder died has a name as long as somebody waits.
+func TestNamesOfWaitersAlone(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	m := enter(t, s, "")
+	m.take(m.short("n", 100*time.Millisecond), driver.Held)
+	k := m.ticket("n")
+	m.take(k, driver.Waiting)
+	eventually(t, "the holder is gone", func() bool { return s.Do(t, "EXISTS", keysOf("n")[keyLine]) == int64(0) })
+	same(t, "names", namesOf(t, m, ""), "n")
+	m.keeps(k, driver.Held)
+	same(t, "names", namesOf(t, m, ""), "n")
+}
+
+// What is forsaken disappears.
+func TestNothingStays(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	m := enter(t, s, "")
+	for i, limit := range []int64{1, 1, 5, 1} {
+		for j := range 3 - i/3 {
+			k := m.short(fmt.Sprint("n", i), 300*time.Millisecond)
+			k.Limit, k.Units = limit, limit
+			if i == 1 {
+				k.Owner = fmt.Sprint("owner", j)
+			}
+			_, err := m.Join(m.ctx(), k, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "only counters are left", func() bool {
+		for _, key := range texts(s.Do(t, "KEYS", "*")) {
+			if !strings.HasPrefix(key, "holdfast_token:") {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,205 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// DefaultPrefix begins the keys of lines unless Options say otherwise.
+const DefaultPrefix = "holdfast:"
+
+// MinTTL and MaxTTL are the shortest and the longest TTL. Shorter ones would
+// be eaten up by the time that a busy server takes to answer.
+const (
+	MinTTL = 100 * time.Millisecond
+	MaxTTL = 365 * 24 * time.Hour
+)
+
+// openLimit bounds the questions that New asks the server.
+const openLimit = 5 * time.Second
+
+const maxPrefix = 512
+
+var traits = driver.Traits{
+	Scheme:  "redis",
+	Fencing: true,
+	Shared:  true,
+	Owner:   true,
+	Fair:    true,
+	Push:    true,
+	// Whether holds survive a restart depends on how the server persists its
+	// data; Check tells. Asynchronous replication survives no failover for sure.
+	MinTTL:      MinTTL,
+	MaxTTL:      MaxTTL,
+	Granularity: time.Millisecond,
+}
+
+// Options for [New]. The zero value is useful.
+type Options struct {
+	// Prefix begins the keys of all lines; it is the default one when empty.
+	// Who shall exclude each other needs the same prefix. UTF-8, at most 512
+	// bytes.
+	Prefix string
+	// NoPrefix keeps each line at a key that is its name. Prefix must be empty.
+	NoPrefix bool
+}
+
+func (o *Options) prefix() (string, error) {
+	switch {
+	case o == nil:
+		return DefaultPrefix, nil
+	case o.NoPrefix && o.Prefix != "":
+		return "", errors.New("redislock: both Prefix and NoPrefix are set")
+	case o.NoPrefix:
+		return "", nil
+	case o.Prefix == "":
+		return DefaultPrefix, nil
+	case len(o.Prefix) > maxPrefix:
+		return "", fmt.Errorf("redislock: prefix has %d bytes, the most is %d", len(o.Prefix), maxPrefix)
+	case !utf8.ValidString(o.Prefix):
+		return "", errors.New("redislock: prefix is not valid UTF-8")
+	}
+	return o.Prefix, nil
+}
+
+// Driver keeps lines in one Redis server. It implements [driver.Driver],
+// [driver.Identifier] and [driver.Checker].
+type Driver struct {
+	client  rueidis.Client
+	end     func() // ends the client's connections when Open made it, else nil
+	lines   lineCache
+	channel string // of the pushes to this driver
+	keeps   atomic.Pointer[keepText]
+
+	crowded atomic.Bool  // two requests have met
+	calling atomic.Int32 // lone requests under way
+	alone   *alone       // nil when the client is the user's
+	senders senders
+	aside   aside
+
+	mu      sync.Mutex // guards closed against begin
+	closed  bool
+	done    chan struct{} // closed with the driver
+	running sync.WaitGroup
+	quiet   chan struct{} // closed when all that ran has ended
+}
+
+var (
+	_ driver.Driver     = (*Driver)(nil)
+	_ driver.Identifier = (*Driver)(nil)
+	_ driver.Checker    = (*Driver)(nil)
+)
+
+// New returns a driver on a client that the caller keeps and closes after it.
+// Options may be nil.
+//
+// The client has to be for one server, not for a Sentinel or a cluster, and is
+// best made with DisableRetry: requests that are repeated do no harm, but those
+// that are late are of no use. Its ConnWriteTimeout bounds how long the driver
+// takes to notice that a connection is dead.
+//
+// New asks the server what it is and returns an error at once, or after five
+// seconds, when it cannot be reached, refuses the user, is older than 6.2, or
+// is a replica, a Sentinel or a node of a cluster.
+func New(client rueidis.Client, o *Options) (*Driver, error) {
+	prefix, err := o.prefix()
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, errors.New("redislock: client is nil")
+	}
+	if mode := client.Mode(); mode != rueidis.ClientModeStandalone {
+		return nil, fmt.Errorf("redislock: the client is for a %s, not for one server", mode)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	defer cancel()
+	return open(ctx, client, prefix, new(alone), nil)
+}
+
+// open makes a driver and checks the server. The client is the driver's own if
+// there is an end, which ends its connections.
+func open(ctx context.Context, client rueidis.Client, prefix string, watch *alone, end func()) (*Driver, error) {
+	var b [16]byte
+	rand.Read(b[:])
+	d := &Driver{
+		client:  client,
+		end:     end,
+		alone:   watch,
+		channel: "holdfast_push:" + hex.EncodeToString(b[:]),
+		done:    make(chan struct{}),
+		quiet:   make(chan struct{}),
+	}
+	d.lines.init(prefix)
+	d.aside.start = time.Now()
+	if err := d.greet(ctx); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return d, nil
+}
+
+// Traits implements [driver.Driver].
+func (d *Driver) Traits() driver.Traits { return traits }
+
+// Close implements [driver.Driver]. It waits for what is under way, but not
+// longer than two seconds for a server that does not answer; a goroutine that
+// then still waits on the user's own client ends with the client's time-out.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	first := !d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if first {
+		close(d.done)
+		d.senders.close()
+		go func() {
+			if d.end != nil {
+				d.end()
+			}
+			d.aside.close()
+			if d.end != nil {
+				d.client.Close()
+			}
+			d.running.Wait()
+			close(d.quiet)
+		}()
+	}
+	select {
+	case <-d.quiet:
+	case <-time.After(2 * time.Second):
+	}
+	return nil
+}
+
+// begin runs f on a goroutine that Close waits for; false when it is too late.
+func (d *Driver) begin(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.running.Go(f)
+	return true
+}
+
+// before returns why nothing can be sent, if so.
+func (d *Driver) before(ctx context.Context) error {
+	select {
+	case <-d.done:
+		return driver.ErrClosed
+	default:
+		return driver.Before(ctx)
+	}
+}

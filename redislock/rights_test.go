@@ -1,0 +1,195 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// documentedRights reads the rights out of the package's documentation.
+func documentedRights(t *testing.T, prefix string) (rules []string) {
+	t.Helper()
+	src, err := os.ReadFile("docs.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(src), "# Rights\n")
+	if !ok {
+		t.Fatal("docs.go has no part about rights")
+	}
+	for line := range strings.Lines(text) {
+		if rule, ok := strings.CutPrefix(line, "//\t"); ok {
+			rules = append(rules, strings.Fields(strings.ReplaceAll(rule, "PREFIX", prefix))...)
+		}
+	}
+	if !slices.Contains(rules, "+evalsha") {
+		t.Fatalf("the documentation lists %q", rules)
+	}
+	return rules
+}
+
+// as makes a user with these rights and opens a driver as that user.
+func as(t *testing.T, s *backends.RedisServer, user string, rules ...string) *Driver {
+	t.Helper()
+	s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">pass word/1", "+hello"}, rules...)...)
+	d, err := Open(context.Background(), fmt.Sprintf("redis://%s:%s@%s", user, url.PathEscape("pass word/1"), s.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// A user with the documented rights, and no other, can do everything; and each
+// of them is needed.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	rules := documentedRights(t, DefaultPrefix)
+	m := listen(t, as(t, s, "minimal", rules...))
+	other := listen(t, as(t, s, "minimal", rules...))
+	everything(t, s, m, other)
+	lines := 0
+	m.take(m.ticket("listed"), driver.Held)
+	s.Do(t, "ACL", "SETUSER", "minimal", "+ping", "+scan", "+info", "+client|info", "+config|get")
+	for name, err := range m.Names(m.ctx(), "") {
+		if lines++; err != nil || name != "listed" {
+			t.Errorf("Names: %q, %v", name, err)
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d names", lines)
+	}
+	if _, err := m.Identity(m.ctx()); err != nil {
+		t.Errorf("Identity: %v", err)
+	}
+	fs, err := m.Check(m.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fs {
+		if f.Level == driver.Problem {
+			t.Errorf("Check: %+v", f)
+		}
+	}
+	// What the server logged is a right that we lack and did not find out.
+	if log := s.Do(t, "ACL", "LOG").([]any); len(log) > 0 {
+		t.Errorf("the server refused %v", log)
+	}
+
+	// Without one of them, some request is refused for what it is.
+	command := regexp.MustCompile(`^\+[a-z]+$`)
+	for _, rule := range rules {
+		if !command.MatchString(rule) {
+			continue
+		}
+		s.Do(t, "ACL", "LOG", "RESET")
+		less := slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })
+		if n := len(refusals(t, s, less)); n == 0 {
+			t.Errorf("%s is documented, and everything works without it", rule)
+		}
+	}
+}
+
+// everything uses every command that the scripts and the driver have.
+func everything(t *testing.T, s *backends.RedisServer, a, b *member) {
+	t.Helper()
+	for _, k := range all(s, a, b, "all/"+a.uuid) {
+		if err := k(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// all are requests that among them use every command.
+func all(s *backends.RedisServer, a, b *member, name string) (steps []func() error) {
+	ctx := a.ctx()
+	add := func(what string, f func() error) {
+		steps = append(steps, func() error {
+			if err := f(); err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+			return nil
+		})
+	}
+	take := func(m *member, k *driver.Ticket) {
+		add("join", func() error { _, err := m.Join(ctx, k, true); return err })
+		add("renew", func() error { return first(m.Renew(ctx, []driver.Ref{ref(k)})) })
+	}
+	leave := func(m *member, k *driver.Ticket, unsure bool) {
+		add("leave", func() error {
+			return first(m.Leave(ctx, []driver.Ref{{Ticket: k, State: driver.Held, Unsure: unsure}}))
+		})
+	}
+	for i, limit := range []int64{1, 4} {
+		var ks []*driver.Ticket
+		for j := range 4 {
+			m := []*member{a, b}[j%2]
+			k := m.ticket(fmt.Sprint(name, i))
+			k.Limit, k.Units = limit, limit
+			if j > 1 {
+				k.Owner = "owner"
+			}
+			ks = append(ks, k)
+			take(m, k)
+		}
+		add("inspect", func() error { _, err := a.Inspect(ctx, ks[0].Name); return err })
+		try := a.ticket(ks[0].Name)
+		try.Limit = limit
+		add("try", func() error { _, err := a.Join(ctx, try, false); return err })
+		gone := a.ticket(ks[0].Name)
+		gone.Limit = limit
+		take(a, gone)
+		leave(a, gone, false)
+		add("an old tombstone", func() error {
+			_, err := s.Try("ZADD", keysOf(ks[0].Name)[keyDue], "1", "\x03x")
+			return err
+		})
+		leave(a, ks[0], false)
+		leave(b, ks[1], true)
+		add("break", func() error { return a.Break(ctx, ks[2].Name, ks[2].ID) })
+		leave(b, ks[3], false)
+	}
+	return steps
+}
+
+// refusals lets a user with these rights try everything and returns what was
+// refused; an error of another class fails the test.
+func refusals(t *testing.T, s *backends.RedisServer, rules []string) (errs []error) {
+	t.Helper()
+	s.Do(t, "SCRIPT", "FLUSH")
+	d := as(t, s, "less", rules...)
+	d2 := as(t, s, "less", rules...)
+	defer d.Close()
+	defer d2.Close()
+	a, b := quiet(t, d), quiet(t, d2)
+	for _, m := range []*member{a, b} {
+		if err := m.Watch(m.ctx(), func(string, driver.Place) {}); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, step := range all(s, a, b, "less/"+a.uuid) {
+		if err := step(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	denied := s.Do(t, "ACL", "LOG").([]any)
+	for _, err := range errs {
+		if cl := driver.ClassOf(err); cl != driver.Refused && cl != driver.NotDone {
+			t.Errorf("with %q: class %v: %v", rules, cl, err)
+		}
+	}
+	if len(denied) > 0 && len(errs) == 0 {
+		// PUBLISH: who waits is not told, and asks. The check says so.
+		errs = append(errs, fmt.Errorf("refused: %v", denied))
+	}
+	return errs
+}

@@ -1,0 +1,187 @@
+package redislock
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// address is what a URL says.
+type address struct {
+	addr           string
+	user, password string
+	db             int
+	prefix         string
+	tls            *tls.Config // nil for none
+	dialTimeout    time.Duration
+	timeout        time.Duration
+}
+
+// options are the names of the query's options.
+var options = []string{"ca", "cert", "dial_timeout", "key", "prefix", "server_name", "timeout"}
+
+// parseURL reads a URL, and the files that it names. Its errors are made so
+// that no part of a password can be in them: they do not repeat the URL, nor
+// what the standard library says of it.
+func parseURL(s string) (*address, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, errors.New("the URL cannot be parsed; a password with special characters has to be percent-encoded")
+	}
+	if u.Scheme != "redis" && u.Scheme != "rediss" {
+		return nil, errors.New("the URL's scheme is neither redis nor rediss")
+	}
+	if u.Opaque != "" || u.Fragment != "" || strings.Contains(s, "#") {
+		return nil, errors.New("the URL is not of the form redis://user:password@host:port/database?option=value; a # in it has to be percent-encoded")
+	}
+	a := &address{prefix: DefaultPrefix, dialTimeout: defaultDialTimeout, timeout: defaultTimeout}
+	if err := a.parseHost(u); err != nil {
+		return nil, err
+	}
+	if u.User != nil {
+		a.user = u.User.Username()
+		var colon bool
+		if a.password, colon = u.User.Password(); !colon {
+			return nil, errors.New("the URL has a user without a password; a password alone is written redis://:password@host, and an empty one redis://user:@host")
+		}
+	}
+	if err := a.parseDB(u.Path); err != nil {
+		return nil, err
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("the URL's options cannot be parsed")
+	}
+	return a, a.parseOptions(q, u.Scheme == "rediss")
+}
+
+func (a *address) parseHost(u *url.URL) error {
+	host, port := u.Hostname(), u.Port()
+	if host == "" {
+		host = "localhost"
+	}
+	if strings.ContainsAny(host, "/\\@ ,") {
+		return errors.New("the URL's host is malformed")
+	}
+	if port == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return errors.New("the URL has a colon but no port")
+		}
+		port = "6379"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("the URL's port is not a number from 1 to 65535")
+	}
+	a.addr = net.JoinHostPort(host, port)
+	return nil
+}
+
+func (a *address) parseDB(path string) error {
+	text := strings.TrimPrefix(path, "/")
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return errors.New("the URL's path is not the number of a database")
+	}
+	a.db = int(n)
+	return nil
+}
+
+func (a *address) parseOptions(q url.Values, secure bool) error {
+	names := make([]string, 0, len(q))
+	for name := range q {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !slices.Contains(options, name) {
+			return fmt.Errorf("unknown option %q; there are %s", shorten(name), strings.Join(options, ", "))
+		}
+		if len(q[name]) > 1 {
+			return fmt.Errorf("option %s is given more than once", name)
+		}
+	}
+	for name, d := range map[string]*time.Duration{"dial_timeout": &a.dialTimeout, "timeout": &a.timeout} {
+		if !q.Has(name) {
+			continue
+		}
+		v, err := time.ParseDuration(q.Get(name))
+		if err != nil || v < time.Millisecond || v > time.Hour {
+			return fmt.Errorf("option %s is not a duration from 1ms to 1h, such as 5s", name)
+		}
+		*d = v
+	}
+	if q.Has("prefix") {
+		o := &Options{Prefix: q.Get("prefix"), NoPrefix: q.Get("prefix") == ""}
+		p, err := o.prefix()
+		if err != nil {
+			return errors.New("option prefix is too long or not valid UTF-8")
+		}
+		a.prefix = p
+	}
+	return a.parseTLS(q, secure)
+}
+
+func (a *address) parseTLS(q url.Values, secure bool) error {
+	if !secure {
+		for _, name := range []string{"ca", "cert", "key", "server_name"} {
+			if q.Has(name) {
+				return fmt.Errorf("option %s needs the scheme rediss", name)
+			}
+		}
+		return nil
+	}
+	host, _, _ := net.SplitHostPort(a.addr)
+	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	if q.Has("server_name") {
+		if a.tls.ServerName = q.Get("server_name"); a.tls.ServerName == "" {
+			return errors.New("option server_name is empty")
+		}
+	}
+	if q.Has("ca") {
+		pem, err := os.ReadFile(q.Get("ca"))
+		if err != nil {
+			return fmt.Errorf("option ca: %w", err)
+		}
+		a.tls.RootCAs = x509.NewCertPool()
+		if !a.tls.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("option ca: %s has no certificate in PEM form", q.Get("ca"))
+		}
+	}
+	if q.Has("cert") != q.Has("key") {
+		return errors.New("options cert and key are given together or not at all")
+	}
+	if q.Has("cert") {
+		pair, err := tls.LoadX509KeyPair(q.Get("cert"), q.Get("key"))
+		if err != nil {
+			return fmt.Errorf("options cert and key: %w", err)
+		}
+		a.tls.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// shorten keeps what a user mistyped recognisable, and no more of it.
+func shorten(s string) string {
+	const most = 20
+	if len(s) <= most {
+		return s
+	}
+	for i := most; i > 0; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i] + "..."
+		}
+	}
+	return ""
+}

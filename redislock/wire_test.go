@@ -1,0 +1,241 @@
+package redislock
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// A wire carries connections to a server, and breaks one when it is told to.
+type wire struct {
+	l    net.Listener
+	to   string
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	armed *cut
+	conns []net.Conn
+}
+
+// cut says what happens to the connection that carries a request: it comes to
+// an end, or falls silent, before the request or after it was carried out.
+type cut struct {
+	script *script
+	before bool
+	end    func(net.Conn)
+	met    chan struct{}
+}
+
+func newWire(t *testing.T, s *backends.RedisServer) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{l: l, to: s.Addr()}
+	w.done.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.done.Go(func() { w.carry(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		w.mu.Lock()
+		for _, c := range w.conns {
+			c.Close()
+		}
+		w.mu.Unlock()
+		w.done.Wait()
+	})
+	return w
+}
+
+func (w *wire) arm(c *cut) {
+	c.met = make(chan struct{})
+	w.mu.Lock()
+	w.armed = c
+	w.mu.Unlock()
+}
+
+func (w *wire) carry(client net.Conn) {
+	server, err := net.Dial("tcp", w.to)
+	if err != nil {
+		client.Close()
+		return
+	}
+	w.mu.Lock()
+	w.conns = append(w.conns, client, server)
+	w.mu.Unlock()
+	var answers sync.Mutex // held for ever once answers are to be lost
+	w.done.Go(func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(buf)
+			if err != nil {
+				client.Close()
+				return
+			}
+			answers.Lock()
+			client.Write(buf[:n])
+			answers.Unlock()
+		}
+	})
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			server.Close()
+			return
+		}
+		w.mu.Lock()
+		c := w.armed
+		if c != nil && bytes.Contains(buf[:n], []byte(c.script.sha)) {
+			w.armed = nil
+		} else {
+			c = nil
+		}
+		w.mu.Unlock()
+		if c == nil {
+			server.Write(buf[:n])
+			continue
+		}
+		if !c.before {
+			// Carry it out on a connection of its own, and wait for that.
+			answers.Lock()
+			if other, err := net.Dial("tcp", w.to); err == nil {
+				other.Write(buf[:n])
+				other.SetReadDeadline(time.Now().Add(patience))
+				other.Read(make([]byte, 1))
+				other.Close()
+			}
+			answers.Unlock()
+		}
+		close(c.met) // first: the caller looks as soon as it feels the end
+		c.end(client)
+		// What else is sent there is lost.
+		io.Copy(io.Discard, client)
+		server.Close()
+		return
+	}
+}
+
+var ends = map[string]func(net.Conn){
+	"close":   func(c net.Conn) { c.Close() },
+	"reset":   func(c net.Conn) { c.(*net.TCPConn).SetLinger(0); c.Close() },
+	"silence": func(net.Conn) {},
+}
+
+// F1, F2, F4: a request that was lost, before or after the server carried it
+// out, is unknown; asked again, it is found to have been done or not, once.
+func TestLostOnTheWire(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	w := newWire(t, s)
+	url := strings.Replace(s.URL("timeout=500ms"), s.Addr(), w.l.Addr().String(), 1)
+	for how, end := range ends {
+		for _, before := range []bool{false, true} {
+			what := how + " after"
+			if before {
+				what = how + " before"
+			}
+			t.Run(what, func(t *testing.T) {
+				s.Do(t, "FLUSHALL")
+				d, err := Open(context.Background(), url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.Close()
+				m, other := listen(t, d), enter(t, s, "")
+				warm := m.ticket("warm")
+				m.take(warm, driver.Held)
+				m.leaves(warm, driver.Held)
+
+				lost := func(script *script, call func(context.Context) error) {
+					t.Helper()
+					c := &cut{script: script, before: before, end: end}
+					w.arm(c)
+					ctx, cancel := context.WithTimeout(m.ctx(), 300*time.Millisecond)
+					defer cancel()
+					for range 100 { // a connection may be found broken, from the time before
+						err := call(ctx)
+						if driver.ClassOf(err) != driver.Unknown || err == nil {
+							t.Fatalf("a lost request: %v", err)
+						}
+						select {
+						case <-c.met:
+							return
+						default:
+						}
+					}
+					t.Fatal("the request was never met")
+				}
+				again := func(what string, call func() (driver.State, error)) driver.State {
+					t.Helper()
+					var state driver.State
+					eventually(t, what, func() bool {
+						var err error
+						state, err = call()
+						return err == nil
+					})
+					return state
+				}
+				held := m.ticket("n")
+				joins := 1
+				if before {
+					joins = 0
+				}
+				n := count(t, s, func() {
+					lost(joinScript, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
+				})
+				if n.evalsha != joins {
+					t.Errorf("a join that was lost was carried out %d times, want %d", n.evalsha, joins)
+				}
+				token, _ := s.Do(t, "GET", keysOf("n")[keyToken]).(string)
+				var p driver.Place
+				if again("the join is asked again", func() (driver.State, error) {
+					var err error
+					p, err = m.Join(m.ctx(), held, true)
+					return p.State, err
+				}) != driver.Held {
+					t.Fatalf("asked again, the ticket is %v", p.State)
+				}
+				if now := s.Do(t, "GET", keysOf("n")[keyToken]); !before && now != token {
+					t.Errorf("asked again, the token went from %v to %v", token, now)
+				}
+				next := other.ticket("n")
+				other.take(next, driver.Waiting)
+				lost(leaveScript, func(ctx context.Context) error {
+					return first(m.Leave(ctx, []driver.Ref{ref(held)}))
+				})
+				want := driver.Gone
+				if before {
+					want = driver.Held
+				}
+				if got := again("the leave is asked again", func() (driver.State, error) {
+					ps, err := m.Leave(m.ctx(), []driver.Ref{ref(held)})
+					if err == nil {
+						err = ps[0].Err
+					}
+					return ps[0].State, err
+				}); got != want {
+					t.Errorf("asked again, the ticket that left was %v, want %v", got, want)
+				}
+				other.granted(next)
+				other.keeps(next, driver.Held)
+				other.leaves(next, driver.Held)
+			})
+		}
+	}
+}
