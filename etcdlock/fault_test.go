@@ -1,0 +1,314 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lost waits until a hold has told of its loss.
+func lost(t testing.TB, h *holdfast.Hold, limit time.Duration) {
+	t.Helper()
+	select {
+	case <-h.Context().Done():
+		if !errors.Is(context.Cause(h.Context()), holdfast.ErrLost) {
+			t.Errorf("the hold ended with %v", context.Cause(h.Context()))
+		}
+	case <-time.After(limit):
+		t.Errorf("no loss was told in %v", limit)
+	}
+}
+
+func lock(t testing.TB, c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Hold {
+	t.Helper()
+	h, err := c.Mutex(name, opts...).Lock(within(t, 60*time.Second))
+	if err != nil {
+		t.Fatalf("Lock: %v", err)
+	}
+	return h
+}
+
+// locking locks beside the test; taken waits for it.
+func locking(t testing.TB, c *holdfast.Client, name string) <-chan *holdfast.Hold {
+	got := make(chan *holdfast.Hold, 1)
+	limit := within(t, 60*time.Second)
+	go func() {
+		h, err := c.Mutex(name).Lock(limit)
+		if err != nil {
+			t.Errorf("Lock: %v", err)
+		}
+		got <- h
+	}()
+	return got
+}
+
+func taken(t testing.TB, got <-chan *holdfast.Hold) *holdfast.Hold {
+	t.Helper()
+	h := <-got
+	if h == nil {
+		t.FailNow()
+	}
+	return h
+}
+
+// keyOf returns the key of the only place in a line.
+func keyOf(t testing.TB, cli *clientv3.Client, line string) (key string, lease clientv3.LeaseID) {
+	t.Helper()
+	r, err := cli.Get(ctx, line+"/", clientv3.WithPrefix())
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("line %s: %v, %v", line, r, err)
+	}
+	return string(r.Kvs[0].Key), clientv3.LeaseID(r.Kvs[0].Lease)
+}
+
+// TestRevokedLease: an operator, or an old leader, ends the lease: the loss is
+// told at once, long before the next renewal (F81); the next lock has another
+// lease (F87 in spirit).
+func TestRevokedLease(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.SharedEtcd(t, v)
+		c, cli := locks(t, s, "prefix=revoked/"), client(t, s, nil)
+		h := lock(t, c, "n", holdfast.WithTTL(time.Hour))
+		_, lease := keyOf(t, cli, "revoked/n")
+		if _, err := cli.Revoke(ctx, lease); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, h, 20*time.Second)
+		again := lock(t, c, "n", holdfast.WithTTL(time.Hour))
+		if again.Token() <= h.Token() {
+			t.Errorf("token %d after %d", again.Token(), h.Token())
+		}
+		if err := again.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestDeletedKey: somebody deletes the key of a hold: told long before the next
+// renewal (F69); and the lease, which others may hold by, goes on.
+func TestDeletedKey(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.SharedEtcd(t, v)
+		c, cli := locks(t, s, "prefix=deleted/", holdfast.WithTTL(time.Hour)), client(t, s, nil)
+		other, h := lock(t, c, "other"), lock(t, c, "n")
+		key, _ := keyOf(t, cli, "deleted/n")
+		if _, err := cli.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, h, 20*time.Second)
+		if err := other.Err(); err != nil {
+			t.Errorf("another hold of the client: %v", err)
+		}
+		// The key by which the client is told of grants: it is made anew by
+		// whoever tells, and its loss is no loss of the lease.
+		if _, err := cli.Delete(ctx, "deleted/%w/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+		b := locks(t, s, "prefix=deleted/", holdfast.WithTTL(time.Hour))
+		done := make(chan *holdfast.Hold, 1)
+		bh := lock(t, b, "m")
+		go func() { done <- lock(t, c, "m") }()
+		waiting(t, b, "m", 2)
+		if err := bh.Unlock(); err != nil {
+			t.Error(err)
+		}
+		taken(t, done).Unlock()
+		if err := other.Err(); err != nil {
+			t.Errorf("after its wake key was deleted: %v", err)
+		}
+	})
+}
+
+// TestWaiterRevoked: the lease of a waiter ends before its turn comes: it never
+// holds by the place it lost, and comes to its turn by a new one (F68).
+func TestWaiterRevoked(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.SharedEtcd(t, v)
+		a, b, cli := locks(t, s, "prefix=waiter/"), locks(t, s, "prefix=waiter/"), client(t, s, nil)
+		h := lock(t, a, "n")
+		_, own := keyOf(t, cli, "waiter/n")
+		got := locking(t, b, "n")
+		waiting(t, a, "n", 2)
+		r, err := cli.Get(ctx, "waiter/n/", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range r.Kvs {
+			if clientv3.LeaseID(kv.Lease) != own {
+				if _, err := cli.Revoke(ctx, clientv3.LeaseID(kv.Lease)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		waiting(t, a, "n", 2) // it has asked anew
+		select {
+		case <-got:
+			t.Fatal("it holds beside another")
+		default:
+		}
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+		bh := taken(t, got)
+		if bh.Token() <= h.Token() {
+			t.Errorf("token %d after %d", bh.Token(), h.Token())
+		}
+		if err := bh.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCompaction: history is thrown away all the time (F70).
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	s := backends.Etcd(t, backends.EtcdOptions{})
+	cli := client(t, s, nil)
+	stop, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		for stop.Err() == nil {
+			if r, err := cli.Get(stop, "x"); err == nil {
+				cli.Compact(stop, r.Header.Revision)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	n := 0
+	errs := make(chan error, 4)
+	for range 4 {
+		c := locks(t, s, "", holdfast.WithTTL(3*time.Second))
+		go func() {
+			var err error
+			for range 25 {
+				err = errors.Join(err, c.Do(ctx, "n", func(context.Context) error {
+					n++
+					time.Sleep(time.Duration(n%5) * 10 * time.Millisecond)
+					return nil
+				}))
+			}
+			errs <- err
+		}()
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n != 100 {
+		t.Errorf("counted to %d", n)
+	}
+	// The server restarts, and what the watches had seen is compacted.
+	a, b := locks(t, s, ""), locks(t, s, "")
+	h := lock(t, a, "m")
+	got := locking(t, b, "m")
+	waiting(t, a, "m", 2)
+	time.Sleep(1500 * time.Millisecond) // its predecessor is watched
+	s.Members[0].Restart(t)
+	eventually(t, "the hold is released", func() bool { return h.Unlock() == nil || h.Err() != nil })
+	taken(t, got).Unlock()
+}
+
+// TestFullStore: a store that takes no data renews and releases, says what is
+// wrong, and hands over (F76).
+func TestFullStore(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.Etcd(t, backends.EtcdOptions{Version: v, Args: []string{"--quota-backend-bytes", "4000000"}})
+		a, b := locks(t, s, "", holdfast.WithTTL(6*time.Second)), locks(t, s, "", holdfast.WithTTL(6*time.Second))
+		h := lock(t, a, "n")
+		got := locking(t, b, "n")
+		waiting(t, a, "n", 2)
+		cli := client(t, s, nil)
+		for i := 0; ; i++ {
+			if _, err := cli.Put(ctx, fmt.Sprint("junk", i), strings.Repeat("x", 100_000)); err != nil {
+				break
+			}
+		}
+		time.Sleep(2500 * time.Millisecond) // a renewal
+		if err := h.Err(); err != nil {
+			t.Fatalf("in a full store: %v", err)
+		}
+		if _, err := a.Mutex("other").Lock(within(t, 20*time.Second)); err == nil || !strings.Contains(err.Error(), "space") {
+			t.Errorf("Lock in a full store: %v", err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Errorf("Unlock in a full store: %v", err)
+		}
+		if err := taken(t, got).Unlock(); err != nil {
+			t.Errorf("Unlock in a full store: %v", err)
+		}
+	})
+}
+
+// TestSharedClient: two drivers on one client of the user's are two clients of
+// the store; the end of one is not the end of the other's (F56, F79).
+func TestSharedClient(t *testing.T) {
+	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	cli := client(t, s, nil)
+	open := func() *holdfast.Client {
+		d, err := etcdlock.New(cli, &etcdlock.Options{Prefix: "shared/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locksOn(t, d)
+	}
+	a, b := open(), open()
+	h := lock(t, a, "n")
+	if _, err := b.Mutex("n").TryLock(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("TryLock: %v", err)
+	}
+	other := lock(t, b, "other")
+	if err := other.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := h.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if _, err := cli.Get(ctx, "x"); err != nil {
+		t.Errorf("the user's client: %v", err)
+	}
+}
+
+// TestLeaseIsLongEnough: TTLs that are no whole seconds are rounded up, and a
+// claim never exceeds what the server granted (F80).
+func TestLeaseIsLongEnough(t *testing.T) {
+	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	cli := client(t, s, nil)
+	d := open(t, s, "prefix=long/")
+	for i, ttl := range []time.Duration{time.Second, 1200 * time.Millisecond, 2999 * time.Millisecond, 25 * time.Second} {
+		tk := &driver.Ticket{ID: fmt.Sprint("x:", i), Name: fmt.Sprint("n", i), Units: 1, Limit: 1, TTL: ttl}
+		p, err := d.Join(ctx, tk, true)
+		if err != nil || p.Lease < ttl {
+			t.Fatalf("TTL %v: %+v, %v", ttl, p, err)
+		}
+		_, lease := keyOf(t, cli, "long/"+tk.Name)
+		r, err := cli.TimeToLive(ctx, lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := time.Duration(r.GrantedTTL) * time.Second
+		if granted < driver.Keep(ttl) || p.Lease > granted {
+			t.Errorf("TTL %v: granted %v, promised %v", ttl, granted, p.Lease)
+		}
+	}
+}

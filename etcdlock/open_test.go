@@ -1,0 +1,139 @@
+package etcdlock_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestTokensOfUsersRunOut: the cluster wants a user, and tokens last three seconds;
+// holds last longer, and waiters are woken (F77).
+func TestTokensOfUsersRunOut(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.Etcd(t, backends.EtcdOptions{Version: v, Args: []string{"--auth-token-ttl", "3"}})
+		cli := client(t, s, nil)
+		for _, step := range []func() error{
+			func() error { _, err := cli.UserAdd(ctx, "root", "p@ss word"); return err },
+			func() error { _, err := cli.UserGrantRole(ctx, "root", "root"); return err },
+			func() error { _, err := cli.UserAdd(ctx, "app", "p@ss word"); return err },
+			func() error { _, err := cli.RoleAdd(ctx, "app"); return err },
+			func() error {
+				_, err := cli.RoleGrantPermission(ctx, "app", "app/", "app0", clientv3.PermissionType(clientv3.PermReadWrite))
+				return err
+			},
+			func() error { _, err := cli.UserGrantRole(ctx, "app", "app"); return err },
+			func() error { _, err := cli.AuthEnable(ctx); return err },
+		} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		url := func(user, query string) string { return "etcd://" + user + "@" + s.Members[0].Addr() + "?" + query }
+		for _, bad := range []string{url("app:wrong", "prefix=app/"), url("nobody:x", ""), url("app:p%40ss%20word", "prefix=other/")} {
+			_, err := etcdlock.Open(ctx, bad)
+			if err == nil || driver.ClassOf(err) != driver.Refused {
+				t.Errorf("Open: %v", err)
+			} else if strings.Contains(err.Error(), "wrong") && !strings.Contains(err.Error(), "wrong user") {
+				t.Errorf("the error contains the password: %v", err)
+			}
+		}
+		var cs []*holdfast.Client
+		for range 2 {
+			d, err := etcdlock.Open(ctx, url("app:p%40ss%20word", "prefix=app/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cs = append(cs, locksOn(t, d, holdfast.WithTTL(9*time.Second)))
+		}
+		h := lock(t, cs[0], "n")
+		time.Sleep(4500 * time.Millisecond) // all tokens have run out
+		got := locking(t, cs[1], "n")
+		waiting(t, cs[0], "n", 2)
+		time.Sleep(3500 * time.Millisecond) // a renewal
+		if err := h.Err(); err != nil {
+			t.Errorf("the hold: %v", err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := taken(t, got).Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOpenSaysWhatIsWrong: one clear error, soon (item 6 of the store's list).
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	speaks := func(words string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				if words != "" {
+					io.WriteString(c, words)
+					c.Close()
+				} else {
+					t.Cleanup(func() { c.Close() })
+				}
+			}
+		}()
+		return l.Addr().String()
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	s := backends.Etcd(t, backends.EtcdOptions{Members: 3})
+	for _, m := range s.Members[1:] {
+		m.Kill()
+	}
+	secure := backends.Etcd(t, backends.EtcdOptions{TLS: true})
+	for what, c := range map[string]struct{ url, says string }{
+		"nobody listens":  {"etcd://" + closed.Addr().String(), "refused"},
+		"a web server":    {"etcd://" + speaks("HTTP/1.1 400 Bad Request\r\n\r\n"), "is it etcd"},
+		"a Redis":         {"etcd://" + speaks("-ERR unknown command\r\n"), "is it etcd"},
+		"a silent server": {"etcd://" + speaks("") + "?dial_timeout=1s", "no answer in 1s"},
+		"no quorum":       {"etcd://" + s.Members[0].Addr() + "?dial_timeout=2s", "majority"},
+		"TLS without":     {"etcd://" + secure.Members[0].Addr() + "?dial_timeout=2s", ""},
+		"no certificate":  {"etcds://" + secure.Members[0].Addr() + "?ca=" + secure.Certs.CA + "&dial_timeout=2s", ""},
+		"not trusted":     {"etcds://" + secure.Members[0].Addr() + "?dial_timeout=2s", "certificate"},
+	} {
+		start := time.Now()
+		d, err := etcdlock.Open(within(t, 20*time.Second), c.url)
+		if err == nil {
+			d.Close()
+			t.Errorf("%s: no error", what)
+			continue
+		}
+		if cl := driver.ClassOf(err); cl != driver.Unavailable && cl != driver.Refused || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v (%v)", what, err, cl)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("%s: it took %v to say so", what, took)
+		}
+	}
+	d, err := etcdlock.Open(ctx, secure.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock(t, locksOn(t, d), "n").Unlock()
+}

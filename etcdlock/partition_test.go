@@ -1,0 +1,160 @@
+package etcdlock_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// gate passes connections on to a server until it is shut: then nothing comes
+// or goes any more, and nobody is told.
+type gate struct {
+	net.Listener
+	mu   sync.Mutex
+	shut bool
+	open chan struct{}
+	wg   sync.WaitGroup
+	all  []net.Conn
+}
+
+func newGate(t testing.TB, to string) *gate {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{Listener: l, open: make(chan struct{})}
+	close(g.open)
+	g.wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.all = append(g.all, in, out)
+			g.mu.Unlock()
+			g.wg.Go(func() { g.copy(in, out) })
+			g.wg.Go(func() { g.copy(out, in) })
+		}
+	})
+	t.Cleanup(func() {
+		g.set(true)
+		l.Close()
+		g.mu.Lock()
+		for _, c := range g.all {
+			c.Close()
+		}
+		g.mu.Unlock()
+		g.wg.Wait()
+	})
+	return g
+}
+
+func (g *gate) copy(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		g.mu.Lock()
+		open := g.open
+		g.mu.Unlock()
+		<-open
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			if err != io.EOF {
+				from.Close()
+			}
+			return
+		}
+	}
+}
+
+// set opens or shuts the gate.
+func (g *gate) set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == !open {
+		return
+	}
+	g.shut = !open
+	if open {
+		close(g.open)
+	} else {
+		g.open = make(chan struct{})
+	}
+}
+
+// TestPartition: the client is cut off from every member. Its loss is told
+// before the lease can have ended (F14, F74), the next one holds in time (G3),
+// and afterwards the client goes on as if nothing had been.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		const ttl = 3 * time.Second
+		s := backends.SharedEtcd(t, v)
+		g := newGate(t, s.Members[0].Addr())
+		d, err := etcdlock.Open(ctx, "etcd://"+g.Addr().String()+"?prefix=cut/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := locksOn(t, d, holdfast.WithTTL(ttl)), locks(t, s, "prefix=cut/", holdfast.WithTTL(ttl))
+		h := lock(t, a, "n")
+		time.Sleep(ttl / 2) // a renewal or two
+		got := make(chan time.Time, 1)
+		next := locking(t, b, "n")
+		hold := make(chan *holdfast.Hold, 1)
+		go func() {
+			bh := <-next
+			got <- time.Now()
+			hold <- bh
+		}()
+		waiting(t, b, "n", 2)
+		g.set(false)
+		cut := time.Now()
+		lost(t, h, 30*time.Second)
+		told := time.Now()
+		if _, err := a.Mutex("n").TryLock(within(t, 20*time.Second)); err == nil || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryLock while cut off: %v", err)
+		}
+		granted := <-got
+		t.Logf("told after %v, the next one held after %v", told.Sub(cut), granted.Sub(cut))
+		if granted.Before(told) {
+			t.Errorf("the next one held %v before the loss was told", told.Sub(granted))
+		}
+		if late := granted.Sub(cut) - ttl - ttl/20 - etcdlock.Granularity - 250*time.Millisecond; late > 5*time.Second { // a busy machine takes its part
+			t.Errorf("the next one held %v too late", late)
+		}
+		g.set(true)
+		bh := taken(t, hold)
+		if err := bh.Unlock(); err != nil {
+			t.Error(err)
+		}
+		var again *holdfast.Hold
+		eventually(t, "the client locks again", func() bool {
+			again, err = a.Mutex("n").Lock(within(t, 10*time.Second))
+			return err == nil
+		})
+		if again.Token() <= bh.Token() {
+			t.Errorf("token %d after %d", again.Token(), bh.Token())
+		}
+		again.Unlock()
+	})
+}

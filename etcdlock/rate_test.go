@@ -1,0 +1,295 @@
+package etcdlock_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// wire counts what clients say to a server and hear from it.
+type wire struct {
+	calls  atomic.Int64 // requests, and watches begun
+	cancel atomic.Int64 // watches ended
+	events atomic.Int64 // changes heard by watches
+	beats  atomic.Int64 // keep-alives
+	beatStreams,
+	watchStreams atomic.Int64
+}
+
+func (w *wire) reset() {
+	for _, n := range []*atomic.Int64{&w.calls, &w.cancel, &w.events, &w.beats} {
+		n.Store(0)
+	}
+}
+
+// client connects to a server; what it says is counted, if w is not nil.
+func client(t testing.TB, s *backends.EtcdServer, w *wire) *clientv3.Client {
+	t.Helper()
+	cfg := clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
+	if w != nil {
+		cfg.DialOptions = []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				w.calls.Add(1)
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}),
+			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				s, err := open(ctx, desc, cc, method, opts...)
+				if method == "/etcdserverpb.Lease/LeaseKeepAlive" {
+					w.beatStreams.Add(1)
+				} else {
+					w.watchStreams.Add(1)
+				}
+				return &countedStream{s, w}, err
+			}),
+		}
+	}
+	cli, err := clientv3.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cli.Close() })
+	return cli
+}
+
+type countedStream struct {
+	grpc.ClientStream
+	w *wire
+}
+
+func (s *countedStream) SendMsg(m any) error {
+	switch m := m.(type) {
+	case *pb.WatchRequest:
+		if m.GetCreateRequest() != nil {
+			s.w.calls.Add(1)
+		} else if m.GetCancelRequest() != nil {
+			s.w.cancel.Add(1)
+		}
+	case *pb.LeaseKeepAliveRequest:
+		s.w.beats.Add(1)
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *countedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if r, ok := m.(*pb.WatchResponse); ok && err == nil {
+		s.w.events.Add(int64(len(r.Events)))
+	}
+	return err
+}
+
+// run is what came of clients that take turns for a while.
+type run struct {
+	rate           float64 // acquisitions a second
+	calls, cancels float64 // for each acquisition
+	events         float64
+	handOver       []time.Duration // from the call of one Unlock to the next Lock's return
+	turns          []int
+}
+
+// race lets n clients take turns.
+func race(t *testing.T, n int, d time.Duration, w *wire, lockers []func(context.Context) (func() error, error)) run {
+	t.Helper()
+	var wg sync.WaitGroup
+	var free atomic.Int64 // when the last Unlock was called
+	var mu sync.Mutex
+	r := run{turns: make([]int, n)}
+	base := time.Now()
+	begin := make(chan struct{})
+	until, stop := context.WithCancel(ctx)
+	for i := range n {
+		wg.Go(func() {
+			<-begin
+			for until.Err() == nil {
+				unlock, err := lockers[i](ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got := time.Since(base)
+				if until.Err() == nil {
+					mu.Lock()
+					r.turns[i]++
+					if f := free.Load(); f > 0 {
+						r.handOver = append(r.handOver, got-time.Duration(f))
+					}
+					mu.Unlock()
+				}
+				free.Store(int64(time.Since(base)))
+				if err := unlock(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	close(begin)
+	// All have come, and none has to open anything any more.
+	eventually(t, "everybody had two turns", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Min(r.turns) >= 2
+	})
+	mu.Lock()
+	r.turns, r.handOver = make([]int, n), nil
+	mu.Unlock()
+	w.reset()
+	start := time.Now()
+	time.Sleep(d)
+	calls, cancels, events := w.calls.Load(), w.cancel.Load(), w.events.Load()
+	mu.Lock()
+	turns := 0
+	for _, k := range r.turns {
+		turns += k
+	}
+	took := time.Since(start)
+	stop()
+	mu.Unlock()
+	wg.Wait()
+	k := float64(max(turns, 1))
+	r.rate = float64(turns) / took.Seconds()
+	r.calls, r.cancels, r.events = float64(calls)/k, float64(cancels)/k, float64(events)/k
+	slices.Sort(r.handOver)
+	return r
+}
+
+func (r run) at(q float64) time.Duration {
+	if len(r.handOver) == 0 {
+		return 0
+	}
+	return r.handOver[int(q*float64(len(r.handOver)-1))]
+}
+
+// jain is how even the turns were: 1 when all had the same.
+func (r run) jain() float64 {
+	var sum, squares float64
+	for _, n := range r.turns {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(r.turns)) * squares)
+}
+
+func ours(t *testing.T, s *backends.EtcdServer, n int, w *wire) (ls []func(context.Context) (func() error, error), end func()) {
+	var cs []*holdfast.Client
+	for range n {
+		d, err := etcdlock.New(client(t, s, w), &etcdlock.Options{Prefix: "rate/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := holdfast.New(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs = append(cs, c)
+		m := c.Mutex("contended")
+		ls = append(ls, func(ctx context.Context) (func() error, error) {
+			h, err := m.Lock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return h.Unlock, nil
+		})
+	}
+	return ls, func() {
+		for _, c := range cs {
+			c.Close()
+		}
+	}
+}
+
+func theirs(t *testing.T, s *backends.EtcdServer, n int, w *wire) (ls []func(context.Context) (func() error, error), end func()) {
+	var ss []*concurrency.Session
+	for range n {
+		sess, err := concurrency.NewSession(client(t, s, w), concurrency.WithTTL(30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ss = append(ss, sess)
+		m := concurrency.NewMutex(sess, "rate/theirs")
+		ls = append(ls, func(ctx context.Context) (func() error, error) {
+			return func() error { return m.Unlock(ctx) }, m.Lock(ctx)
+		})
+	}
+	return ls, func() {
+		for _, s := range ss {
+			s.Close()
+		}
+	}
+}
+
+// deletes measures one Delete after the other.
+func deletes(t *testing.T, s *backends.EtcdServer) time.Duration {
+	cli := client(t, s, nil)
+	var took []time.Duration
+	for range 300 {
+		if _, err := cli.Put(ctx, "rate/x", ""); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := cli.Delete(ctx, "rate/x"); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// TestContended compares with concurrency.Mutex, in one run, and judges by what
+// it counts. With -v, where its rates are seen, it takes longer.
+func TestContended(t *testing.T) {
+	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	t.Logf("one Delete: p50 %v", deletes(t, s))
+	span := 250 * time.Millisecond
+	if testing.Verbose() {
+		span = 1500 * time.Millisecond
+	}
+	for _, c := range []struct {
+		n      int
+		factor float64
+	}{{2, 10}, {16, 5}, {64, 1}} {
+		var ow, tw wire
+		ls, end := ours(t, s, c.n, &ow)
+		o := race(t, c.n, span, &ow, ls)
+		end()
+		ls, end = theirs(t, s, c.n, &tw)
+		th := race(t, c.n, span, &tw, ls)
+		end()
+		for _, r := range []struct {
+			who string
+			run
+		}{{"ours", o}, {"concurrency.Mutex", th}} {
+			t.Logf("%2d clients, %-17s %7.0f/s, %.2f requests (+ %.2f watches ended), %.2f events, hand-over p50 %v p99 %v, fairness %.3f",
+				c.n, r.who, r.rate, r.calls, r.cancels, r.events, r.at(0.5), r.at(0.99), r.jain())
+		}
+		t.Logf("%2d clients: %.1f times as many", c.n, o.rate/th.rate)
+		if o.calls > 4 {
+			t.Errorf("%d clients: %.2f requests for each acquisition, at most 4 are promised", c.n, o.calls)
+		}
+		if o.events > 3 { // its own, and where turns take long that of the key before it
+			t.Errorf("%d clients: %.2f events for each acquisition: they are not for one client alone", c.n, o.events)
+		}
+		// How long things take is not judged here: the processor decides, and
+		// whatever runs beside this.
+		if o.rate < c.factor*th.rate {
+			t.Logf("%d clients: below the %.0f times that are promised for an idle machine", c.n, c.factor)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package etcdlock
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// address is what a URL says.
+type address struct {
+	hosts          []string // with ports
+	user, password string
+	opts           Options
+	tls            *tls.Config // nil for none
+	dialTimeout    time.Duration
+}
+
+const (
+	defaultPort        = "2379"
+	defaultDialTimeout = 5 * time.Second
+)
+
+// options are the names of the query's options.
+var options = []string{"ca", "cert", "dial_timeout", "key", "namespace", "prefix", "server_name"}
+
+// parseURL reads a URL, and the files that it names. Its errors are made so
+// that no part of a password can be in them: they do not repeat the URL, nor
+// what the standard library says of it.
+func parseURL(s string) (*address, error) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok || scheme != "etcd" && scheme != "etcds" {
+		return nil, errors.New("the URL does not begin with etcd:// or etcds://")
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, tail := rest[:end], rest[end:]
+	if strings.Contains(tail, "#") {
+		return nil, errors.New("a # in the URL has to be percent-encoded")
+	}
+	path, query, _ := strings.Cut(tail, "?")
+	if path != "" && path != "/" {
+		return nil, errors.New("the URL has a path; what keys begin with is given by the options namespace and prefix")
+	}
+	a := &address{dialTimeout: defaultDialTimeout}
+	hosts := authority
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		hosts = authority[i+1:]
+		if err := a.parseUser(authority[:i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.parseHosts(hosts); err != nil {
+		return nil, err
+	}
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New("the URL's options cannot be parsed")
+	}
+	return a, a.parseOptions(q, scheme == "etcds")
+}
+
+func (a *address) parseUser(s string) error {
+	user, password, colon := strings.Cut(s, ":")
+	var err1, err2 error
+	a.user, err1 = url.PathUnescape(user)
+	a.password, err2 = url.PathUnescape(password)
+	switch {
+	case err1 != nil || err2 != nil || strings.ContainsAny(s, "@:") && strings.Count(s, ":") > 1:
+		return errors.New("user and password cannot be parsed; special characters in them have to be percent-encoded")
+	case !colon || a.user == "" || a.password == "":
+		return errors.New("the URL's user needs a name and a password: etcd://user:password@host")
+	}
+	return nil
+}
+
+func (a *address) parseHosts(s string) error {
+	for h := range strings.SplitSeq(s, ",") {
+		host, port := h, defaultPort
+		if i := strings.LastIndex(h, ":"); i >= 0 && !strings.HasSuffix(h, "]") {
+			host, port = h[:i], h[i+1:]
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("a port of the URL is not a number from 1 to 65535")
+		}
+		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+			host = host[1 : len(host)-1]
+		} else if strings.Contains(host, ":") {
+			return errors.New("a host of the URL is malformed; an IPv6 address goes in brackets")
+		}
+		if host == "" {
+			host = "localhost"
+		}
+		if strings.ContainsAny(host, "/\\@ []") {
+			return errors.New("a host of the URL is malformed")
+		}
+		a.hosts = append(a.hosts, net.JoinHostPort(host, port))
+	}
+	return nil
+}
+
+func (a *address) parseOptions(q url.Values, secure bool) error {
+	names := make([]string, 0, len(q))
+	for name := range q {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !slices.Contains(options, name) {
+			return fmt.Errorf("unknown option %q; there are %s", shorten(name), strings.Join(options, ", "))
+		}
+		if len(q[name]) > 1 {
+			return fmt.Errorf("option %s is given more than once", name)
+		}
+	}
+	if q.Has("dial_timeout") {
+		v, err := time.ParseDuration(q.Get("dial_timeout"))
+		if err != nil || v < time.Millisecond || v > time.Hour {
+			return errors.New("option dial_timeout is not a duration from 1ms to 1h, such as 5s")
+		}
+		a.dialTimeout = v
+	}
+	a.opts = Options{Prefix: q.Get("prefix"), Namespace: q.Get("namespace")}
+	return a.parseTLS(q, secure)
+}
+
+func (a *address) parseTLS(q url.Values, secure bool) error {
+	if !secure {
+		for _, name := range []string{"ca", "cert", "key", "server_name"} {
+			if q.Has(name) {
+				return fmt.Errorf("option %s needs the scheme etcds", name)
+			}
+		}
+		return nil
+	}
+	a.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	if q.Has("server_name") {
+		if a.tls.ServerName = q.Get("server_name"); a.tls.ServerName == "" {
+			return errors.New("option server_name is empty")
+		}
+	}
+	if q.Has("ca") {
+		pem, err := os.ReadFile(q.Get("ca"))
+		if err != nil {
+			return fmt.Errorf("option ca: %w", err)
+		}
+		a.tls.RootCAs = x509.NewCertPool()
+		if !a.tls.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("option ca: %s has no certificate in PEM form", q.Get("ca"))
+		}
+	}
+	if q.Has("cert") != q.Has("key") {
+		return errors.New("options cert and key are given together or not at all")
+	}
+	if q.Has("cert") {
+		pair, err := tls.LoadX509KeyPair(q.Get("cert"), q.Get("key"))
+		if err != nil {
+			return fmt.Errorf("options cert and key: %w", err)
+		}
+		a.tls.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// shorten keeps what a user mistyped recognisable, and no more of it.
+func shorten(s string) string {
+	const most = 20
+	if len(s) <= most {
+		return s
+	}
+	for i := most; i > 0; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i] + "..."
+		}
+	}
+	return ""
+}
