@@ -1,0 +1,287 @@
+package zklock_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// lineOf is where the driver of these tests keeps a line.
+func lineOf(name string) string { return "/holdfast/" + strings.ReplaceAll(name, "/", "%2F") }
+
+// joinUntil repeats Join with the same ticket, as the core does, until it is
+// answered.
+func joinUntil(t *testing.T, d driver.Driver, tk *driver.Ticket) driver.Place {
+	t.Helper()
+	var p driver.Place
+	until(t, "Join is answered", func() bool {
+		var err error
+		p, err = d.Join(t.Context(), tk, true)
+		if driver.ClassOf(err) == driver.Refused && err != nil {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return p
+}
+
+func leaveUntil(t *testing.T, d driver.Driver, tk *driver.Ticket) driver.Place {
+	t.Helper()
+	var p driver.Place
+	until(t, "Leave is answered", func() bool {
+		ps, err := d.Leave(t.Context(), []driver.Ref{{Ticket: tk, Unsure: true}})
+		if err != nil || ps[0].Err != nil {
+			return false
+		}
+		p = ps[0]
+		return true
+	})
+	return p
+}
+
+// TestCutRequests breaks the connection at each request of an acquisition, once
+// before it is sent and once when it has been carried out. The same ticket
+// finds its place, nobody holds beside it, and nothing stays behind (F82, F88).
+func TestCutRequests(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	look := raw(t, s.Addrs()...)
+	for _, do := range []cut{cutBefore, cutAfter} {
+		for _, step := range []struct {
+			what string
+			op   int32
+			n    int
+		}{
+			{"own-node", opCreate, 1}, {"create", opMulti, 1}, {"list", opChildren, 1}, {"watch", opGet, 2}, {"delete", opDelete, 1},
+		} {
+			t.Run(fmt.Sprintf("%s/%d", step.what, do), func(t *testing.T) {
+				t.Parallel()
+				name := unique(fmt.Sprintf("cut/%s/%d", step.what, do))
+				other := open(t, s.URL("", ""))
+				defer other.Close()
+				d, w := openWire(t, s.Addrs(), s.Tick)
+				ps := watch(t, d)
+				first, tk := ticket2(name, 1), ticket2(name, 2)
+				join(t, other, first, driver.Held)
+				hit := w.once(step.op, step.n, do)
+				p := joinUntil(t, d, tk)
+				if p.State != driver.Waiting {
+					t.Fatalf("joined as %v beside a holder", p.State)
+				}
+				if n := len(children(t, look, lineOf(name))); n != 2 {
+					t.Errorf("the line has %d nodes, want 2", n)
+				}
+				leave(t, other, first, driver.Held)
+				until(t, "it is its turn", func() bool {
+					if ps.state(tk.ID) == driver.Held {
+						return true
+					}
+					got, err := d.Renew(t.Context(), []driver.Ref{{Ticket: tk}})
+					return err == nil && got[0].State == driver.Held
+				})
+				leaveUntil(t, d, tk)
+				if !hit() {
+					t.Error("the fault did not happen")
+				}
+				until(t, "the line is empty", func() bool { return len(children(t, look, lineOf(name))) == 0 })
+			})
+		}
+	}
+}
+
+// unique makes a name of its own for one run of a test.
+func unique(name string) string { return name + "-" + rand.Text()[:8] }
+
+// ticket2 is ticket for parallel tests.
+func ticket2(name string, n int) *driver.Ticket {
+	return &driver.Ticket{
+		ID: fmt.Sprintf("%s:%d", uuidOf(len(name)*1000+n), n), Name: name, Units: 1, Limit: 1,
+		TTL: 10 * time.Second, Meta: fmt.Sprintf("ticket %d of %s", n, name),
+	}
+}
+
+// TestAbandonedCreate: the create's answer is lost and the caller gives up. The
+// node goes as soon as there is a connection again, without anybody's help.
+func TestAbandonedCreate(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("abandoned")
+	look := raw(t, s.Addrs()...)
+	d, w := openWire(t, s.Addrs(), s.Tick)
+	warm := ticket2(name, 1)
+	join(t, d, warm, driver.Held)
+	leave(t, d, warm, driver.Held)
+	hit := w.once(opMulti, 1, cutAfter)
+	tk := ticket2(name, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if p, err := d.Join(ctx, tk, true); err == nil {
+		t.Fatalf("Join answers %v", p.State)
+	}
+	if !hit() {
+		t.Fatal("the fault did not happen")
+	}
+	// One Leave, which cannot be answered yet, is all the driver hears.
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, _ = d.Leave(ctx, []driver.Ref{{Ticket: tk, Unsure: true}})
+	until(t, "the line is empty", func() bool { return len(children(t, look, lineOf(name))) == 0 })
+	if p := joinUntil(t, d, tk); p.State != driver.Gone {
+		t.Errorf("the ticket that left joins as %v", p.State)
+	}
+}
+
+// TestOwnNodeGone: a waiting ticket's own node is deleted by a stranger. It
+// does not hold when its turn comes (F85).
+func TestOwnNodeGone(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("own-gone")
+	look := raw(t, s.Addrs()...)
+	a, b := open(t, s.URL("", "")), open(t, s.URL("", ""))
+	defer a.Close()
+	defer b.Close()
+	ps := watch(t, b)
+	first, tk := ticket2(name, 1), ticket2(name, 2)
+	join(t, a, first, driver.Held)
+	join(t, b, tk, driver.Waiting)
+	time.Sleep(300 * time.Millisecond) // it comes of age
+	line := lineOf(name)
+	for _, c := range children(t, look, line) {
+		if data, _, err := look.Get(line + "/" + c); err == nil && strings.Contains(string(data), tk.ID) {
+			if err := look.Delete(line+"/"+c, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	until(t, "it is told", func() bool { return ps.state(tk.ID) == driver.Gone })
+	leave(t, a, first, driver.Held)
+	if p, err := b.Renew(t.Context(), []driver.Ref{{Ticket: tk}}); err != nil || p[0].State != driver.Gone {
+		t.Errorf("without a node it is %v, %v", p, err)
+	}
+}
+
+// TestTwoNodes: a ticket has two nodes, because a create was carried out after
+// all. Both go, and the stray of an unknown ticket goes when it is seen (F84).
+func TestTwoNodes(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("twice")
+	look := raw(t, s.Addrs()...)
+	d, w := openWire(t, s.Addrs(), s.Tick)
+	tk := ticket2(name, 1)
+	join(t, d, tk, driver.Held)
+	line := lineOf(name)
+	mine := children(t, look, line)[0]
+	uuid := mine[3:39]
+	leave(t, d, tk, driver.Held)
+	// A node that d left without knowing it, as a stray of its own client.
+	stray, err := look.Create(line+"/_c_"+uuid+"-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := ticket2(name, 1)
+	next.ID = tk.ID[:len(tk.ID)-1] + "7"
+	if p := joinUntil(t, d, next); p.State == driver.Gone {
+		t.Fatal("the next ticket is gone")
+	}
+	until(t, "the stray is deleted", func() bool {
+		there, _, err := look.Exists(stray)
+		return err == nil && !there
+	})
+	until(t, "the next one holds", func() bool {
+		ps, err := d.Renew(t.Context(), []driver.Ref{{Ticket: next}})
+		return err == nil && ps[0].State == driver.Held
+	})
+	leave(t, d, next, driver.Held)
+	_ = w
+}
+
+// TestPartition: a holder is cut off past its session. It knows that its claim
+// has ended before anybody else holds, without having been told, and works
+// again when the servers are back (F86).
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("partition")
+	d, w := openWire(t, s.Addrs(), s.Tick)
+	a, err := holdfast.New(d, holdfast.WithTTL(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := holdfast.New(open(t, s.URL("", "")), holdfast.WithTTL(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	held, err := a.Mutex(name).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan time.Time, 1)
+	go func() {
+		<-held.Context().Done()
+		lost <- time.Now()
+	}()
+	w.setDark(true)
+	next, err := b.Mutex(name).Lock(t.Context())
+	granted := time.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held.Err() == nil {
+		t.Error("two hold")
+	}
+	if at := <-lost; at.After(granted) {
+		t.Errorf("the loss was told %v after the next grant", at.Sub(granted))
+	}
+	if next.Token() <= held.Token() {
+		t.Errorf("token %d after %d", next.Token(), held.Token())
+	}
+	w.setDark(false)
+	if err := next.Unlock(); err != nil {
+		t.Error(err)
+	}
+	again, err := a.Mutex(name).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShortCut: a connection that breaks for a moment costs no hold.
+func TestShortCut(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("short-cut")
+	d, w := openWire(t, s.Addrs(), s.Tick)
+	c, err := holdfast.New(d, holdfast.WithTTL(3*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	h, err := c.Mutex(name).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		w.breakAll()
+		time.Sleep(300 * time.Millisecond)
+	}
+	time.Sleep(2 * time.Second)
+	if err := h.Unlock(); err != nil {
+		t.Errorf("after four short breaks: %v", err)
+	}
+}

@@ -1,0 +1,326 @@
+package zklock
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// DefaultDialTimeout is how long Open waits for the servers when its context
+// sets no earlier end.
+const DefaultDialTimeout = 10 * time.Second
+
+// Open returns a driver for the servers at a URL, with connections of its own:
+//
+//	zk://[user[:password]@]host[:port][,host[:port]...][/chroot][?option=value&...]
+//
+// The scheme zks is the same over TLS. Without them the port is 2181 (zks:
+// 2281) and there is no chroot; a chroot has to exist. User and password are
+// sent with the scheme "digest", and what is special in a URL is
+// percent-encoded in them. The options are:
+//
+//	root          path of the lines below the chroot, see Options.Root
+//	acl           "open": everybody may use and break the locks; "creator":
+//	              only this user, which is so anyway when there is a user
+//	tick          tickTime of the servers, see Options.Tick
+//	ca            file of the certificates to trust, instead of the system's
+//	cert, key     files of the client's certificate and its key
+//	server_name   name in the servers' certificates, if it is not the host's
+//	dial_timeout  how long Open waits for a server, 10s if not given
+//
+// Open blocks until a server has made a session and the chroot was seen. It
+// returns an error when ctx or the time-out ends first, when the URL is
+// malformed or has an unknown option, when the chroot does not exist and when
+// the user may not look at it. No error contains the password.
+func Open(ctx context.Context, address string) (*Driver, error) {
+	servers, opts, limit, err := parseURL(address)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no session within %v", limit))
+	defer cancel()
+	d, err := connect(ctx, servers, opts)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: open %s: %w", strings.Join(servers, ","), err)
+	}
+	return d, nil
+}
+
+// Connect is Open without a URL: servers are hosts with ports. It blocks like
+// Open, for as long as ctx allows.
+func Connect(ctx context.Context, servers []string, opts *Options) (*Driver, error) {
+	if len(servers) == 0 {
+		return nil, errors.New("zklock: there are no servers to connect to")
+	}
+	d, err := connect(ctx, zk.FormatServers(servers), opts)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: connect to %s: %w", strings.Join(servers, ","), err)
+	}
+	return d, nil
+}
+
+// New returns a driver on a connection that the user has made with a Tap, and
+// that the driver never closes. All tickets live in its one session, so the
+// TTL follows from its time-out and Traits allow no other: take WithTTL of
+// Traits().MaxTTL. Without Options.Tick the servers' tickTime is taken to be
+// an eighth of the session's time-out, at most 2 s.
+//
+// New blocks until there is a session and the chroot was seen, and returns the
+// errors of [Open].
+func New(ctx context.Context, conn *zk.Conn, tap *Tap, opts *Options) (*Driver, error) {
+	if conn == nil || tap == nil {
+		return nil, errors.New("zklock: the connection or its Tap is nil")
+	}
+	d, err := newDriver(opts)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: %w", err)
+	}
+	if d.opts.User != "" || d.opts.Dial != nil {
+		return nil, errors.New("zklock: user and dialer belong to the connection, not to the options of New")
+	}
+	if err := d.adopt(ctx, conn, tap); err != nil {
+		return nil, fmt.Errorf("zklock: %w", err)
+	}
+	return d, nil
+}
+
+func (d *Driver) adopt(ctx context.Context, conn *zk.Conn, tap *Tap) error {
+	s := newSession(d, tap)
+	s.conn, s.users = conn, true
+	close(s.known)
+	d.only = s
+	// An event between the two lines only repeats what the second one does.
+	if state := tap.listen(s.event); state == zk.StateHasSession {
+		s.event(zk.Event{Type: zk.EventSession, State: state})
+	}
+	if err := s.ready(ctx); err != nil {
+		tap.listen(nil)
+		return err
+	}
+	s.mu.Lock()
+	timeout := s.timeout
+	s.mu.Unlock()
+	if timeout == 0 {
+		tap.listen(nil)
+		return errors.New("the connection was not made with this Tap's Dial")
+	}
+	if d.tick = d.opts.Tick; d.tick == 0 {
+		d.tick = min(timeout/8, usualTick)
+	}
+	d.traits = traitsOf(d.tick, timeout, timeout)
+	d.traits.MinTTL = d.traits.MaxTTL * 24 / 25
+	s.serve()
+	if err := d.look(ctx, s); err != nil {
+		d.Close()
+		return err
+	}
+	return nil
+}
+
+// connect opens a driver with connections of its own. Two short sessions find
+// out which time-outs the servers grant.
+func connect(ctx context.Context, servers []string, opts *Options) (*Driver, error) {
+	d, err := newDriver(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.Before(ctx); err != nil {
+		return nil, err
+	}
+	d.servers = servers
+	asks := []time.Duration{time.Second, maxTimeout}
+	if t := d.opts.Tick; t > 0 {
+		asks[0] = min(max(2*t, 200*time.Millisecond), time.Second)
+	}
+	granted := make([]time.Duration, len(asks))
+	errs := make([]error, len(asks))
+	each(len(asks), func(i int) {
+		s, err := d.dial(asks[i])
+		if err != nil {
+			errs[i] = err
+			return
+		}
+		if errs[i] = s.ready(ctx); errs[i] == nil {
+			_, granted[i], _ = s.tap.granted()
+			if i > 0 { // the patient one
+				errs[i] = d.look(ctx, s)
+			}
+		}
+		s.close(false)
+	})
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	if d.tick = d.opts.Tick; d.tick == 0 {
+		d.tick = granted[0] / 2
+	}
+	d.traits = traitsOf(d.tick, granted[0], granted[1])
+	if d.traits.MaxTTL < d.traits.MinTTL {
+		return nil, driver.Errorf(driver.Refused, "the servers grant session time-outs from %v to %v, which leaves no TTL with a tick of %v",
+			granted[0], granted[1], d.tick)
+	}
+	return d, nil
+}
+
+// maxTimeout is the longest time-out that the protocol can ask for.
+const maxTimeout = (1<<31 - 1) * time.Millisecond
+
+// look checks that the chroot is there and open to this user, and that nothing
+// foreign is where the lines go.
+func (d *Driver) look(ctx context.Context, s *session) error {
+	var err error
+	e := d.do(ctx, func() {
+		var there bool
+		var stat *zk.Stat
+		if d.chroot != "" {
+			if there, stat, err = s.conn.Exists(d.chroot); err != nil {
+				err = classed("look at the chroot "+d.chroot, err)
+				return
+			}
+			if !there {
+				err = s.noChroot()
+				return
+			}
+			if stat.EphemeralOwner != 0 {
+				err = foreign(d.chroot, "is an ephemeral node and can have no lines below it")
+				return
+			}
+		}
+		_, stat, err = s.conn.Children(d.syncPath())
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			err = nil
+		case err != nil:
+			err = classed("list "+d.syncPath(), err)
+		case stat.EphemeralOwner != 0:
+			err = foreign(d.base, "is an ephemeral node and can have no lines below it")
+		}
+	})
+	if e != nil {
+		return e
+	}
+	return err
+}
+
+func parseURL(address string) (servers []string, opts *Options, limit time.Duration, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		// The text of the error would repeat the URL with its password.
+		return nil, nil, 0, errors.New("the URL is malformed")
+	}
+	port := "2181"
+	switch u.Scheme {
+	case "zk":
+	case "zks":
+		port = "2281"
+	default:
+		return nil, nil, 0, fmt.Errorf("the scheme is %q, want zk or zks", u.Scheme)
+	}
+	for _, host := range strings.Split(u.Host, ",") {
+		if host == "" {
+			return nil, nil, 0, errors.New("the URL has an empty host")
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		servers = append(servers, host)
+	}
+	opts, limit = &Options{Chroot: u.Path}, DefaultDialTimeout
+	if u.User != nil {
+		opts.User = u.User.Username()
+		opts.Password, _ = u.User.Password()
+		if opts.User == "" {
+			return nil, nil, 0, errors.New("the URL has a password without a user")
+		}
+	}
+	if u.Fragment != "" {
+		return nil, nil, 0, errors.New("the URL has a fragment; write # as %23")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, nil, 0, errors.New("the URL's options are malformed")
+	}
+	files := make(map[string]string)
+	for key, values := range query {
+		if len(values) != 1 {
+			return nil, nil, 0, fmt.Errorf("the option %s is given %d times", key, len(values))
+		}
+		v := values[0]
+		switch key {
+		case "root":
+			opts.Root = v
+		case "acl":
+			if v != "open" && v != "creator" {
+				return nil, nil, 0, fmt.Errorf("acl is %q, want open or creator", v)
+			}
+			if opts.Open = v == "open"; !opts.Open && opts.User == "" {
+				return nil, nil, 0, errors.New("acl is creator, but the URL has no user")
+			}
+		case "tick":
+			opts.Tick, err = positive(key, v)
+		case "dial_timeout":
+			limit, err = positive(key, v)
+		case "ca", "cert", "key", "server_name":
+			if u.Scheme != "zks" {
+				return nil, nil, 0, fmt.Errorf("the option %s needs the scheme zks", key)
+			}
+			files[key] = v
+		default:
+			return nil, nil, 0, fmt.Errorf("unknown option %q", key)
+		}
+		if err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	if u.Scheme == "zks" {
+		config, err := tlsConfig(files)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		opts.Dial = tlsDialer(config)
+	}
+	return servers, opts, limit, nil
+}
+
+func positive(key, v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s is %q, want a time such as 2s", key, v)
+	}
+	return d, nil
+}
+
+func tlsConfig(files map[string]string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files["server_name"]}
+	if ca := files["ca"]; ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: %s has no certificate", ca)
+		}
+	}
+	if cert, key := files["cert"], files["key"]; cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
