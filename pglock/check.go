@@ -1,0 +1,228 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// identity tells databases apart by what was written when the tables were made,
+// and copies of a database by its name and the server's own id, where this user
+// may read that.
+func (d *Driver) identity(ctx context.Context) (string, error) {
+	var database, system string
+	err := d.ask(ctx, "SELECT current_database()", &database)
+	if err == nil {
+		err = d.ask(ctx, "SELECT system_identifier::text FROM pg_control_system()", &system)
+		if code(err) == noRights {
+			system, err = "", nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return strings.Join([]string{"postgres", system, database, d.opt.tables(), *d.id.Load()}, "|"), nil
+}
+
+// ask runs a query of one row.
+func (d *Driver) ask(ctx context.Context, query string, dest ...any) error {
+	c, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return d.notAcquired(ctx, err)
+	}
+	defer c.Release()
+	return classify(ctx, c.QueryRow(ctx, query, pgx.QueryExecModeExec).Scan(dest...), false)
+}
+
+// Check implements [driver.Checker].
+func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, err
+	}
+	var out []driver.Finding
+	for _, check := range []func(context.Context) (driver.Finding, error){
+		d.checkVersion, d.checkWrites, d.checkDurability, d.checkRights, d.checkPush, d.checkRoundTrip, d.checkClock, d.checkConnections, d.checkSize,
+	} {
+		f, err := check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+		if f.Level == driver.Problem && f.Topic == "writes" {
+			return out, nil // the rest would fail for this reason
+		}
+	}
+	return out, nil
+}
+
+func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
+	var version string
+	var number int
+	err := d.ask(ctx, "SELECT current_setting('server_version'), current_setting('server_version_num')::int", &version, &number)
+	f := driver.Finding{Topic: "version", Detail: "PostgreSQL " + version}
+	if number < 13_00_00 {
+		f.Level = driver.Warning
+		f.Detail += ", older than any this was tested with"
+		f.Advice = "take PostgreSQL 13 or later"
+	}
+	return f, err
+}
+
+func (d *Driver) checkWrites(ctx context.Context) (driver.Finding, error) {
+	var standby bool
+	var only string
+	err := d.ask(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &standby, &only)
+	f := driver.Finding{Topic: "writes", Detail: "the server is a primary and takes them"}
+	switch {
+	case standby:
+		f.Level = driver.Problem
+		f.Detail = "the server is a standby: nobody can lock"
+		f.Advice = "connect to the primary; a URL may name all servers, and the one that takes writes is chosen"
+	case only == "on":
+		f.Level = driver.Problem
+		f.Detail = "transactions are read-only: nobody can lock"
+		f.Advice = "default_transaction_read_only = off for this user and database"
+	}
+	return f, err
+}
+
+func (d *Driver) checkDurability(ctx context.Context) (driver.Finding, error) {
+	var commit, fsync, names string
+	err := d.ask(ctx, "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('synchronous_standby_names')", &commit, &fsync, &names)
+	f := driver.Finding{Topic: "durability", Detail: fmt.Sprintf("synchronous_commit %s, fsync %s", commit, fsync)}
+	switch {
+	case fsync != "on":
+		f.Level = driver.Problem
+		f.Detail += ": a crash of the machine may damage the tables, and give a lock to two"
+		f.Advice = "fsync = on"
+	case commit == "off":
+		f.Level = driver.Warning
+		f.Detail += ": a crash of the server loses the last changes, and may give a lock that is held to another"
+		f.Advice = "synchronous_commit = on, for this user if not for all"
+	case names != "":
+		f.Detail += "; it waits for standbys: " + names
+	}
+	return f, err
+}
+
+func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
+	f := driver.Finding{Topic: "rights", Detail: "this user may read and write the tables"}
+	if err := d.prepare(ctx); err != nil {
+		if driver.ClassOf(err) != driver.Refused {
+			return f, err
+		}
+		f.Level = driver.Problem
+		f.Detail = err.Error()
+		f.Advice = "have the tables made by who may, with what `holdfast schema postgres` prints"
+		return f, nil
+	}
+	var missing string
+	query := "SELECT coalesce(string_agg(t || ' ' || r, ', '), '') FROM unnest(ARRAY['store', 'line', 'ticket', 'grave']) t, " +
+		"unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r WHERE NOT (t = 'store' AND r IN ('INSERT', 'DELETE')) " +
+		"AND NOT has_table_privilege('" + d.opt.tables() + "' || t, r)"
+	err := d.ask(ctx, query, &missing)
+	if missing != "" {
+		f.Level = driver.Problem
+		f.Detail = "this user lacks rights on " + d.opt.tables() + "…: " + missing
+		f.Advice = "GRANT SELECT, INSERT, UPDATE, DELETE on the four tables"
+	}
+	return f, err
+}
+
+// checkPush opens the connection for LISTEN as Watch does.
+func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
+	f := driver.Finding{Topic: "wake-up", Detail: "by NOTIFY, on one connection for each client"}
+	ear := &listener{d: d}
+	ear.d = &Driver{pool: d.pool, opt: d.opt, name: newChannel(), ctx: ctx}
+	c, err := ear.listen(ctx)
+	if err != nil {
+		if driver.ClassOf(err) != driver.Unavailable || ctx.Err() != nil {
+			return f, err
+		}
+		f.Level = driver.Warning
+		f.Detail = "there is no connection for LISTEN: " + err.Error()
+		f.Advice = "leave room for one connection of each client, beside those of its pool"
+		return f, nil
+	}
+	closeConn(c)
+	if ear.deaf.Load() {
+		f.Level = driver.Warning
+		f.Detail = fmt.Sprintf("a pooler passes no notifications: the first who waits asks every %v, the n-th every n × %v, at most every %v", paceFirst, paceFirst, paceLast)
+		f.Advice = "give the way past the pooler with the option listen, or use a pool of mode session"
+	}
+	return f, nil
+}
+
+func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
+	const times = 5
+	best := time.Duration(1 << 62)
+	for range times {
+		start := time.Now()
+		if err := d.Auto(ctx, d.lines.Touch()); err != nil {
+			if code(err) == noRights {
+				return driver.Finding{Topic: "round trip", Level: driver.Warning, Detail: "could not be measured without the rights"}, nil
+			}
+			return driver.Finding{}, err
+		}
+		best = min(best, time.Since(start))
+	}
+	f := driver.Finding{Topic: "round trip", Detail: fmt.Sprintf("%v for one transaction, the best of %d", best.Round(time.Microsecond), times)}
+	if best > 50*time.Millisecond {
+		f.Level = driver.Warning
+		f.Advice = "lock from nearer to the server, or with a TTL that leaves time for many of these"
+	}
+	return f, nil
+}
+
+func (d *Driver) checkClock(ctx context.Context) (driver.Finding, error) {
+	var micros int64
+	start := time.Now()
+	if err := d.ask(ctx, "SELECT "+clockNow, &micros); err != nil {
+		return driver.Finding{}, err
+	}
+	took := time.Since(start)
+	there := time.UnixMicro(micros)
+	off := there.Sub(start.Add(took / 2))
+	f := driver.Finding{Topic: "clock", Detail: fmt.Sprintf("the server's is %v from this machine's", off.Round(time.Millisecond))}
+	switch {
+	case there.Before(driver.Epoch):
+		f.Level = driver.Warning
+		f.Detail += "; it is before " + driver.Epoch.Format(time.DateOnly) + ", so tokens would begin anew if the tables were lost"
+		f.Advice = "set the server's clock"
+	case off.Abs() > took+time.Minute:
+		f.Level = driver.Warning
+		f.Detail += "; only the server's counts, but a jump of it when it is set ends locks early or late"
+		f.Advice = "have both clocks set by NTP"
+	}
+	return f, nil
+}
+
+func (d *Driver) checkConnections(ctx context.Context) (driver.Finding, error) {
+	var used, most int64
+	err := d.ask(ctx, "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' OR backend_type IS NULL), current_setting('max_connections')::bigint", &used, &most)
+	f := driver.Finding{Topic: "connections", Detail: strconv.FormatInt(used, 10) + " of " + strconv.FormatInt(most, 10)}
+	if used*10 > most*9 {
+		f.Level = driver.Warning
+		f.Advice = "raise max_connections or make pools smaller: who cannot connect cannot renew"
+	}
+	return f, err
+}
+
+func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
+	var lines, held, waiting, size int64
+	t := d.opt.tables()
+	err := d.ask(ctx, "SELECT count(*), coalesce(sum(held), 0)::bigint, coalesce(sum(waiting), 0)::bigint, "+
+		"(SELECT sum(pg_total_relation_size(('"+t+"' || n)::regclass))::bigint FROM unnest(ARRAY['store', 'line', 'ticket', 'grave']) n) FROM "+t+"line",
+		&lines, &held, &waiting, &size)
+	if errors.Is(err, driver.ErrClosed) || code(err) != noRights && err != nil {
+		return driver.Finding{}, err
+	}
+	return driver.Finding{Topic: "size", Detail: fmt.Sprintf("%d lines, %d places hold, %d wait; %d KiB", lines, held, waiting, size>>10)}, nil
+}

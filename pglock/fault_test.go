@@ -1,0 +1,384 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// F95: the server is restarted, and crashes, while a lock is held and waited
+// for: the hold survives, the wait goes on, tokens grow.
+func TestServerRestarts(t *testing.T) {
+	s := backends.Postgres(t, backends.PostgresOptions{})
+	url := s.URL("postgres", "")
+	clients := make([]*holdfast.Mutex, 2)
+	for i := range clients {
+		c, err := holdfast.New(openOn(t, url), holdfast.WithTTL(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		clients[i] = c.Mutex("n")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	h, err := clients[0].Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, down := range []func(testing.TB){s.Restart, s.Crash} {
+		token := h.Token()
+		next := make(chan *holdfast.Hold, 1)
+		go func() {
+			h, err := clients[(i+1)%2].Lock(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			next <- h
+		}()
+		for s.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		down(t)
+		if err := h.Err(); err != nil {
+			t.Fatalf("the hold did not survive: %v", err)
+		}
+		if n := s.Value(t, "SELECT held FROM holdfast_line"); n != 1 {
+			t.Fatalf("%d hold after the server came back", n)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if h = <-next; h == nil {
+			return
+		}
+		if h.Token() <= token {
+			t.Errorf("token %d after %d", h.Token(), token)
+		}
+	}
+	if err := h.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// F97: connections are killed all the time, in whatever step they are. Nobody
+// sees an error, and the count is exact.
+func TestKilledConnections(t *testing.T) {
+	s := backends.Postgres(t, backends.PostgresOptions{})
+	url := s.URL("postgres", "pool_max_conns=3")
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	count, inside := 0, 0
+	for range 3 {
+		c, err := holdfast.New(openOn(t, url), holdfast.WithTTL(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		for range 3 {
+			wg.Go(func() {
+				for range 8 {
+					err := c.Do(ctx, "n", func(context.Context) error {
+						inside++
+						if inside != 1 {
+							t.Error("two at once")
+						}
+						count++
+						time.Sleep(time.Millisecond)
+						inside--
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	kills := int64(0)
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		case <-time.After(30 * time.Millisecond):
+			kills += s.Value(t, "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity "+
+				"WHERE application_name = 'holdfast' ORDER BY random() LIMIT 1) k")
+		}
+	}
+	t.Logf("%d connections killed", kills)
+	if count != 3*3*8 {
+		t.Errorf("counted to %d, want %d", count, 3*3*8)
+	}
+}
+
+// F92, F93: a database whose default isolation is stricter: a client counts
+// right, and no user sees an error.
+func TestStrictIsolation(t *testing.T) {
+	s := backends.SharedPostgres(t)
+	for _, level := range []string{"repeatable read", "serializable"} {
+		role := "strict_" + level[:4]
+		s.Exec(t, "CREATE ROLE "+role+" SUPERUSER LOGIN")
+		s.Exec(t, "ALTER ROLE "+role+" SET default_transaction_isolation = '"+level+"'")
+		url := s.URL(role, own())
+		var wg sync.WaitGroup
+		count := 0
+		for range 3 {
+			c, err := holdfast.New(openOn(t, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			for range 4 {
+				wg.Go(func() {
+					for range 5 {
+						if err := c.Do(context.Background(), "n", func(context.Context) error { count++; return nil }); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if count != 60 {
+			t.Errorf("%s: counted to %d", level, count)
+		}
+	}
+}
+
+// What the server may say, and the class it is given.
+func TestServerSays(t *testing.T) {
+	s := backends.Postgres(t, backends.PostgresOptions{})
+	d := openOn(t, s.URL("postgres", "pool_max_conns=2"))
+	held := ticket(1, "held")
+	mustJoin(t, d, held, driver.Held)
+	check := func(what string, class driver.Class, say string, d *Driver, limit time.Duration) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		_, err := d.Join(ctx, ticket(2, "held"), true)
+		if driver.ClassOf(err) != class || !strings.Contains(fmt.Sprint(err), say) {
+			t.Errorf("%s: %v", what, err)
+		}
+		places, err := d.Renew(ctx, []driver.Ref{{Ticket: held, State: driver.Held}})
+		if err == nil {
+			err = places[0].Err
+		}
+		if err == nil {
+			t.Errorf("%s: a renewal succeeds", what)
+		}
+	}
+
+	// F94: somebody else has the row locked. The server gives up first.
+	c := admin(t, s.URL("postgres", ""))
+	ctx := context.Background()
+	tx, err := c.Begin(ctx)
+	if err == nil {
+		_, err = tx.Exec(ctx, "SELECT 1 FROM holdfast_line FOR UPDATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a locked row", driver.NotDone, "timeout", d, time.Second)
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	// F96: read-only, as after a failover.
+	s.Exec(t, "ALTER DATABASE postgres SET default_transaction_read_only = on")
+	d.pool.Reset()
+	check("read-only", driver.Unavailable, "takes no writes", d, 10*time.Second)
+	findings, err := d.Check(ctx)
+	if err != nil || findings[len(findings)-1].Level != driver.Problem {
+		t.Errorf("the doctor on a read-only server: %v, %v", findings, err)
+	}
+	// This connection is older than the setting.
+	if _, err := c.Exec(ctx, "ALTER DATABASE postgres RESET default_transaction_read_only"); err != nil {
+		t.Fatal(err)
+	}
+	// Connections made meanwhile are read-only still, and found out one by one.
+	for limit := time.Now().Add(20 * time.Second); ; {
+		p, err := d.Renew(ctx, []driver.Ref{{Ticket: held, State: driver.Held}})
+		if err == nil && p[0].Err == nil && p[0].State == driver.Held {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("afterwards: %v, %v", p, err)
+		}
+	}
+
+	// No connection left.
+	s.Exec(t, "ALTER ROLE app CONNECTION LIMIT 0")
+	_, err = Open(ctx, s.URL("app", ""))
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "no connection left") {
+		t.Errorf("no connection left: %v", err)
+	}
+
+	// A table was dropped: said once, and made again for the next request.
+	s.Exec(t, "DROP TABLE holdfast_ticket, holdfast_line, holdfast_grave, holdfast_store")
+	_, err = d.Join(ctx, ticket(3, "n"), true)
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("without tables: %v", err)
+	}
+	mustJoin(t, d, ticket(4, "n"), driver.Held)
+}
+
+func mustRenew(t *testing.T, d *Driver, tk *driver.Ticket) driver.Place {
+	t.Helper()
+	p, err := d.Renew(context.Background(), []driver.Ref{{Ticket: tk, State: driver.Held}})
+	if err != nil || p[0].Err != nil {
+		t.Fatalf("Renew: %v, %v", p, err)
+	}
+	return p[0]
+}
+
+// F99: through a pooler in transaction mode LISTEN is dead, which is noticed,
+// and waits end all the same; with the way past it, and in session mode,
+// pushes flow.
+func TestPooler(t *testing.T) {
+	s := backends.SharedPostgres(t)
+	transaction := backends.PgBouncer(t, s, "transaction", 4)
+	session := backends.PgBouncer(t, s, "session", 20)
+	for _, c := range []struct {
+		name, url string
+		hears     bool
+	}{
+		{"direct", s.URL("postgres", own()), true},
+		{"transaction", transaction.URL("postgres", own()), false},
+		{"past", transaction.URL("postgres", own()+fmt.Sprintf("&listen=127.0.0.1:%d", s.Port)), true},
+		{"session", session.URL("postgres", own()), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, e := openOn(t, c.url), openOn(t, c.url)
+			told := make(chan string, 10)
+			if err := e.Watch(context.Background(), func(id string, _ driver.Place) { told <- id }); err != nil {
+				t.Fatal(err)
+			}
+			if e.ear.hears.Load() != c.hears {
+				t.Fatalf("it hears: %v", !c.hears)
+			}
+			a, b := ticket(1, "n"), ticket(2, "n")
+			mustJoin(t, d, a, driver.Held)
+			p := mustJoin(t, e, b, driver.Waiting)
+			if quick := p.Recheck <= paceLast; quick == c.hears {
+				t.Errorf("recheck after %v", p.Recheck)
+			}
+			mustLeave(t, d, a)
+			if c.hears {
+				if id := <-told; id != b.ID {
+					t.Errorf("told %q", id)
+				}
+			} else if p := mustRenew(t, e, b); p.State != driver.Held {
+				t.Errorf("the waiter is %v", p.State)
+			}
+			findings, err := e.Check(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range findings {
+				t.Logf("%v: %s: %s", f.Level, f.Topic, f.Detail)
+				if f.Topic == "wake-up" && (f.Level == driver.OK) != c.hears || f.Level == driver.Problem {
+					t.Errorf("%+v", f)
+				}
+			}
+		})
+	}
+}
+
+// F100: the connection for LISTEN is killed: the client listens again, and
+// says that there was a gap.
+func TestListenerKilled(t *testing.T) {
+	s := backends.SharedPostgres(t)
+	url := s.URL("postgres", own())
+	d, e := openOn(t, url), openOn(t, url)
+	told := make(chan string, 10)
+	if err := e.Watch(context.Background(), func(id string, _ driver.Place) { told <- id }); err != nil {
+		t.Fatal(err)
+	}
+	for s.Value(t, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query = 'SELECT pg_backend_pid()' "+
+		"AND pid <> pg_backend_pid() AND application_name = 'holdfast'") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if id := <-told; id != "" {
+		t.Errorf("told %q first", id)
+	}
+	a, b := ticket(1, "n"), ticket(2, "n")
+	mustJoin(t, d, a, driver.Held)
+	mustJoin(t, e, b, driver.Waiting)
+	mustLeave(t, d, a)
+	if id := <-told; id != b.ID {
+		t.Errorf("told %q", id)
+	}
+}
+
+// Many locks held and many waiters on one line, with a pool of four. In full,
+// which HOLDFAST_TEST_FULL asks for, that is 10,000 and 1,000.
+func TestMany(t *testing.T) {
+	d := openOn(t, backends.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=4"))
+	if err := d.Watch(context.Background(), func(string, driver.Place) {}); err != nil {
+		t.Fatal(err)
+	}
+	held, waiting := 2_000, 250
+	if os.Getenv("HOLDFAST_TEST_FULL") != "" {
+		held, waiting = 10_000, 1_000
+	}
+	var wg sync.WaitGroup
+	gate := make(chan struct{}, 16)
+	each := func(n int, f func(i int)) {
+		for i := range n {
+			gate <- struct{}{}
+			wg.Go(func() { f(i); <-gate })
+		}
+		wg.Wait()
+	}
+	refs := make([]driver.Ref, held)
+	start := time.Now()
+	each(held, func(i int) {
+		refs[i] = driver.Ref{Ticket: ticket(i, fmt.Sprintf("n-%d", i)), State: driver.Held}
+		if _, err := d.Join(context.Background(), refs[i].Ticket, false); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("%d joins in %v", held, time.Since(start))
+	start = time.Now()
+	for part := range 10 {
+		places, err := d.Renew(context.Background(), refs[part*held/10:(part+1)*held/10])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range places {
+			if p.State != driver.Held {
+				t.Fatalf("renewed: %+v", p)
+			}
+		}
+	}
+	t.Logf("renewed in %v", time.Since(start))
+	start = time.Now()
+	waiters := make([]driver.Ref, waiting)
+	each(waiting, func(i int) {
+		waiters[i] = driver.Ref{Ticket: ticket(held+i, "n-0"), State: driver.Waiting}
+		p, err := d.Join(context.Background(), waiters[i].Ticket, true)
+		if err != nil || p.State != driver.Waiting {
+			t.Errorf("%v, %v", p, err)
+		}
+	})
+	t.Logf("%d waiters in %v", waiting, time.Since(start))
+	start = time.Now()
+	if places, err := d.Renew(context.Background(), waiters[:200]); err != nil || places[199].State != driver.Waiting {
+		t.Errorf("%v", err)
+	}
+	t.Logf("200 of them renewed in %v", time.Since(start))
+	start = time.Now()
+	mustLeave(t, d, refs[0].Ticket)
+	t.Logf("one hand-off in %v", time.Since(start))
+}

@@ -1,0 +1,175 @@
+package pglock
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// URLs that cannot be used are refused before anything is sent, and no error
+// repeats a password.
+func TestBadURLs(t *testing.T) {
+	for _, c := range []struct{ url, say string }{
+		{"mysql://a:s3cret@h/db", "begins with postgres://"},
+		{"postgres://a:s3cret@h/db?colour=red", `unknown option "colour"`},
+		{"postgres://a:s3cret@h/db?statement_timeout=1", `unknown option "statement_timeout"`},
+		{"postgres://a:s3cret@h/db?schema=a&schema=b", "given 2 times"},
+		{"postgres://a:s3cret@h/db?table_prefix=A-b", "prefix of tables"},
+		{"postgres://a:s3cret@h/db?schema=a.b", "the schema is"},
+		{"postgres://a:s3cret@h/db?sslmode=perhaps", "sslmode"},
+		{"postgres://a:s3cret@h/db?pool_max_conns=many", "many"},
+		{"postgres://a:s3cret@h/db?x=%zz", "options of the URL"},
+		{"postgres://a:s3cret@h:port/db", "URL"},
+		{"postgres://a:s3cret/or#this@h/db", "URL"},
+		{"postgres://a:s3cret%zz@h/db", "URL"},
+		{"postgres://a@h/db?password=s3cret&sslrootcert=/nowhere", ""},
+		{"postgres://a:s3cret@h/db?listen=b@c", "listen"},
+		{"postgres://a:s3cret@127.0.0.1:1/db?connect_timeout=5", ""},
+	} {
+		d, err := Open(context.Background(), c.url)
+		if err == nil {
+			d.Close()
+			t.Errorf("%s: no error", c.url)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", c.url, err)
+		}
+		want := driver.Refused
+		if strings.Contains(c.url, "127.0.0.1:1") {
+			want = driver.Unavailable
+		}
+		if driver.ClassOf(err) != want {
+			t.Errorf("%s: class %v of %v", c.url, driver.ClassOf(err), err)
+		}
+	}
+	if _, err := New(nil, nil); driver.ClassOf(err) != driver.Refused {
+		t.Errorf("New(nil): %v", err)
+	}
+}
+
+// Schema, prefix, and the statements for those who may not make tables.
+func TestSchema(t *testing.T) {
+	s := backends.SharedPostgres(t)
+	ctx := context.Background()
+
+	// The tables are in a schema whose name needs quotes, made by the client.
+	d := openOn(t, s.URL("postgres", "schema=order&table_prefix=x_"))
+	tk := ticket(1, "n")
+	mustJoin(t, d, tk, driver.Held)
+	if n := s.Value(t, `SELECT count(*) FROM "order".x_line WHERE held = 1`); n != 1 {
+		t.Errorf("%d lines in the schema", n)
+	}
+	mustLeave(t, d, tk)
+
+	// A user without rights is told what to do; with the printed statements,
+	// run by another, it can lock.
+	_, err := Open(ctx, s.URL("app", "schema=locks"))
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "holdfast schema postgres") {
+		t.Fatalf("without tables and rights: %v", err)
+	}
+	o, err := OptionsOf(s.URL("app", "schema=locks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Schema(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Exec(t, text)
+	_, err = Open(ctx, s.URL("app", "schema=locks"))
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "permission denied") {
+		t.Fatalf("without rights: %v", err)
+	}
+	for line := range strings.Lines(text) {
+		if grant, ok := strings.CutPrefix(line, "-- GRANT"); ok {
+			s.Exec(t, "GRANT"+grant)
+		}
+	}
+	app := openOn(t, s.URL("app", "schema=locks"))
+	mustJoin(t, app, tk, driver.Held)
+	mustLeave(t, app, tk)
+
+	// A later layout is refused and left as it is.
+	s.Exec(t, "UPDATE locks.holdfast_store SET layout = 99")
+	_, err = Open(ctx, s.URL("app", "schema=locks"))
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "later version") {
+		t.Errorf("a later layout: %v", err)
+	}
+	if _, err := Schema(&Options{Schema: "a.b"}); err == nil {
+		t.Error("Schema with a bad name")
+	}
+}
+
+// Eight clients make the tables at once.
+func TestFirstUse(t *testing.T) {
+	url := backends.SharedPostgres(t).URL("postgres", own())
+	errs := make(chan error)
+	for range 8 {
+		go func() {
+			d, err := Open(context.Background(), url)
+			if err == nil {
+				err = d.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TLS with the server's certificate checked, and a password.
+func TestTLS(t *testing.T) {
+	s := backends.Postgres(t, backends.PostgresOptions{TLS: true, Password: "s3cret pass/word"})
+	d := openOn(t, s.URL("postgres", "sslmode=verify-full&sslrootcert="+s.Certs.CA))
+	tk := ticket(1, "n")
+	mustJoin(t, d, tk, driver.Held)
+	if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil {
+		t.Error(err)
+	}
+	wrong := strings.Replace(s.URL("postgres", "sslmode=require"), "s3cret", "other", 1)
+	_, err := Open(context.Background(), wrong)
+	if driver.ClassOf(err) != driver.Refused || strings.Contains(err.Error(), "pass/word") || strings.Contains(err.Error(), "other") {
+		t.Errorf("a wrong password: %v", err)
+	}
+}
+
+// A pool of the user's own, of one connection, stays open.
+func TestPoolOfOne(t *testing.T) {
+	ctx := context.Background()
+	url := backends.SharedPostgres(t).URL("postgres", "pool_max_conns=1")
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	d, err := New(pool, &Options{TablePrefix: prefixOf(own())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 10)
+	if err := d.Watch(ctx, func(id string, _ driver.Place) { told <- id }); err != nil {
+		t.Fatal(err)
+	}
+	a, b := ticket(1, "n"), ticket(2, "n")
+	mustJoin(t, d, a, driver.Held)
+	mustJoin(t, d, b, driver.Waiting)
+	mustLeave(t, d, a)
+	if id := <-told; id != b.ID {
+		t.Errorf("told %q", id)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		t.Errorf("the pool after Close: %v", err)
+	}
+}

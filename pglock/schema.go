@@ -1,0 +1,160 @@
+package pglock
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlline"
+)
+
+// The server's clock, in whole microseconds of UTC, whatever the session's time
+// zone is. It is read when the expression is evaluated.
+const clockNow = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+// dialect is PostgreSQL's. What is text elsewhere is bytes here: they compare
+// byte for byte under every collation, are the same in every encoding of the
+// database, and may contain zero bytes.
+func dialect(o *Options, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dialect {
+	now := clockNow
+	if o.clock != "" {
+		now = o.clock
+	}
+	return sqlline.Dialect{
+		Now:       now,
+		Tick:      fmt.Sprintf("greatest((%s - %d) / 25, 1)", now, driver.Epoch.UnixMicro()),
+		Numbered:  true,
+		Greatest:  "greatest",
+		ForUpdate: " FOR UPDATE",
+		Prefix:    o.tables(),
+		Types: sqlline.Types{
+			Int: "bigint", Key: "bytea", Bytes: "bytea", ID: "bytea", Owner: "bytea", Text: "bytea", Wake: "bytea",
+			// Room in the pages lets a row be updated where it is, without a
+			// change of the index.
+			Table: " WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200)",
+		},
+		Tell: tell,
+	}
+}
+
+// ddl returns the statements that make the tables.
+func ddl(o *Options, lines *sqlline.Lines, id string) []string {
+	var out []string
+	if o.Schema != "" {
+		out = append(out, "CREATE SCHEMA IF NOT EXISTS "+quote(o.Schema))
+	}
+	for _, stmt := range lines.Schema() {
+		// An index goes where its table is; its name has no schema.
+		stmt = strings.Replace(stmt, "INDEX "+o.tables(), "INDEX "+o.prefix(), 1)
+		out = append(out, stmt)
+	}
+	return append(out, fmt.Sprintf("INSERT INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.tables(), sqlline.Layout, id))
+}
+
+// Schema returns the statements that make the tables, as text for psql, for
+// those whose programs may not make them. A nil o is the zero Options. It is
+// an error if o is not valid.
+func Schema(o *Options) (string, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	if err := o.check(); err != nil {
+		return "", driver.Wrap(driver.Refused, err)
+	}
+	var b strings.Builder
+	b.WriteString("BEGIN;\n")
+	for _, stmt := range ddl(o, sqlline.New(dialect(o, nil)), "convert_to(md5(random()::text || clock_timestamp()::text), 'UTF8')") {
+		b.WriteString(stmt + ";\n")
+	}
+	b.WriteString("COMMIT;\n")
+	fmt.Fprintf(&b, "-- Rights of the user under whom programs lock, here app:\n")
+	if o.Schema != "" {
+		fmt.Fprintf(&b, "-- GRANT USAGE ON SCHEMA %s TO app;\n", quote(o.Schema))
+	}
+	t := o.tables()
+	fmt.Fprintf(&b, "-- GRANT SELECT, INSERT, UPDATE, DELETE ON %[1]sstore, %[1]sline, %[1]sticket, %[1]sgrave TO app;\n", t)
+	return b.String(), nil
+}
+
+// prepare sees to it that the tables are there and of this layout. It asks the
+// server once, at the first request.
+func (d *Driver) prepare(ctx context.Context) error {
+	if d.ready.Load() {
+		return nil
+	}
+	// One at a time, and each within its own context.
+	select {
+	case d.preparing <- struct{}{}:
+		defer func() { <-d.preparing }()
+	case <-ctx.Done():
+		return driver.Before(ctx)
+	}
+	if d.ready.Load() {
+		return nil
+	}
+	found, err := d.lookUp(ctx)
+	if c := code(err); c == undefinedTable || c == undefinedSchema {
+		if err = d.create(ctx); err == nil {
+			found, err = d.lookUp(ctx)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case found.Layout > sqlline.Layout:
+		return driver.Errorf(driver.Refused, "a later version of Holdfast made the tables: their layout is %d, this version knows %d", found.Layout, sqlline.Layout)
+	case found.Layout != sqlline.Layout:
+		return driver.Errorf(driver.Refused, "table %sstore has no layout of this version: %d", d.opt.tables(), found.Layout)
+	}
+	d.id.Store(&found.Boot)
+	d.ready.Store(true)
+	return nil
+}
+
+func (d *Driver) lookUp(ctx context.Context) (found sqlline.Found, err error) {
+	err = d.Auto(ctx, d.lines.Store(&found))
+	return found, err
+}
+
+// create makes the tables. An advisory lock, for the transaction alone, keeps
+// two clients from doing so at once.
+func (d *Driver) create(ctx context.Context) error {
+	exec := func(c *pgconn.PgConn, commits bool, texts ...string) error {
+		b := newRound(ctx)
+		for _, text := range texts {
+			b.plain(text)
+		}
+		b.done = commits
+		return b.run(c, commits)
+	}
+	err := d.inConn(ctx, func(c *pgconn.PgConn) error {
+		t := &tx{c: c, began: true}
+		defer t.undo(ctx)
+		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisory))
+		if err != nil {
+			return err
+		}
+		there := false
+		b := newRound(ctx)
+		s := &sqlline.Stmt{Text: &sqlline.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + d.opt.tables() + "store') IS NOT NULL"}}
+		s.Row = func(func(...any) error) error { there = true; return nil }
+		b.add(s)
+		if err := b.run(c, false); err != nil || there {
+			return err
+		}
+		return exec(c, true, append(ddl(&d.opt, d.lines, "'"+rand.Text()+"'"), textDone)...)
+	})
+	if code(err) == noRights {
+		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not make them; "+
+			"let somebody who may run what `holdfast schema postgres` prints: %w", err)
+	}
+	return err
+}
+
+// advisory is the key of the advisory lock under which tables are made:
+// "holdfast" in ASCII.
+const advisory = 0x686f6c6466617374
