@@ -1,0 +1,220 @@
+package anylock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func mustOpen(t *testing.T, url string, opts ...holdfast.Option) *holdfast.Client {
+	t.Helper()
+	c, err := Open(t.Context(), url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// exclude checks that two clients are clients of one store, or of two.
+func exclude(t *testing.T, a, b *holdfast.Client, want bool) {
+	t.Helper()
+	ha, err := a.Mutex("m").TryLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ha.Unlock()
+	hb, err := b.Mutex("m").TryLock(t.Context())
+	switch {
+	case err == nil:
+		hb.Unlock()
+		if want {
+			t.Error("both hold")
+		}
+	case !errors.Is(err, holdfast.ErrHeld):
+		t.Fatal(err)
+	case !want:
+		t.Error("they exclude each other")
+	}
+}
+
+func TestMemory(t *testing.T) {
+	exclude(t, mustOpen(t, "memory:shared"), mustOpen(t, "MEMORY:shared"), true)
+	exclude(t, mustOpen(t, "memory:shared"), mustOpen(t, "memory:other"), false)
+	exclude(t, mustOpen(t, "memory:"), mustOpen(t, "memory:"), false)
+}
+
+func TestSQLite(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
+	exclude(t, mustOpen(t, url), mustOpen(t, url), true)
+}
+
+func TestOptionsReachTheClient(t *testing.T) {
+	c := mustOpen(t, "memory:", holdfast.WithPrefix("p/"))
+	h, err := c.Mutex("m").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Unlock()
+	for name, err := range c.Names(t.Context(), "") {
+		if name != "m" || err != nil {
+			t.Errorf("name %q, error %v", name, err)
+		}
+	}
+	if _, err := Open(t.Context(), "memory:", holdfast.WithTTL(-1)); err == nil {
+		t.Error("a negative TTL was taken")
+	}
+}
+
+func TestSchemes(t *testing.T) {
+	want := []string{"memory", "sqlite", "redis", "rediss", "etcd", "etcds", "zk", "zks", "postgres", "postgresql"}
+	if got := Schemes(); !slices.Equal(got, want) {
+		t.Errorf("schemes %v, want %v", got, want)
+	}
+	for i, f := range Forms() {
+		if !strings.HasPrefix(f, want[i]+":") {
+			t.Errorf("form %q of scheme %s", f, want[i])
+		}
+	}
+}
+
+// refused are URLs that nothing can be done with. Each has hush in the place of
+// a password, and the error must name the reason and not that.
+const hush = "hunter2Qx"
+
+var refused = []struct{ url, reason string }{
+	{"", "given as a URL"},
+	{"locks.db", "given as a URL"},
+	{"://" + hush, "given as a URL"},
+	{"re dis://:" + hush + "@h", "given as a URL"},
+	{strings.Repeat("r", 30) + hush + ":", "given as a URL"},
+	{"oracle://u:" + hush + "@h", "unknown scheme oracle; there are memory:[NAME], "},
+	{"memory:a/b", "no host, path or options"},
+	{"memory://" + hush, "no host"},
+	{"memory:a?x=" + hush, "no host"},
+	{"sqlite:", "path"},
+	{"sqlite::memory:", "memory:"},
+	{"sqlite:/x/y?journal=" + hush, "unknown option"},
+	{"sqlite:/nowhere/at/all/locks.db", "/nowhere/at/all"},
+	{"redis://u:" + hush + "@h:port", "URL"},
+	{"redis://u:" + hush + "%zz@h", ""},
+	{"redis://u:" + hush + "/x@h", ""},
+	{"redis://u:x/" + hush + "?@h", ""},
+	{"redis://u:" + hush + "@h/zero", "database"},
+	{"redis://u:" + hush + "@h:1?retry=3", "unknown option"},
+	{"redis://h:1?password=" + hush, "unknown option"},
+	{"redis://u:" + hush + "\x7f@h", ""},
+	{"rediss://u:" + hush + "@h?ca=/nowhere", "ca"},
+	{"etcd://u:" + hush + "@h:port", "port"},
+	{"etcd://u:" + hush + "%zz@h", ""},
+	{"etcd://u:" + hush + "@h/path", "path"},
+	{"etcd://u:" + hush + "@h?retry=3", "unknown option"},
+	{"etcds://u:" + hush + "@h?ca=/nowhere", "ca"},
+	{"zk://u:" + hush + "@h:port", "URL"},
+	{"zk://u:" + hush + "%zz@h", ""},
+	{"zk://u:" + hush + "@h?retry=3", "unknown option"},
+	{"zks://u:" + hush + "@h?ca=/nowhere", "ca"},
+	{"postgres://u:" + hush + "@h:port/db", ""},
+	{"postgres://u:" + hush + "%zz@h/db", ""},
+	{"postgres://u:" + hush + "@h/db?retry=3", ""},
+}
+
+func TestRefused(t *testing.T) {
+	for _, tt := range refused {
+		t.Run(tt.url, func(t *testing.T) {
+			c, err := Open(t.Context(), tt.url)
+			if err == nil {
+				c.Close()
+				t.Fatal("it was opened")
+			}
+			if !strings.Contains(err.Error(), tt.reason) {
+				t.Errorf("error %q does not say %q", err, tt.reason)
+			}
+			if strings.Contains(deep(err), hush) {
+				t.Errorf("the secret is in the error: %q", deep(err))
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("not one line: %q", err)
+			}
+		})
+	}
+}
+
+// deep is what an error shows to whoever prints it with all its fields.
+func deep(err error) string {
+	text := ""
+	for ; err != nil; err = errors.Unwrap(err) {
+		text += fmt.Sprintf("%v %+v %#v\n", err, err, err)
+	}
+	return text
+}
+
+func TestServerDown(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close() // nobody listens there any more
+	_, err = Open(t.Context(), "redis://u:"+hush+"@"+addr)
+	if class := driver.ClassOf(err); err == nil || class != driver.Unavailable {
+		t.Fatalf("error %v of class %q, want one of an unavailable store", err, class)
+	}
+	if !strings.Contains(err.Error(), addr) || strings.Contains(deep(err), hush) {
+		t.Errorf("error %q: want the address and no secret", err)
+	}
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = Open(ctx, "redis://"+l.Addr().String())
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the context's", err)
+	}
+}
+
+func ExampleOpen() {
+	ctx := context.Background()
+	locks, err := Open(ctx, "memory:orders")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	err = locks.Do(ctx, "invoice/42", func(ctx context.Context) error {
+		fmt.Println("alone, with a token:", holdfast.Token(ctx, "invoice/42") > 0)
+		return nil
+	})
+	fmt.Println(err)
+
+	_, err = Open(ctx, "mongodb://localhost")
+	fmt.Println(err != nil)
+	// Output:
+	// alone, with a token: true
+	// <nil>
+	// true
+}

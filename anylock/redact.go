@@ -1,0 +1,123 @@
+package anylock
+
+import (
+	neturl "net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Hidden stands for a password in what Redact returns.
+const Hidden = "***"
+
+// Redact returns a URL as it may be shown: with [Hidden] in place of each
+// password. A URL without one stays as it is. When in doubt, such as for a
+// password that is not percent-encoded, it hides more rather than less.
+func Redact(url string) string {
+	scheme, rest, ok := cutScheme(url)
+	if !ok {
+		return Hidden
+	}
+	s, _, err := find(url)
+	switch {
+	case err != nil:
+		return scheme + ":" + Hidden
+	case s.local:
+		return url
+	}
+	user, password, after := cutUser(rest)
+	if password != "" {
+		user += ":" + Hidden
+	}
+	if user != "" {
+		user += "@"
+	}
+	slashes := ""
+	if strings.HasPrefix(rest, "//") {
+		slashes = "//"
+	}
+	before, query, found := strings.Cut(after, "?")
+	if found {
+		options := strings.Split(query, "&")
+		for i, o := range options {
+			if name, value, _ := strings.Cut(o, "="); secretOption(name) && value != "" {
+				options[i] = name + "=" + Hidden
+			}
+		}
+		before += "?" + strings.Join(options, "&")
+	}
+	return scheme + ":" + slashes + user + before
+}
+
+// cutUser splits what follows a scheme's colon into user, password, and the
+// rest. It takes the last '@' there is, since whatever comes before it may
+// belong to a password that is not encoded.
+func cutUser(rest string) (user, password, after string) {
+	rest = strings.TrimPrefix(rest, "//")
+	at := strings.LastIndexByte(rest, '@')
+	if at < 0 {
+		return "", "", rest
+	}
+	user, password, _ = strings.Cut(rest[:at], ":")
+	return user, password, rest[at+1:]
+}
+
+// secretOption says whether an option of a URL has a value to hide.
+func secretOption(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "auth"}, func(s string) bool {
+		return strings.Contains(name, s)
+	})
+}
+
+// scrub takes secrets out of the error of a store. Stores do not put any in;
+// this is for the library below that does, when it quotes the URL. The error
+// that is returned instead has the class, and wraps nothing.
+func scrub(err error, url string) error {
+	text := err.Error()
+	clean := text
+	for _, s := range secrets(url) {
+		clean = strings.ReplaceAll(clean, s, Hidden)
+	}
+	if clean == text {
+		return err
+	}
+	return driver.Errorf(driver.ClassOf(err), "%s", clean)
+}
+
+// secrets are the texts that must not appear, the longest first: the URL if it
+// has a password, the password, and parts of it that a parser may have cut out.
+func secrets(url string) []string {
+	if !strings.Contains(Redact(url), Hidden) {
+		return nil
+	}
+	var all []string
+	add := func(s string) {
+		if s == "" {
+			return
+		}
+		all = append(all, s, strings.Trim(strconv.Quote(s), `"`))
+		if plain, err := neturl.PathUnescape(s); err == nil {
+			all = append(all, plain)
+		}
+	}
+	_, rest, _ := cutScheme(url)
+	_, password, after := cutUser(rest)
+	add(url)
+	add(password)
+	for part := range strings.FieldsFuncSeq(password, func(r rune) bool { return strings.ContainsRune("/?#@:%[]&=", r) }) {
+		if len(part) >= 3 { // shorter ones are found in every message
+			add(part)
+		}
+	}
+	_, query, _ := strings.Cut(after, "?")
+	for o := range strings.SplitSeq(query, "&") {
+		if name, value, _ := strings.Cut(o, "="); secretOption(name) {
+			add(value)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
+}
