@@ -1,0 +1,112 @@
+// Command crash kills a process that holds a lock. Nobody is left to release it;
+// its lease ends by itself, and who waits gets the lock within the TTL.
+//
+//	go run ./examples/crash
+//	go run ./examples/crash -store redis://localhost:6379
+//
+// The store has to be one that processes share: it is a SQLite file unless you
+// say otherwise.
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
+)
+
+const (
+	name = "examples/crash"
+	ttl  = 2 * time.Second
+)
+
+// asVictim in the environment makes this program the one that will be killed.
+const asVictim = "HOLDFAST_EXAMPLE_VICTIM"
+
+func main() {
+	store := flag.String("store", "", "URL of the store (default a file)")
+	flag.Parse()
+	var err error
+	if os.Getenv(asVictim) != "" {
+		err = hold(context.Background(), os.Stdout, *store)
+	} else {
+		err = run(context.Background(), os.Stdout, *store)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// hold is the victim: it takes the lock, says so, and works for ever.
+func hold(ctx context.Context, w io.Writer, store string) error {
+	locks, err := anylock.Open(ctx, store, holdfast.WithTTL(ttl))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	return locks.Do(ctx, name, func(ctx context.Context) error {
+		fmt.Fprintln(w, holdfast.Token(ctx, name))
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+}
+
+func run(ctx context.Context, w io.Writer, store string) error {
+	if store == "" {
+		dir, err := os.MkdirTemp("", "holdfast-crash-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		store = "sqlite:" + filepath.Join(dir, "locks.db")
+	}
+	locks, err := anylock.Open(ctx, store)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	victim := exec.CommandContext(ctx, self, "-store", store)
+	victim.Env = append(os.Environ(), asVictim+"=1")
+	victim.Stderr = os.Stderr
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := victim.Start(); err != nil {
+		return err
+	}
+	var token uint64
+	_, err = fmt.Fscan(bufio.NewReader(out), &token)
+	fmt.Fprintf(w, "process %d holds the lock, with token %d and a TTL of %v\n", victim.Process.Pid, token, ttl)
+	_ = victim.Process.Kill() // SIGKILL: it cannot clean up
+	_ = victim.Wait()
+	if err != nil {
+		return fmt.Errorf("the process did not say that it holds: %w", err)
+	}
+	fmt.Fprintln(w, "it was killed")
+
+	killed := time.Now()
+	next, err := locks.Mutex(name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "the next holder has the lock after %v\n", time.Since(killed).Round(time.Millisecond))
+	if next.Token() <= token {
+		return fmt.Errorf("its token %d is not above %d", next.Token(), token)
+	}
+	return next.Unlock()
+}

@@ -1,0 +1,97 @@
+// Command stranger shows that nobody releases a lock that is not his. A hold
+// releases itself and nothing else: not when Unlock is called again after
+// somebody else got the lock, and not when the hold was lost and its holder does
+// not know it yet.
+//
+//	go run ./examples/stranger
+//	go run ./examples/stranger -store redis://localhost:6379
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
+)
+
+const name = "examples/stranger"
+
+func main() {
+	store := flag.String("store", "memory:stranger", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout, *store); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, w io.Writer, store string) error {
+	ann, err := anylock.Open(ctx, store, holdfast.WithNote("ann"))
+	if err != nil {
+		return err
+	}
+	defer ann.Close()
+	bob, err := anylock.Open(ctx, store, holdfast.WithNote("bob"))
+	if err != nil {
+		return err
+	}
+	defer bob.Close()
+
+	// Ann releases twice; in between, Bob got the lock.
+	first, err := ann.Mutex(name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if err := first.Unlock(); err != nil {
+		return err
+	}
+	second, err := bob.Mutex(name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if err := first.Unlock(); err != nil {
+		return err
+	}
+	if err := holds(ctx, ann, second); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "ann unlocked a second time: bob still holds")
+
+	// An operator takes the lock from Bob, and Ann gets it. Bob has not heard
+	// of that when he releases.
+	line, err := bob.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := ann.Break(ctx, name, line.Holders()[0].ID); err != nil {
+		return err
+	}
+	third, err := ann.Mutex(name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if err := second.Unlock(); !errors.Is(err, holdfast.ErrLost) {
+		return fmt.Errorf("bob should have been told that his lock was lost, and got %v", err)
+	}
+	if err := holds(ctx, bob, third); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "bob unlocked what he had lost, and was told so: ann still holds")
+	return third.Unlock()
+}
+
+// holds checks that a hold is good, and that another client finds it so.
+func holds(ctx context.Context, other *holdfast.Client, h *holdfast.Hold) error {
+	if err := h.Err(); err != nil {
+		return err
+	}
+	if _, err := other.Mutex(name).TryLock(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		return fmt.Errorf("the lock should be held, and TryLock said %v", err)
+	}
+	return nil
+}

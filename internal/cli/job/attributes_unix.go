@@ -1,0 +1,10 @@
+//go:build unix && !linux && !freebsd
+
+package job
+
+import "syscall"
+
+// attributes of the command's process: it joins the guard's group.
+func attributes(group int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+}

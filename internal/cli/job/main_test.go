@@ -1,0 +1,145 @@
+//go:build unix
+
+package job
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// The test binary is also the guard, and a small program that runs a job.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "guard":
+			if err := Guard(os.Stdin, os.Stdout, os.Stderr); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				syscall.Exit(1)
+			}
+			syscall.Exit(0) // at once: os.Exit lets the race detector sleep
+		case "runner":
+			syscall.Exit(runner(os.Args[2:]))
+		}
+	}
+	// The tests wait for other processes most of the time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runner runs "LEASE GRACE COMMAND...": the deadline is always LEASE away. It
+// says on standard error what happens.
+func runner(args []string) int {
+	lease, err1 := time.ParseDuration(args[0])
+	grace, err2 := time.ParseDuration(args[1])
+	path, err3 := exec.LookPath(args[2])
+	if err1 != nil || err2 != nil || err3 != nil {
+		fmt.Fprintln(os.Stderr, err1, err2, err3)
+		return 1
+	}
+	signals, stop := Signals()
+	defer stop()
+	j := &Job{
+		Path: path, Args: args[2:], Env: os.Environ(), GuardArgs: []string{"guard"},
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Deadline: func() time.Time { return time.Now().Add(lease) },
+		Grace:    grace, Signals: signals,
+		Notice: func(n Notice) { fmt.Fprintf(os.Stderr, "[%s %s]\n", n.Kind, n.Reason) },
+	}
+	res, err := j.Run()
+	fmt.Fprintf(os.Stderr, "[result %d %q %v %v]\n", res.Code(), res.Stopped, res.Interrupted, err)
+	return res.Code()
+}
+
+// files are what a job in a test reads and writes.
+type files struct {
+	t   *testing.T
+	dir string
+}
+
+func newFiles(t *testing.T) files { return files{t, t.TempDir()} }
+
+func (f files) path(name string) string { return filepath.Join(f.dir, name) }
+
+// read returns what a file contains; nothing if it is not there.
+func (f files) read(name string) string {
+	b, err := os.ReadFile(f.path(name))
+	if err != nil && !os.IsNotExist(err) {
+		f.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// wait returns when a file contains text.
+func (f files) wait(name, text string) {
+	f.t.Helper()
+	eventually(f.t, func() bool { return strings.Contains(f.read(name), text) },
+		func() string { return fmt.Sprintf("%s has no %q but %q", name, text, f.read(name)) })
+}
+
+// touched is when a file was written last.
+func (f files) touched(name string) time.Time {
+	f.t.Helper()
+	fi, err := os.Stat(f.path(name))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return fi.ModTime()
+}
+
+// pid reads a process id that a script wrote.
+func (f files) pid(name string) int {
+	f.t.Helper()
+	f.wait(name, "\n")
+	n, err := strconv.Atoi(strings.TrimSpace(f.read(name)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+// eventually waits for a condition, for as long as it may take on a machine
+// that does much else.
+func eventually(t *testing.T, ok func() bool, otherwise func() string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatal("in vain: ", otherwise())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// running says whether a process runs. Zombies, which nobody may reap here, do
+// not.
+func running(t *testing.T, pid int) bool {
+	t.Helper()
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		state := stat[bytes.LastIndexByte(stat, ')')+2]
+		return state != 'Z' && state != 'X'
+	}
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		return false
+	}
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	state := strings.TrimSpace(string(out))
+	return state != "" && state[0] != 'Z'
+}
+
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, func() bool { return !running(t, pid) }, func() string { return fmt.Sprintf("process %d runs on", pid) })
+}
