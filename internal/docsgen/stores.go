@@ -1,0 +1,21 @@
+package main
+
+import (
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/memlock"
+	"github.com/holdfast-go/holdfast/pglock"
+	"github.com/holdfast-go/holdfast/redislock"
+	"github.com/holdfast-go/holdfast/sqlitelock"
+	"github.com/holdfast-go/holdfast/zklock"
+)
+
+// stores are the columns of the table, from the one that needs least. Traits
+// are data: a driver that was never opened has them, too.
+var stores = []store{
+	{"memory", new(memlock.Driver).Traits()},
+	{"SQLite", new(sqlitelock.Driver).Traits()},
+	{"Redis, Valkey", new(redislock.Driver).Traits()},
+	{"etcd", new(etcdlock.Driver).Traits()},
+	{"PostgreSQL", new(pglock.Driver).Traits()},
+	{"ZooKeeper", new(zklock.Driver).Traits()},
+}

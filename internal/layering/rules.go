@@ -1,0 +1,235 @@
+package layering
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Rule is one thing that must hold in the whole tree.
+type Rule struct {
+	Name   string
+	Reason string
+	Check  func(t *Tree) []string // what breaks it, each with its place
+}
+
+// Rules returns all rules.
+func Rules() []Rule {
+	return slices.Concat(importRules, sourceRules, docRules, textRules)
+}
+
+// Row says what one package may import besides the standard library.
+type Row struct {
+	Package string // relative to the module's root; a trailing "/*" covers what is below
+	Own     string // packages of the module, separated by spaces; "*" is any
+	Foreign string // modules of others, separated by spaces
+	Reason  string
+}
+
+// stores are the packages that keep lines in one kind of store.
+const stores = "memlock redislock redlock etcdlock zklock mysqllock pglock sqlitelock"
+
+// rows is the map of the module. Arrows run one way: cmd, internal/cli,
+// anylock, a store, driver; and root, driver. A package that has no row is an
+// error, and so is a dependency that its row does not name: both are decisions
+// and belong here with their reason.
+var rows = []Row{
+	{".", "driver", "",
+		"the core is the same for every store, and who takes it takes no client library with it"},
+	{"driver", "", "",
+		"the seam must be implementable without taking on anything"},
+
+	{"memlock", "driver", "",
+		"the executable specification may rest on nothing but the seam"},
+	{"redislock", "driver", "github.com/redis/rueidis",
+		"a store knows the seam and its own client, never another store nor the core above it"},
+	{"redlock", "driver redislock", "github.com/redis/rueidis",
+		"a majority of independent nodes is made of single-node drivers"},
+	{"etcdlock", "driver", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
+		"a store knows the seam and its own client, for which gRPC has the codes of errors and zap the logger to keep quiet"},
+	{"zklock", "driver", "github.com/go-zookeeper/zk",
+		"a store knows the seam and its own client"},
+	{"mysqllock", "driver internal/sqlline", "github.com/go-sql-driver/mysql",
+		"a store knows the seam, its own client, and the core that the SQL stores share"},
+	{"pglock", "driver internal/sqlline", "github.com/jackc/pgx github.com/jackc/puddle",
+		"a store knows the seam, its own client, and the core that the SQL stores share"},
+	{"sqlitelock", "driver internal/sqlline", "modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys",
+		"a store knows the seam, its own client, and the core that the SQL stores share; file notification and boot time come from the system"},
+	{"internal/sqlline", "driver", "",
+		"what the SQL stores share speaks database/sql and nothing of one database"},
+
+	{"anylock", ". driver " + stores, "",
+		"the one place that knows every store"},
+	{"fence", "", "",
+		"a protected resource refuses old tokens without taking on the lock"},
+	{"stock", ". driver fence anylock", "",
+		"built on locks as any program would be"},
+	{"internal/cli", ". driver anylock check internal/cli/*",
+		"github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
+		"verbs speak to stores through anylock only"},
+	{"internal/cli/*", "", "golang.org/x/sys golang.org/x/term",
+		"parts of the command that know nothing of locks"},
+	{"cmd/holdfast", "internal/cli", "",
+		"main stays so small that it needs no test"},
+
+	{"drivertest", ". driver memlock drivertest/*", "go.uber.org/goleak",
+		"the suite runs on any driver and needs none but the specification; it looks for goroutines left behind"},
+	{"drivertest/*", ". driver memlock drivertest drivertest/*", "go.uber.org/goleak golang.org/x/sys",
+		"parts of the suite run on any driver, like the whole; boot time, which processes agree on, comes from the system"},
+	{"check", ". driver memlock anylock", "",
+		"the safety harness reaches stores as a user does"},
+	{"internal/backends", "driver", "*",
+		"starts real servers for tests, with whatever client tells that they are up"},
+	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
+		"writes documentation out of what the code says about itself"},
+	{"scripts/*", "internal/backends", "",
+		"what the scripts cannot do in shell"},
+	{"internal/layering", "", "",
+		"checks everybody, so it depends on nobody"},
+	{"internal/testlog", "", "",
+		"reads what go test says and nothing else"},
+	{"examples/*", "*", "github.com/redis/rueidis",
+		"examples are users: they may take any public package"},
+}
+
+// testOnly are packages that exist for tests and tools; production code must
+// not reach them, because what a test helper does for convenience is wrong in
+// a user's program.
+var testOnly = []string{
+	"drivertest", "drivertest/*", "check",
+	"internal/backends", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
+}
+
+// reaching says who else may reach a testOnly package, and why.
+var reaching = map[string]string{
+	"internal/cli check": "holdfast torture runs the harness",
+	"cmd/holdfast check": "by way of internal/cli",
+}
+
+var importRules = []Rule{
+	{"imports", "arrows run one way; a dependency is a decision to be defended", checkImports},
+	{"stores apart", "a store must be usable, and removable, without any other", checkStoresApart},
+	{"test code", "what exists for tests must not be reachable from production code", checkReach},
+	{"no cgo", "the command builds with CGO_ENABLED=0 and runs on any Linux", checkCgo},
+}
+
+// rowOf returns the row of a package: an exact one before one with "/*".
+func rowOf(p string) (Row, bool) {
+	i := slices.IndexFunc(rows, func(r Row) bool { return r.Package == p })
+	if i < 0 {
+		i = slices.IndexFunc(rows, func(r Row) bool { return strings.HasSuffix(r.Package, "/*") && match(r.Package, p) })
+	}
+	if i < 0 {
+		return Row{}, false
+	}
+	return rows[i], true
+}
+
+// match says whether a pattern ("driver", "examples/*", "*") covers a path.
+func match(pattern, p string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(p, prefix)
+	}
+	return pattern == p
+}
+
+func checkImports(t *Tree) (bad []string) {
+	for _, p := range t.Packages {
+		if len(p.Code()) == 0 {
+			continue
+		}
+		row, ok := rowOf(p.Path)
+		if !ok {
+			bad = append(bad, fmt.Sprintf("package %s has no row in the table of internal/layering/rules.go", p.Path))
+			continue
+		}
+		own, others := t.Imports(p)
+		barred := slices.DeleteFunc(own, row.ownMay)
+		barred = append(barred, slices.DeleteFunc(others, row.foreignMay)...)
+		for _, name := range barred {
+			bad = append(bad, fmt.Sprintf("package %s imports %s, but %s", p.Path, name, row.Reason))
+		}
+	}
+	return bad
+}
+
+func (r Row) ownMay(name string) bool {
+	return covers(strings.Fields(r.Own), name)
+}
+
+func (r Row) foreignMay(name string) bool {
+	if name == "C" || std(name) {
+		return true // cgo has a rule of its own
+	}
+	return slices.ContainsFunc(strings.Fields(r.Foreign), func(m string) bool {
+		return m == "*" || name == m || strings.HasPrefix(name, m+"/")
+	})
+}
+
+// checkStoresApart does not trust the table: it follows the arrows.
+func checkStoresApart(t *Tree) (bad []string) {
+	all := strings.Fields(stores)
+	for _, s := range all {
+		p := t.Package(s)
+		if p == nil {
+			continue
+		}
+		for name, way := range t.Reach(p) {
+			other := slices.Contains(all, name) && !(s == "redlock" && name == "redislock")
+			if other || name == "." || name == "anylock" {
+				bad = append(bad, strings.Join(way, " → "))
+			}
+		}
+	}
+	return sorted(bad)
+}
+
+func checkReach(t *Tree) (bad []string) {
+	for _, p := range t.Packages {
+		if !production(p.Path) {
+			continue
+		}
+		for name, way := range t.Reach(p) {
+			if covers(testOnly, name) && reaching[p.Path+" "+name] == "" {
+				bad = append(bad, strings.Join(way, " → "))
+			}
+		}
+		_, others := t.Imports(p)
+		for _, name := range others {
+			if name == "testing" || strings.HasPrefix(name, "testing/") {
+				bad = append(bad, p.Path+" → "+name)
+			}
+		}
+	}
+	return sorted(bad)
+}
+
+func checkCgo(t *Tree) (bad []string) {
+	for _, p := range t.Packages {
+		if _, others := t.Imports(p); slices.Contains(others, "C") {
+			bad = append(bad, "package "+p.Path)
+		}
+	}
+	return bad
+}
+
+// production says whether a package ends up in a user's program.
+func production(p string) bool {
+	return !covers(testOnly, p) && !match("examples/*", p)
+}
+
+// public says whether others import a package for itself. Parts of the suite
+// are met by way of the whole.
+func public(p *Package) bool {
+	return p.Name != "main" && !slices.Contains(strings.Split(p.Path, "/"), "internal") &&
+		!match("drivertest/*", p.Path) && !match("examples/*", p.Path)
+}
+
+func covers(patterns []string, p string) bool {
+	return slices.ContainsFunc(patterns, func(m string) bool { return match(m, p) })
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
+}

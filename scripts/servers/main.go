@@ -1,0 +1,20 @@
+// Command servers builds the servers that tests need and no package has: etcd
+// of the newest release. Tests would build it themselves, but each of them
+// beside the others, and on their own time.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+func main() {
+	dir, err := backends.EtcdBuild()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "servers:", err)
+		os.Exit(1)
+	}
+	fmt.Println("etcd is in", dir)
+}
