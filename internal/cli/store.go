@@ -4,16 +4,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/internal/cli/userstore"
 )
 
 const storeVar = "HOLDFAST_STORE"
@@ -43,8 +40,8 @@ func (a *app) locate() (location, error) {
 	case env != "":
 		l = location{env, storeVar, false}
 	default:
-		if l.url, err = defaultStore(); err != nil {
-			return l, err
+		if l.url, err = userstore.URL(); err != nil {
+			return l, fail(exitUnavailable, "%w; give a store with --store or %s", err, storeVar)
 		}
 	}
 	if file, ok := strings.CutPrefix(l.url, "@"); ok {
@@ -77,42 +74,6 @@ func readStoreFile(name string) (string, error) {
 	return line, nil
 }
 
-// defaultStore is a file in the user's own folder for state, which is made if
-// it is missing.
-func defaultStore() (string, error) {
-	dir, err := stateDir(runtime.GOOS, os.Getenv, os.UserHomeDir)
-	if err != nil {
-		return "", fail(exitUnavailable, "there is no folder for the default store: %w; give one with --store or %s", err, storeVar)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fail(exitUnavailable, "the folder of the default store: %w; give another store with --store or %s", err, storeVar)
-	}
-	return fileURL(filepath.Join(dir, "locks.db")), nil
-}
-
-// stateDir is where programs keep what is no configuration and no cache: see
-// the XDG Base Directory Specification, and Apple's File System Programming
-// Guide.
-func stateDir(system string, getenv func(string) string, home func() (string, error)) (string, error) {
-	// A relative path is to be ignored, says the specification.
-	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "holdfast"), nil
-	}
-	h, err := home()
-	if err != nil {
-		return "", err
-	}
-	if !filepath.IsAbs(h) {
-		return "", fmt.Errorf("the home folder %q is no absolute path", h)
-	}
-	if system == "darwin" {
-		return filepath.Join(h, "Library", "Application Support", "holdfast"), nil
-	}
-	return filepath.Join(h, ".local", "state", "holdfast"), nil
-}
-
-func fileURL(path string) string { return "sqlite:" + (&url.URL{Path: path}).EscapedPath() }
-
 // absolute makes the path of a SQLite store independent of the working folder,
 // so that the command that is run can use the URL too.
 func absolute(storeURL string) (string, error) {
@@ -124,7 +85,7 @@ func absolute(storeURL string) (string, error) {
 	if err != nil {
 		return "", fail(exitUnavailable, "the working folder: %w", err)
 	}
-	return fileURL(dir) + "/" + rest, nil
+	return userstore.FileURL(dir) + "/" + rest, nil
 }
 
 // open opens the store.

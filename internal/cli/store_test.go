@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -81,29 +80,6 @@ func TestDefaultStore(t *testing.T) {
 	}
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "file"))
 	holdfastHere("ls").want(t, exitUnavailable, "", "the folder of the default store")
-}
-
-func TestStateDir(t *testing.T) {
-	home := func() (string, error) { return "/h", nil }
-	none := func() (string, error) { return "", errors.New("no home") }
-	for _, tt := range []struct {
-		system, xdg string
-		home        func() (string, error)
-		want        string
-	}{
-		{"linux", "", home, "/h/.local/state/holdfast"},
-		{"linux", "/x", home, "/x/holdfast"},
-		{"linux", "/x", none, "/x/holdfast"},
-		{"linux", "relative", home, "/h/.local/state/holdfast"},
-		{"darwin", "", home, "/h/Library/Application Support/holdfast"},
-		{"linux", "", none, ""},
-		{"linux", "", func() (string, error) { return "h", nil }, ""},
-	} {
-		got, err := stateDir(tt.system, func(string) string { return tt.xdg }, tt.home)
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%+v: %q, %v", tt, got, err)
-		}
-	}
 }
 
 // TestBadStores: each is one line, and the right status.
