@@ -78,7 +78,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	fs := []driver.Finding{d.checkLock(ctx), d.checkPush(ctx)}
-	return append(fs, s.findings()...), nil
+	return append(append(fs, s.findings()...), d.restartGuard(ctx)), nil
 }
 
 func examine(c rueidis.DedicatedClient) (*state, error) {

@@ -40,7 +40,8 @@
 // Every key expires: helpers at most twice the longest TTL after the last
 // renewal, or five minutes after an id was tombstoned; a token counter an hour
 // later than it is ahead of the clock, by which time the clock alone makes
-// greater tokens.
+// greater tokens. Only the mark of the restart guard, holdfast_guard, stays: it
+// tells whether the data outlived a restart.
 //
 // Deadlines of those who wait are looked at when their turn comes, and so need
 // no order of their own. Several places may hold together, and any of them may
@@ -85,6 +86,6 @@
 // On a server before 7.0 it also needs +hello. Besides, +ping keeps the
 // server's log free of refusals, since the client sends it now and then;
 // +select is for a database other than 0, +scan for Names, +info and +client
-// for Identity, and +info and +config|get for Check, which says so where it
+// for Identity, +info and +script|load for the restart guard, and +info and +config|get for Check, which says so where it
 // could not look.
 package redislock

@@ -36,9 +36,16 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 		return driver.Place{}, driver.Errorf(driver.Refused, "limit %d is above %d, the most that Redis counts exactly", t.Limit, maxUnits)
 	}
 	l := d.lines.get(t.Name)
-	m, err := d.do(ctx, d.joinCommand(l, t, wait, false))
+	s, err := d.joinBy(ctx, t, nil)
+	if err != nil {
+		return driver.Place{}, err
+	}
+	m, err := d.do(ctx, d.joinCommand(s, l, t, wait, false))
 	if noScript(err) {
-		m, err = d.do(ctx, d.joinCommand(l, t, wait, true))
+		if s, err = d.joinBy(ctx, t, s); err != nil {
+			return driver.Place{}, err
+		}
+		m, err = d.do(ctx, d.joinCommand(s, l, t, wait, d.guard == nil))
 	}
 	if err != nil {
 		return driver.Place{}, err
@@ -53,7 +60,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	return p, nil
 }
 
-func (d *Driver) joinCommand(l *line, t *driver.Ticket, wait, full bool) rueidis.Completed {
+func (d *Driver) joinCommand(s *script, l *line, t *driver.Ticket, wait, full bool) rueidis.Completed {
 	args := [...]string{t.ID, d.keep(t.TTL), d.channel, t.Meta, yes(wait), 9: ""}
 	n := 5
 	if !plain(t) || t.Floor != 0 || t.Replaces != nil {
@@ -66,7 +73,7 @@ func (d *Driver) joinCommand(l *line, t *driver.Ticket, wait, full bool) rueidis
 			args[9] = t.Replaces.ID
 		}
 	}
-	return joinScript.command(d.client.B(), full, l.keys[:], args[:n]...)
+	return s.command(d.client.B(), full, l.keys[:], args[:n]...)
 }
 
 func yes(b bool) string {

@@ -29,6 +29,9 @@ import (
 //	cert, key     files of the client's certificate and its key
 //	server_name   name in the server's certificate, if it is not the host's
 //	dial_timeout  how long connecting may take, 5s if not given
+//	restart_guard on, or the longest TTL that anybody uses: a server that came
+//	              back without its data grants nothing for that long, see
+//	              Options; off if not given
 //	timeout       how long an answer may take before the connection is given
 //	              up for a new one, 5s if not given
 //
@@ -117,7 +120,7 @@ func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
 		}
 		return nil, explain(err)
 	}
-	return open(ctx, client, a.prefix, watch, end)
+	return open(ctx, client, a.prefix, a.guard, watch, end)
 }
 
 // explain says what the failure of a first connection probably means.

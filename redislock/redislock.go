@@ -53,6 +53,22 @@ type Options struct {
 	Prefix string
 	// NoPrefix keeps each line at a key that is its name. Prefix must be empty.
 	NoPrefix bool
+	// RestartGuard makes a server that restarted without its data less than a
+	// TTL ago grant nothing: who held before may still work. The TTL is that of
+	// the ticket that asks, or LongestTTL if that is longer. Needs Redis 7.0,
+	// and the rights to INFO and SCRIPT LOAD.
+	RestartGuard bool
+	// LongestTTL is the longest TTL that anybody uses, for RestartGuard. 0 says
+	// that all who want one lock use the same.
+	LongestTTL time.Duration
+}
+
+// guard returns the restart guard that the options ask for, or nil.
+func (o *Options) guard() *guard {
+	if o == nil || !o.RestartGuard {
+		return nil
+	}
+	return newGuard(o.LongestTTL)
 }
 
 func (o *Options) prefix() (string, error) {
@@ -81,6 +97,7 @@ type Driver struct {
 	lines   lineCache
 	channel string // of the pushes to this driver
 	keeps   atomic.Pointer[keepText]
+	guard   *guard // nil for none
 
 	crowded atomic.Bool  // two requests have met
 	calling atomic.Int32 // lone requests under way
@@ -125,25 +142,30 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	return open(ctx, client, prefix, new(alone), nil)
+	return open(ctx, client, prefix, o.guard(), new(alone), nil)
 }
 
 // open makes a driver and checks the server. The client is the driver's own if
 // there is an end, which ends its connections.
-func open(ctx context.Context, client rueidis.Client, prefix string, watch *alone, end func()) (*Driver, error) {
+func open(ctx context.Context, client rueidis.Client, prefix string, guard *guard, watch *alone, end func()) (*Driver, error) {
 	var b [16]byte
 	rand.Read(b[:])
 	d := &Driver{
 		client:  client,
 		end:     end,
 		alone:   watch,
+		guard:   guard,
 		channel: "holdfast_push:" + hex.EncodeToString(b[:]),
 		done:    make(chan struct{}),
 		quiet:   make(chan struct{}),
 	}
 	d.lines.init(prefix)
 	d.aside.start = time.Now()
-	if err := d.greet(ctx); err != nil {
+	err := d.greet(ctx)
+	if err == nil && guard != nil {
+		_, err = guard.again(ctx, d, nil)
+	}
+	if err != nil {
 		d.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}

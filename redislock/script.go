@@ -36,7 +36,11 @@ func newScript(parts ...string) *script {
 		}
 		b.Write(text)
 	}
-	s := &script{text: b.String()}
+	return namedScript(b.String())
+}
+
+func namedScript(text string) *script {
+	s := &script{text: text}
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts so; nothing secret depends on it
 	s.sha = hex.EncodeToString(sum[:])
 	return s

@@ -24,10 +24,11 @@ type address struct {
 	tls            *tls.Config // nil for none
 	dialTimeout    time.Duration
 	timeout        time.Duration
+	guard          *guard // nil for none
 }
 
 // options are the names of the query's options.
-var options = []string{"ca", "cert", "dial_timeout", "key", "prefix", "server_name", "timeout"}
+var options = []string{"ca", "cert", "dial_timeout", "key", "prefix", "restart_guard", "server_name", "timeout"}
 
 // parseURL reads a URL, and the files that it names. Its errors are made so
 // that no part of a password can be in them: they do not repeat the URL, nor
@@ -129,6 +130,15 @@ func (a *address) parseOptions(q url.Values, secure bool) error {
 			return errors.New("option prefix is too long or not valid UTF-8")
 		}
 		a.prefix = p
+	}
+	if q.Has("restart_guard") {
+		on, longest, err := parseGuard(q.Get("restart_guard"))
+		if err != nil {
+			return err
+		}
+		if on {
+			a.guard = newGuard(longest)
+		}
 	}
 	return a.parseTLS(q, secure)
 }
