@@ -20,6 +20,7 @@ type RedisOptions struct {
 	Env      []string // of the process, besides the test's own
 	Password string   // of the default user
 	TLS      bool     // serves TLS only, see RedisServer.Certs
+	Certs    *Certs   // with TLS; nil makes some
 	// Durable writes every change to disk before it is answered, so that a
 	// server that crashed comes back with its data.
 	Durable bool
@@ -35,6 +36,7 @@ type RedisServer struct {
 	opts RedisOptions
 	path string
 	dir  string
+	conf string // a file of settings, which comes first; usually none
 }
 
 // Redis starts a server for one test; it ends with the test, which sees its log
@@ -76,7 +78,9 @@ func newRedis(t testing.TB, opts RedisOptions, dir string) *RedisServer {
 		path:     Find(t, "HOLDFAST_REDIS_SERVER", "redis-server (Redis or Valkey, 6.2 or later)", "redis-server", "valkey-server"),
 	}
 	if opts.TLS {
-		s.Certs = NewCerts(t, dir)
+		if s.Certs = opts.Certs; s.Certs == nil {
+			s.Certs = NewCerts(t, dir)
+		}
 	}
 	var err error
 	for range 3 { // another process may take the port first
@@ -93,10 +97,15 @@ func newRedis(t testing.TB, opts RedisOptions, dir string) *RedisServer {
 // data counts as ready.
 func (s *RedisServer) boot(more []string, loading bool) error {
 	port := strconv.Itoa(s.Port)
-	args := []string{"--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no"}
+	var args []string
+	if s.conf != "" {
+		args = append(args, s.conf)
+	}
+	args = append(args, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no")
 	if s.opts.TLS {
 		args = append(args, "--port", "0", "--tls-port", port, "--tls-cert-file", s.Certs.Cert,
-			"--tls-key-file", s.Certs.Key, "--tls-ca-cert-file", s.Certs.CA, "--tls-auth-clients", "optional")
+			"--tls-key-file", s.Certs.Key, "--tls-ca-cert-file", s.Certs.CA, "--tls-auth-clients", "optional",
+			"--tls-client-cert-file", s.Certs.ClientCert, "--tls-client-key-file", s.Certs.ClientKey)
 	} else {
 		args = append(args, "--port", port)
 	}

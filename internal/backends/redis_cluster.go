@@ -1,0 +1,335 @@
+package backends
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// RedisClusterOptions say what a cluster is like. The zero value is one of
+// three primaries with a replica each.
+type RedisClusterOptions struct {
+	Redis RedisOptions // of every node
+	// NodeTimeout is after how long a node that does not answer is replaced.
+	// The zero value means a second, which tests of failover need; others had
+	// better take more, because a busy machine is slow at times.
+	NodeTimeout time.Duration
+	NoReplicas  bool
+}
+
+// RedisCluster is a running cluster. Of its nodes the first three begin as
+// primaries, for a third of the slots each; the other three are their replicas,
+// in the same order.
+type RedisCluster struct {
+	Nodes []*RedisServer
+	ids   []string
+}
+
+const (
+	clusterPrimaries = 3
+	clusterSlots     = 16384
+)
+
+// RedisClusterOf starts a cluster for one test. It ends with the test.
+func RedisClusterOf(t testing.TB, opts RedisClusterOptions) *RedisCluster {
+	t.Helper()
+	c := newRedisCluster(t, opts, t.TempDir())
+	t.Cleanup(func() {
+		c.stop()
+		c.tell(t)
+	})
+	return c
+}
+
+// SharedRedisCluster returns the one cluster of the test's package, which no
+// test may break: its nodes are given a minute before they are replaced. The
+// package's TestMain has to be [Main].
+func SharedRedisCluster(t testing.TB) *RedisCluster {
+	t.Helper()
+	c := share(t, "redis-cluster", func(dir string) *RedisCluster {
+		return newRedisCluster(t, RedisClusterOptions{NodeTimeout: time.Minute}, dir)
+	})
+	t.Cleanup(func() { c.tell(t) })
+	return c
+}
+
+func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisCluster {
+	t.Helper()
+	timeout := opts.NodeTimeout
+	if timeout == 0 {
+		timeout = time.Second
+	}
+	n := 2 * clusterPrimaries
+	if opts.NoReplicas {
+		n = clusterPrimaries
+	}
+	c := new(RedisCluster)
+	if opts.Redis.TLS && opts.Redis.Certs == nil {
+		opts.Redis.Certs = NewCerts(t, dir)
+	}
+	for i := range n {
+		o := opts.Redis
+		// Replicas are in step at once, and stay where they were put.
+		o.Args = append([]string{
+			"--cluster-enabled", "yes", "--cluster-node-timeout", fmt.Sprint(timeout.Milliseconds()),
+			"--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-allow-replica-migration", "no",
+			"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
+		}, o.Args...)
+		if o.TLS {
+			o.Args = append(o.Args, "--tls-cluster", "yes", "--tls-replication", "yes")
+		}
+		if o.Password != "" {
+			o.Args = append(o.Args, "--masterauth", o.Password)
+		}
+		sub := filepath.Join(dir, fmt.Sprint("node", i))
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s := newRedis(t, o, sub)
+		c.Nodes = append(c.Nodes, s)
+		c.ids = append(c.ids, s.Do(t, "CLUSTER", "MYID").(string))
+	}
+	for i, s := range c.Nodes { // which none can any more that knows another
+		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+	}
+	for i, s := range c.Nodes {
+		if i < clusterPrimaries {
+			from, to := clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries-1
+			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to))
+		}
+		for j, other := range c.Nodes { // everybody meets everybody: rumours take longer
+			if i != j {
+				s.Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.Port), other.argument("--cluster-port"))
+			}
+		}
+	}
+	waitFor(t, "the nodes know each other", func() bool {
+		for _, s := range c.Nodes {
+			if info, _ := s.Do(t, "CLUSTER", "INFO").(string); field(info, "cluster_known_nodes") != strconv.Itoa(n) {
+				return false
+			}
+			if nodes, _ := s.Do(t, "CLUSTER", "NODES").(string); strings.Contains(nodes, "handshake") {
+				return false
+			}
+		}
+		return true
+	})
+	for i := clusterPrimaries; i < n; i++ {
+		s, id := c.Nodes[i], c.ids[i-clusterPrimaries]
+		waitFor(t, "a replica is given its primary", func() bool {
+			_, err := s.Try("CLUSTER", "REPLICATE", id)
+			return err == nil
+		})
+	}
+	c.Settle(t)
+	return c
+}
+
+// argument returns what a server was given for an option.
+func (s *RedisServer) argument(name string) string {
+	for i, a := range s.opts.Args {
+		if a == name {
+			return s.opts.Args[i+1]
+		}
+	}
+	return ""
+}
+
+// Settle waits until all nodes that run agree that the cluster works, and
+// replicas are in step.
+func (c *RedisCluster) Settle(t testing.TB) {
+	t.Helper()
+	waitFor(t, "the cluster is up", func() bool {
+		for _, s := range c.Nodes {
+			if s.ended() {
+				continue
+			}
+			v, err := s.Try("CLUSTER", "INFO")
+			info, _ := v.(string)
+			if err != nil || field(info, "cluster_state") != "ok" || field(info, "cluster_slots_ok") != strconv.Itoa(clusterSlots) {
+				return false
+			}
+			v, err = s.Try("INFO", "replication")
+			info, _ = v.(string)
+			if err != nil || field(info, "role") == "slave" && field(info, "master_link_status") != "up" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// URL returns the cluster's address as redislock takes it, with these options
+// in its query.
+func (c *RedisCluster) URL(query string) string {
+	var hosts []string
+	for _, s := range c.Nodes {
+		hosts = append(hosts, s.Addr())
+	}
+	return c.Nodes[0].urlOf("redis-cluster", strings.Join(hosts, ","), "", query)
+}
+
+// Primary returns the node that now has a slot.
+func (c *RedisCluster) Primary(t testing.TB, slot int) *RedisServer {
+	t.Helper()
+	for _, s := range c.Nodes {
+		if s.ended() {
+			continue
+		}
+		list, _ := s.Do(t, "CLUSTER", "SLOTS").([]any)
+		for _, v := range list {
+			r := v.([]any)
+			if int64(slot) < r[0].(int64) || int64(slot) > r[1].(int64) {
+				continue
+			}
+			port := r[2].([]any)[1].(int64)
+			for _, node := range c.Nodes {
+				if int64(node.Port) == port {
+					return node
+				}
+			}
+		}
+	}
+	t.Fatalf("nobody has slot %d", slot)
+	return nil
+}
+
+// Replica returns the replica of a node that is, or was, the primary of a
+// third of the slots, or the other way round.
+func (c *RedisCluster) Replica(s *RedisServer) *RedisServer {
+	for i, node := range c.Nodes {
+		if node == s {
+			return c.Nodes[(i+clusterPrimaries)%len(c.Nodes)]
+		}
+	}
+	return nil
+}
+
+// AwaitPrimary waits until all nodes that run call a node a primary, and it
+// serves.
+func (c *RedisCluster) AwaitPrimary(t testing.TB, s *RedisServer) {
+	t.Helper()
+	waitFor(t, "the replica is promoted", func() bool {
+		for _, other := range c.Nodes {
+			if other.ended() {
+				continue
+			}
+			v, err := other.Try("CLUSTER", "NODES")
+			nodes, _ := v.(string)
+			_, line, _ := strings.Cut(nodes, c.id(s)+" ")
+			line, _, _ = strings.Cut(line, "\n")
+			if err != nil || !strings.Contains(line, "master") || strings.Contains(line, "fail") {
+				return false
+			}
+		}
+		v, err := s.Try("CLUSTER", "INFO")
+		info, _ := v.(string)
+		return err == nil && field(info, "cluster_state") == "ok"
+	})
+}
+
+// BeginMove makes a slot migrate from its primary to another. FinishMove takes
+// the keys along and ends it. In between, requests on the slot are redirected
+// or put off.
+func (c *RedisCluster) BeginMove(t testing.TB, slot int, to *RedisServer) {
+	t.Helper()
+	from, n := c.Primary(t, slot), strconv.Itoa(slot)
+	to.Do(t, "CLUSTER", "SETSLOT", n, "IMPORTING", c.id(from))
+	from.Do(t, "CLUSTER", "SETSLOT", n, "MIGRATING", c.id(to))
+}
+
+// MoveKeys moves up to most keys of a slot that BeginMove began to move.
+func (c *RedisCluster) MoveKeys(t testing.TB, slot, most int, to *RedisServer) {
+	t.Helper()
+	from := c.Primary(t, slot)
+	keys, _ := from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), strconv.Itoa(most)).([]any)
+	for _, key := range keys {
+		from.Do(t, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port), key.(string), "0", "5000")
+	}
+}
+
+// FinishMove ends what BeginMove began.
+func (c *RedisCluster) FinishMove(t testing.TB, slot int, to *RedisServer) {
+	t.Helper()
+	from, n := c.Primary(t, slot), strconv.Itoa(slot)
+	c.MoveKeys(t, slot, 10000, to)
+	to.Do(t, "CLUSTER", "SETSLOT", n, "NODE", c.id(to))
+	from.Do(t, "CLUSTER", "SETSLOT", n, "NODE", c.id(to))
+	for _, s := range c.Nodes {
+		if s != to && s != from && !s.ended() {
+			_, _ = s.Try("CLUSTER", "SETSLOT", n, "NODE", c.id(to)) // replicas hear of it by rumour
+		}
+	}
+}
+
+func (c *RedisCluster) id(s *RedisServer) string {
+	for i, node := range c.Nodes {
+		if node == s {
+			return c.ids[i]
+		}
+	}
+	return ""
+}
+
+func (c *RedisCluster) stop() {
+	for _, s := range c.Nodes {
+		s.stop()
+	}
+}
+
+func (c *RedisCluster) tell(t testing.TB) {
+	for _, s := range c.Nodes {
+		s.tell(t)
+	}
+}
+
+// ended says whether the process is not running.
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// urlOf makes a URL for several servers like this one.
+func (s *RedisServer) urlOf(scheme, hosts, path, query string) string {
+	if s.opts.TLS {
+		scheme = strings.Replace(scheme, "redis", "rediss", 1)
+	}
+	user := ""
+	if s.Password != "" {
+		user = url.UserPassword("", s.Password).String() + "@"
+	}
+	if query != "" {
+		query = "?" + query
+	}
+	return scheme + "://" + user + hosts + path + query
+}
+
+// field returns a field of an answer in the form of INFO.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// waitFor asks until it is so.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
