@@ -164,7 +164,8 @@ func (s *PostgresServer) URL(user, query string) string {
 
 func (s *PostgresServer) boot() error {
 	args := []string{"-D", s.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-k", s.dir,
-		"-c", "max_connections=400", "-c", "shared_buffers=64MB"}
+		"-c", "max_connections=400", "-c", "shared_buffers=64MB",
+		"-c", "password_encryption=scram-sha-256"} // before 14 the default is md5
 	for _, setting := range s.opts.Settings {
 		args = append(args, "-c", setting)
 	}
