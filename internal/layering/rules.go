@@ -62,6 +62,14 @@ var rows = []Row{
 		"the one place that knows every store"},
 	{"fence", "", "",
 		"a protected resource refuses old tokens without taking on the lock"},
+	{"fence/redisfence", "fence", "",
+		"the guard is text for whatever client the program has"},
+	{"fence/sqlfence", "fence", "",
+		"the guard is statements for whatever driver of database/sql the program has"},
+	{"fence/httpfence", "fence", "",
+		"the header and its check need what the standard library has"},
+	{"fence/internal/paused", ". fence redislock internal/backends", "",
+		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", ". driver fence anylock", "",
 		"built on locks as any program would be"},
 	{"internal/cli", ". driver anylock check internal/cli/*",
@@ -97,7 +105,7 @@ var rows = []Row{
 // a user's program.
 var testOnly = []string{
 	"drivertest", "drivertest/*", "check",
-	"internal/backends", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
+	"fence/internal/paused", "internal/backends", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
 }
 
 // reaching says who else may reach a testOnly package, and why.

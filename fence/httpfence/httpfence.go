@@ -1,0 +1,192 @@
+// Package httpfence carries tokens over HTTP, and refuses old ones there.
+//
+// The client's side is a Transport, which puts the token of the hold that a
+// request is made under into a header. The server's side is a Middleware, which
+// answers a request with an old token before the handler sees it, and lets
+// nobody with another token in while the handler works.
+//
+// The middleware remembers tokens in memory. That guards what lives in the
+// memory of one server. Where several servers write to one database, or the
+// server's data outlive it, the check belongs where the data are: take the token
+// with FromRequest and give it to sqlfence or redisfence, in the same
+// transaction or script as the write.
+package httpfence
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/fence"
+)
+
+// The headers of a request. In the answer to a request that was refused, Header
+// and OwnerHeader have the latest token.
+const (
+	Header       = "Holdfast-Token"        // the number, in decimal digits
+	OwnerHeader  = "Holdfast-Token-Owner"  // the owner, percent-encoded; absent for none
+	SharedHeader = "Holdfast-Token-Shared" // "true" for a reader's token, absent otherwise
+)
+
+// The answers of a Middleware. A server that checks for itself can give them by
+// Refuse.
+const (
+	StatusStale   = http.StatusPreconditionFailed   // 412: a later holder has been here
+	StatusTwin    = http.StatusConflict             // 409: another owner has used this number
+	StatusMissing = http.StatusPreconditionRequired // 428: the request has no token
+)
+
+// Set puts the token into a request's headers.
+func Set(h http.Header, t fence.Token) {
+	h.Set(Header, strconv.FormatUint(t.Value, 10))
+	h.Del(OwnerHeader)
+	h.Del(SharedHeader)
+	if t.Owner != "" {
+		h.Set(OwnerHeader, url.PathEscape(t.Owner))
+	}
+	if t.Shared {
+		h.Set(SharedHeader, "true")
+	}
+}
+
+// FromRequest returns the token of a request: fence.ErrNoToken when it has none,
+// and another error when the headers are malformed or are there twice, which
+// nothing in this package sends.
+func FromRequest(r *http.Request) (fence.Token, error) { return get(r.Header) }
+
+func get(h http.Header) (t fence.Token, err error) {
+	if len(h.Values(Header)) == 0 {
+		return t, fence.ErrNoToken
+	}
+	for _, name := range []string{Header, OwnerHeader, SharedHeader} {
+		if len(h.Values(name)) > 1 {
+			return t, errors.New("httpfence: the header " + name + " is there more than once")
+		}
+	}
+	if t.Value, err = strconv.ParseUint(h.Get(Header), 10, 64); err != nil {
+		return fence.Token{}, errors.New("httpfence: the header " + Header + " is not a number")
+	}
+	if t.Owner, err = url.PathUnescape(h.Get(OwnerHeader)); err != nil {
+		return fence.Token{}, errors.New("httpfence: the header " + OwnerHeader + " is not percent-encoded")
+	}
+	switch h.Get(SharedHeader) {
+	case "":
+	case "true":
+		t.Shared = true
+	default:
+		return fence.Token{}, errors.New("httpfence: the header " + SharedHeader + " is not true")
+	}
+	if t.Value == 0 {
+		return fence.Token{}, fence.ErrNoToken
+	}
+	return t, nil
+}
+
+// Transport sends requests with a token.
+type Transport struct {
+	// Token returns the token of the hold that a request is made under, which
+	// it usually finds by the request's context:
+	//
+	//	func(r *http.Request) fence.Token {
+	//		return fence.Token{Value: holdfast.Token(r.Context(), "invoice/42")}
+	//	}
+	//
+	// A request for which it returns a zero Value is not sent, and fails with
+	// fence.ErrNoToken.
+	Token func(*http.Request) fence.Token
+
+	// Base sends the requests; nil is http.DefaultTransport.
+	Base http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. A refusal is an answer like others;
+// Err reads it.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	token := t.Token(r)
+	if token.Value == 0 {
+		if r.Body != nil {
+			r.Body.Close() // as every RoundTripper has to
+		}
+		return nil, fence.ErrNoToken
+	}
+	r = r.Clone(r.Context())
+	Set(r.Header, token)
+	return base.RoundTrip(r)
+}
+
+// Err returns a *fence.StaleError when the server has refused the token that the
+// request was sent with, and nil for every other answer. It leaves the body
+// alone.
+func Err(resp *http.Response) error {
+	if resp.StatusCode != StatusStale && resp.StatusCode != StatusTwin {
+		return nil
+	}
+	highest, err := get(resp.Header)
+	if err != nil || resp.Request == nil {
+		return nil // another condition has failed
+	}
+	given, err := FromRequest(resp.Request)
+	if err != nil {
+		return nil
+	}
+	return &fence.StaleError{Given: given, Highest: highest}
+}
+
+// Middleware lets requests through to a handler that have the latest token for
+// what they write to, one at a time, and answers the others itself: StatusStale,
+// StatusTwin, StatusMissing, or 400 for malformed headers. name says which thing
+// a request writes to. Methods that only read (GET, HEAD, OPTIONS) pass without
+// a look. While a handler runs, requests for the same name wait, until they are
+// given up; those with shared tokens run together.
+func Middleware(guards *fence.Guards, name func(*http.Request) string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Method {
+			case http.MethodGet, http.MethodHead, http.MethodOptions:
+				next.ServeHTTP(w, r)
+				return
+			}
+			t, err := FromRequest(r)
+			if err == nil {
+				err = guards.Do(r.Context(), name(r), t, func() error {
+					next.ServeHTTP(w, r)
+					return nil
+				})
+			}
+			if err != nil && r.Context().Err() != nil && !errors.Is(err, fence.ErrStale) {
+				err = r.Context().Err() // whatever its cause
+			}
+			if err != nil {
+				Refuse(w, err)
+			}
+		})
+	}
+}
+
+// Refuse answers a request with what a guard, or FromRequest, said to its token:
+// StatusStale or StatusTwin with the latest token in the headers, StatusMissing
+// for fence.ErrNoToken, 503 when the request's context ended, and 400 otherwise.
+func Refuse(w http.ResponseWriter, err error) {
+	stale, ok := errors.AsType[*fence.StaleError](err)
+	switch {
+	case ok:
+		Set(w.Header(), stale.Highest)
+		status := StatusStale
+		if stale.Twin() {
+			status = StatusTwin
+		}
+		http.Error(w, stale.Error(), status)
+	case errors.Is(err, fence.ErrNoToken):
+		http.Error(w, err.Error(), StatusMissing)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		http.Error(w, "fence: another request for the same thing took too long", http.StatusServiceUnavailable)
+	default:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}

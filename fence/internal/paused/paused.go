@@ -1,0 +1,183 @@
+//go:build unix
+
+// Package paused stops a holder, really: the test binary runs itself again as a
+// process that takes a lock, looks at it for the last time, and is then stopped
+// by SIGSTOP. When its lease has ended and the test has taken the lock and has
+// written, the process is woken, and writes what it was about to write.
+package paused
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/redislock"
+)
+
+const (
+	ttl   = 300 * time.Millisecond
+	stale = "refused: "
+)
+
+// The environment of the process: where its locks are, the lock's name, and
+// what the write needs to know.
+const (
+	envStore  = "HOLDFAST_PAUSED_STORE"
+	envName   = "HOLDFAST_PAUSED_NAME"
+	envTarget = "HOLDFAST_PAUSED_TARGET"
+)
+
+// Write is the write of a holder, to a target that the test names. It returns
+// what the test is to be told.
+type Write func(ctx context.Context, target string, t fence.Token) (said string, err error)
+
+// Child turns this process into the holder if Start has started it, and does
+// not return then. It stands first in TestMain.
+func Child(write Write) {
+	store, ok := os.LookupEnv(envStore)
+	if !ok {
+		return
+	}
+	if err := hold(context.Background(), store, write); err != nil {
+		fmt.Fprintln(os.Stderr, "paused:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func open(ctx context.Context, store string) (*holdfast.Client, error) {
+	d, err := redislock.Open(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	return holdfast.New(d, holdfast.WithTTL(ttl))
+}
+
+func hold(ctx context.Context, store string, write Write) error {
+	locks, err := open(ctx, store)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	h, err := locks.Mutex(os.Getenv(envName)).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.Unlock()
+	if err := h.Err(); err != nil { // the last look
+		return err
+	}
+	fmt.Println(h.Token())
+	if _, err := fmt.Scanln(); err != nil && err.Error() != "unexpected newline" { // here it is stopped
+		return err
+	}
+	said, err := write(ctx, os.Getenv(envTarget), fence.Token{Value: h.Token(), Owner: "paused"})
+	if errors.Is(err, fence.ErrStale) {
+		said, err = stale+err.Error(), nil
+	}
+	if err == nil {
+		fmt.Println(said)
+	}
+	return err
+}
+
+// Holder is a process that is stopped.
+type Holder struct {
+	Token fence.Token // of its hold, which it will write with
+	// Next is the token of the hold that the test has taken over with.
+	Next fence.Token
+
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// Start runs the holder, stops it, waits for its lease to end, and takes its
+// lock over until the test's end.
+func Start(t testing.TB, target string) *Holder {
+	t.Helper()
+	store, name := backends.SharedRedis(t).URL(""), "paused/"+t.Name()
+	h := &Holder{t: t}
+	h.start(store, name, target)
+	var value uint64
+	if _, err := fmt.Fscanln(h.out, &value); err != nil {
+		t.Fatalf("the holder did not say that it holds: %v", err)
+	}
+	h.Token = fence.Token{Value: value, Owner: "paused"}
+	if err := h.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	locks, err := open(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next, err := locks.Mutex(name).Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Next = fence.Token{Value: next.Token(), Owner: "next"}
+	if h.Next.Value <= h.Token.Value {
+		t.Fatalf("token %v was given out after %v", h.Next, h.Token)
+	}
+	return h
+}
+
+func (h *Holder) start(store, name, target string) {
+	t := h.t
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.cmd = exec.Command(self)
+	h.cmd.Env = append(os.Environ(), envStore+"="+store, envName+"="+name, envTarget+"="+target)
+	h.cmd.Stderr = os.Stderr
+	if h.in, err = h.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.out = bufio.NewReader(out)
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.in.Close()
+		_ = h.cmd.Process.Kill()
+		_ = h.cmd.Wait()
+	})
+}
+
+// Wake lets the process go on and write, and returns what it says of it. refused
+// says that it was told fence.ErrStale.
+func (h *Holder) Wake() (said string, refused bool) {
+	h.t.Helper()
+	if err := h.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := io.WriteString(h.in, "\n"); err != nil {
+		h.t.Fatal(err)
+	}
+	said, err := h.out.ReadString('\n')
+	if err != nil {
+		h.t.Fatalf("the holder did not write: %v", err)
+	}
+	return strings.CutPrefix(strings.TrimSpace(said), stale)
+}
