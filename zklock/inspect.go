@@ -100,10 +100,10 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", err)
 			return
 		}
-		var elements []string
-		if e := d.do(ctx, func() { elements, _, err = s.conn.Children(d.syncPath()) }); e != nil {
-			err = e
-		}
+		elements, err := doFor(ctx, d, func() ([]string, error) {
+			elements, _, err := s.conn.Children(d.syncPath())
+			return elements, err
+		})
 		if errors.Is(err, zk.ErrNoNode) {
 			return
 		}
@@ -116,9 +116,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			if !hashed(el) && (err != nil || !strings.HasPrefix(name, prefix)) {
 				continue
 			}
-			if e := d.do(ctx, func() { name, err = s.nameOfLine(el, name) }); e != nil {
-				err = e
-			}
+			name, err = doFor(ctx, d, func() (string, error) { return s.nameOfLine(el, name) })
 			if err != nil {
 				yield("", err)
 				return

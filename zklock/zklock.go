@@ -227,6 +227,16 @@ func (d *Driver) do(ctx context.Context, f func()) error {
 	}
 }
 
+// doFor is do for an f with a result, which nobody reads when ctx ends first.
+func doFor[T any](ctx context.Context, d *Driver, f func() (T, error)) (T, error) {
+	var got, none T
+	var err error
+	if e := d.do(ctx, func() { got, err = f() }); e != nil {
+		return none, e
+	}
+	return got, err
+}
+
 // session returns the session for tickets of a TTL, opened when there is none.
 func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, error) {
 	if d.only != nil {
