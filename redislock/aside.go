@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // suspect is how long a connection may owe an answer before a call that gives
@@ -18,17 +20,17 @@ const suspect = time.Second
 // for. It is opened with the first of them.
 type aside struct {
 	mu     sync.Mutex // held while the connection is opened
-	conn   rueidis.DedicatedClient
+	conn   link.Conn
 	spoke  atomic.Int64 // when it answered last, in nanoseconds since start
 	start  time.Time
 	closed bool
 }
 
-func (a *aside) get(client rueidis.Client) rueidis.DedicatedClient {
+func (a *aside) get(open func() link.Conn) link.Conn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn == nil && !a.closed {
-		a.conn, _ = client.Dedicate()
+		a.conn = open()
 		a.answered()
 	}
 	return a.conn
@@ -37,7 +39,7 @@ func (a *aside) get(client rueidis.Client) rueidis.DedicatedClient {
 func (a *aside) answered() { a.spoke.Store(int64(time.Since(a.start))) }
 
 // drop closes a connection that failed, so that the next call opens another.
-func (a *aside) drop(conn rueidis.DedicatedClient) {
+func (a *aside) drop(conn link.Conn) {
 	a.mu.Lock()
 	if a.conn != conn || conn == nil {
 		a.mu.Unlock()
@@ -60,7 +62,7 @@ func (a *aside) close() {
 
 // beside calls f with the driver's own connection and returns its answer, or
 // the context's end if that is first. f returns the client library's errors.
-func beside[T any](ctx context.Context, d *Driver, f func(c rueidis.DedicatedClient) (T, error)) (T, error) {
+func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error)) (T, error) {
 	type answer struct {
 		v   T
 		err error
@@ -70,12 +72,12 @@ func beside[T any](ctx context.Context, d *Driver, f func(c rueidis.DedicatedCli
 	begun := time.Since(d.aside.start)
 	var conn atomic.Value
 	if !d.begin(func() {
-		c := d.aside.get(d.client)
+		c := d.aside.get(d.conn)
 		if c == nil {
 			ch <- answer{err: errClosing}
 			return
 		}
-		conn.Store(c)
+		conn.Store(&c)
 		v, err := f(c)
 		if broken(err) {
 			d.aside.drop(c)
@@ -92,8 +94,8 @@ func beside[T any](ctx context.Context, d *Driver, f func(c rueidis.DedicatedCli
 		return a.v, a.err
 	case <-ctx.Done():
 		silence := time.Since(d.aside.start) - max(begun, time.Duration(d.aside.spoke.Load()))
-		if c, ok := conn.Load().(rueidis.DedicatedClient); ok && silence > suspect {
-			d.begin(func() { d.aside.drop(c) })
+		if c, ok := conn.Load().(*link.Conn); ok && silence > suspect {
+			d.begin(func() { d.aside.drop(*c) })
 		}
 		return none, ended(ctx)
 	case <-d.done:
@@ -105,6 +107,9 @@ func beside[T any](ctx context.Context, d *Driver, f func(c rueidis.DedicatedCli
 // which one that has a single caller otherwise only finds out by failing the
 // next request. One connection that broke is seldom alone.
 func (d *Driver) heal() {
+	if d.client == nil {
+		return // its library looks after that
+	}
 	healed := make(chan struct{})
 	if !d.begin(func() {
 		d.client.Do(context.Background(), d.client.B().Ping().Build())
@@ -123,6 +128,9 @@ func broken(err error) bool {
 	if err == nil {
 		return false
 	}
+	if _, answered := errors.AsType[link.ServerError](err); answered {
+		return false
+	}
 	_, answered := errors.AsType[*rueidis.RedisError](err)
 	return !answered && !errors.Is(err, errAnswer)
 }
@@ -131,10 +139,40 @@ func broken(err error) bool {
 var errAnswer = errors.New("answer not understood")
 
 // runOn runs a script on a connection, however long it takes.
-func runOn(c rueidis.DedicatedClient, s *script, keys []string, args ...string) (rueidis.RedisMessage, error) {
-	m, err := c.Do(context.Background(), s.command(c.B(), false, keys, args...)).ToMessage()
+func runOn(c link.Conn, s *script, keys []string, args ...string) (link.Reply, error) {
+	r, err := c.Do(s.words(false, keys, args)...)
 	if noScript(err) {
-		m, err = c.Do(context.Background(), s.command(c.B(), true, keys, args...)).ToMessage()
+		r, err = c.Do(s.words(true, keys, args)...)
 	}
-	return m, err
+	return r, err
+}
+
+// A run is one script to be run among others.
+type run struct {
+	script     *script
+	keys, args []string
+}
+
+// runAll sends all at once. An error says that the connection broke; those of
+// the answers are theirs.
+func runAll(c link.Conn, runs []run) ([]link.Reply, error) {
+	commands := make([][]string, len(runs))
+	for i, r := range runs {
+		commands[i] = r.script.words(false, r.keys, r.args)
+	}
+	replies := c.Pipe(commands)
+	var err error
+	for i, r := range runs {
+		if noScript(replies[i].Err) {
+			if replies[i], err = c.Do(r.script.words(true, r.keys, r.args)...); err != nil {
+				replies[i] = link.Failed(err)
+			}
+		}
+	}
+	for i := range replies {
+		if broken(replies[i].Err) {
+			return replies, replies[i].Err
+		}
+	}
+	return replies, nil
 }

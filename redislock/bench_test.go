@@ -75,8 +75,8 @@ func BenchmarkUncontended(b *testing.B) {
 		took []time.Duration
 	}{
 		{name: "same-scripts", run: func(int) {
-			must(plain.Do(bg, joinScript.command(plain.B(), false, l.keys[:], joinArgs...)).Error())
-			must(plain.Do(bg, leaveScript.command(plain.B(), false, l.keys[:], leaveArgs...)).Error())
+			must(plain.Do(bg, joinScript.command(plain.B(), false, l, joinArgs...)).Error())
+			must(plain.Do(bg, leaveScript.command(plain.B(), false, l, leaveArgs...)).Error())
 		}},
 		{name: "background", run: func(i int) { lock(bg, i) }},
 		{name: "cancellable", run: func(i int) { lock(long, i) }},

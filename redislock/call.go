@@ -9,12 +9,51 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
+
+// call runs a script about a line and returns its answer, or the context's end
+// if that is first. The command then stays under way.
+func (d *Driver) call(ctx context.Context, s *script, full bool, l *line, args ...string) (link.Reply, error) {
+	if d.via != nil {
+		return d.detour(ctx, s.words(full, l.all(), args))
+	}
+	return d.do(ctx, s.command(d.client.B(), full, l, args...))
+}
+
+// detour is do on another client library, on a goroutine because libraries
+// differ in how they heed a context.
+func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error) {
+	bg := context.Background()
+	if ctx.Done() == nil {
+		r, err := d.via.Do(bg, words...)
+		return r, classify(err)
+	}
+	type answer struct {
+		r   link.Reply
+		err error
+	}
+	ch := make(chan answer, 1)
+	if !d.begin(func() {
+		r, err := d.via.Do(bg, words...)
+		ch <- answer{r, classify(err)}
+	}) {
+		return link.Reply{}, driver.ErrClosed
+	}
+	select {
+	case a := <-ch:
+		return a.r, a.err
+	case <-ctx.Done():
+		return link.Reply{}, ended(ctx)
+	case <-d.done:
+		return link.Reply{}, errClosing
+	}
+}
 
 // do sends one command on the client's shared connections and returns its
 // answer, or the context's end if that is first. The command then stays under
 // way.
-func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, error) {
 	var res rueidis.RedisResult
 	var err error
 	switch {
@@ -39,16 +78,19 @@ func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisMe
 	}
 	if err != nil {
 		d.alone.found()
-		return rueidis.RedisMessage{}, err
+		return link.Reply{}, err
 	}
 	m, err := res.ToMessage()
-	if broken(err) {
-		d.alone.found()
-		if ctx.Err() != nil {
-			return m, ended(ctx)
+	if err != nil {
+		if broken(err) {
+			d.alone.found()
+			if ctx.Err() != nil {
+				return link.Reply{}, ended(ctx)
+			}
 		}
+		return link.Reply{}, classify(err)
 	}
-	return m, classify(err)
+	return replyOf(&m), nil
 }
 
 // untimed hides a context's deadline from the client, which on a connection

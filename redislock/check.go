@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // Identity implements [driver.Identifier]: the server's run id, the database
@@ -19,9 +18,8 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	if err := d.before(ctx); err != nil {
 		return "", err
 	}
-	return beside(ctx, d, func(c rueidis.DedicatedClient) (string, error) {
-		bg := context.Background()
-		text, err := c.Do(bg, c.B().Info().Section("server").Build()).ToString()
+	return beside(ctx, d, func(c link.Conn) (string, error) {
+		text, err := ask(c, "INFO", "server")
 		if err != nil {
 			return "", err
 		}
@@ -29,12 +27,25 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		if run == "" {
 			return "", unreadable("INFO without a run id")
 		}
-		client, err := c.Do(bg, c.B().ClientInfo().Build()).ToString()
+		client, err := ask(c, "CLIENT", "INFO")
 		if err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.lines.prefix), nil
 	})
+}
+
+// ask returns an answer that is a text.
+func ask(c link.Conn, words ...string) (string, error) {
+	r, err := c.Do(words...)
+	if err != nil {
+		return "", err
+	}
+	text, err := r.Text()
+	if err != nil {
+		return "", unreadable("%s", words[0])
+	}
+	return text, nil
 }
 
 // parseInfo reads the answer to INFO.
@@ -81,17 +92,17 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(append(fs, s.findings()...), d.restartGuard(ctx)), nil
 }
 
-func examine(c rueidis.DedicatedClient) (*state, error) {
-	bg := context.Background()
+func examine(c link.Conn) (*state, error) {
 	s := &state{config: make(map[string]string)}
 	for range 5 {
 		begun := time.Now()
-		t, err := c.Do(bg, c.B().Time().Build()).AsStrSlice()
+		r, err := c.Do("TIME")
 		trip := time.Since(begun)
 		if err != nil {
 			return nil, err
 		}
-		if len(t) != 2 {
+		t, err := r.Texts()
+		if err != nil || len(t) != 2 {
 			return nil, unreadable("TIME")
 		}
 		sec, _ := strconv.ParseInt(t[0], 10, 64)
@@ -101,18 +112,20 @@ func examine(c rueidis.DedicatedClient) (*state, error) {
 			s.skew = time.Unix(sec, usec*1000).Sub(begun.Add(trip / 2))
 		}
 	}
-	text, err := c.Do(bg, c.B().Info().Build()).ToString()
+	text, err := ask(c, "INFO")
 	if broken(err) {
 		return nil, err
 	}
 	s.info, s.infoErr = parseInfo(text), err
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "timeout"} {
-		m, err := c.Do(bg, c.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+		r, err := c.Do("CONFIG", "GET", name)
 		if broken(err) {
 			return nil, err
 		}
-		if v, ok := m[name]; ok && err == nil {
-			s.config[name] = v
+		if m, failed := r.Pairs(); err == nil && failed == nil {
+			if v, ok := m[name]; ok {
+				s.config[name] = v
+			}
 		}
 	}
 	return s, nil
@@ -150,8 +163,12 @@ func (d *Driver) checkLock(ctx context.Context) driver.Finding {
 		}
 		return nil
 	}()
-	_, dropErr := beside(ctx, d, func(c rueidis.DedicatedClient) (int64, error) {
-		return c.Do(context.Background(), c.B().Del().Key(l.keys[:]...).Build()).AsInt64()
+	_, dropErr := beside(ctx, d, func(c link.Conn) (int64, error) {
+		r, err := c.Do(append([]string{"DEL"}, l.keys[:]...)...)
+		if err != nil {
+			return 0, err
+		}
+		return r.Int()
 	})
 	switch {
 	case err != nil:
@@ -198,25 +215,26 @@ func (d *Driver) checkPush(ctx context.Context) driver.Finding {
 
 // echo subscribes to a channel, publishes there, and says when that was heard.
 func (d *Driver) echo(ctx context.Context, channel string, heard chan<- struct{}) error {
-	conn, _ := d.client.Dedicate()
-	defer conn.Close()
-	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {
+	e := d.listen(func(string) {
 		select {
 		case heard <- struct{}{}:
 		default:
 		}
-	}})
-	if err := conn.Do(untimed{ctx}, conn.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
+	}, func(string) {})
+	defer e.Close()
+	if err := e.Add(ctx, channel); err != nil {
 		return fmt.Errorf("subscribe: %w", classify(err))
 	}
-	_, err := beside(ctx, d, func(c rueidis.DedicatedClient) (int64, error) {
-		return c.Do(context.Background(), c.B().Publish().Channel(channel).Message("check").Build()).AsInt64()
-	})
+	publish := "PUBLISH"
+	if d.lines.sharded {
+		publish = "SPUBLISH"
+	}
+	_, err := beside(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do(publish, channel, "check") })
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	select {
-	case <-lost:
+	case <-e.Lost():
 	case <-ctx.Done():
 	case <-d.done:
 	}

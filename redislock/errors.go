@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // answers are the errors that servers answer, by their first word. None of the
@@ -26,7 +27,7 @@ var answers = map[string]driver.Class{
 	"REDIRECT":    driver.Unavailable,
 	"NOSCRIPT":    driver.NotDone,
 	"MOVED":       driver.NotDone,
-	"ASK":         driver.NotDone,
+	"ASK":         driver.Unavailable, // its slot is being moved
 
 	"WRONGTYPE": driver.Refused,
 	"NOAUTH":    driver.Refused,
@@ -73,13 +74,16 @@ func classify(err error) error {
 	if re, ok := errors.AsType[*rueidis.RedisError](err); ok && !re.IsNil() {
 		return &driver.Error{Class: classOfAnswer(re.Error()), Err: re}
 	}
+	if se, ok := errors.AsType[link.ServerError](err); ok {
+		return &driver.Error{Class: classOfAnswer(string(se)), Err: se}
+	}
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return &driver.Error{Class: classOfAnswer(r.text), Err: r}
 	}
 	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
 		return &driver.Error{Class: driver.Unavailable, Err: err}
 	}
-	if errors.Is(err, rueidis.ErrClosing) {
+	if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, link.ErrClosed) {
 		// The client was closed by its owner and will serve no more.
 		return &driver.Error{Class: driver.Refused, Err: err}
 	}

@@ -37,7 +37,7 @@ func TestClassOfAnswer(t *testing.T) {
 		"ERR Error running script (call to f_1f0): @user_script:1: Script killed by user with SCRIPT KILL...": driver.Unavailable,
 		"NOSCRIPT No matching script. Please use EVAL.":                                                       driver.NotDone,
 		"MOVED 866 127.0.0.1:7001":                                                                            driver.NotDone,
-		"ASK 866 127.0.0.1:7001":                                                                              driver.NotDone,
+		"ASK 866 127.0.0.1:7001":                                                                              driver.Unavailable,
 		"WRONGTYPE Operation against a key holding the wrong kind of value":                                   driver.Refused,
 		"ERR Error running script (call to f_1f0): @user_script:3: WRONGTYPE Operation against a key holding the wrong kind of value": driver.Refused,
 		"NOAUTH Authentication required.":                                                                                              driver.Refused,

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // guardKey is the mark by which a server that kept its data is told from one
@@ -53,7 +52,7 @@ func newGuard(longest time.Duration) *guard {
 func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *script) (*script, error) {
 	g := d.guard
 	if g == nil {
-		return joinScript, nil
+		return d.scripts.join, nil
 	}
 	k := g.known.Load()
 	if k == nil || k.join == stale {
@@ -99,12 +98,12 @@ func (g *guard) again(ctx context.Context, d *Driver, stale *script) (*guarded, 
 
 // examineGuard looks, makes the server remember the script, and looks again:
 // that both looks found one process says that it was this one that remembers.
-func examineGuard(c rueidis.DedicatedClient) (*guarded, error) {
+func examineGuard(c link.Conn) (*guarded, error) {
 	k, err := askGuard(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Do(context.Background(), c.B().ScriptLoad().Script(k.join.text).Build()).Error(); err != nil {
+	if _, err := c.Do("SCRIPT", "LOAD", k.join.text); err != nil {
 		return nil, err
 	}
 	now, err := askGuard(c)
@@ -117,12 +116,12 @@ func examineGuard(c rueidis.DedicatedClient) (*guarded, error) {
 	return k, nil
 }
 
-func askGuard(c rueidis.DedicatedClient) (*guarded, error) {
+func askGuard(c link.Conn) (*guarded, error) {
 	m, err := runOn(c, guardScript, []string{guardKey})
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.AsStrSlice()
+	list, err := m.Texts()
 	answered := time.Now()
 	if err != nil || len(list) != 3 {
 		return nil, unreadable("no run id")

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // Inspect implements [driver.Driver].
@@ -20,7 +19,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) 
 		return driver.Line{}, err
 	}
 	l := d.lines.get(name)
-	m, err := d.ask(ctx, inspectScript, l)
+	m, err := d.ask(ctx, d.scripts.inspect, l)
 	if err != nil {
 		return driver.Line{}, err
 	}
@@ -32,9 +31,9 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) 
 }
 
 // ask runs a script about one line on the driver's own connection.
-func (d *Driver) ask(ctx context.Context, s *script, l *line, args ...string) (rueidis.RedisMessage, error) {
-	return beside(ctx, d, func(c rueidis.DedicatedClient) (rueidis.RedisMessage, error) {
-		return runOn(c, s, l.keys[:], args...)
+func (d *Driver) ask(ctx context.Context, s *script, l *line, args ...string) (link.Reply, error) {
+	return beside(ctx, d, func(c link.Conn) (link.Reply, error) {
+		return runOn(c, s, l.all(), args...)
 	})
 }
 
@@ -48,8 +47,8 @@ type snapshot struct {
 	now     int64
 }
 
-func readSnapshot(m *rueidis.RedisMessage) (*snapshot, error) {
-	list, err := m.ToArray()
+func readSnapshot(m *link.Reply) (*snapshot, error) {
+	list, err := m.List()
 	if err != nil {
 		return nil, unreadable("no line")
 	}
@@ -63,16 +62,16 @@ func readSnapshot(m *rueidis.RedisMessage) (*snapshot, error) {
 	if s.hold, err = pairs(&list[0]); err != nil {
 		return nil, err
 	}
-	if s.queue, err = list[1].AsStrSlice(); err != nil {
+	if s.queue, err = list[1].Texts(); err != nil {
 		return nil, unreadable("queue")
 	}
 	if s.tickets, err = pairs(&list[2]); err != nil {
 		return nil, err
 	}
 	var err1, err2, err3 error
-	s.token, err1 = list[3].ToString()
-	s.ttl, err2 = list[4].ToInt64()
-	s.now, err3 = list[5].ToInt64()
+	s.token, err1 = list[3].Text()
+	s.ttl, err2 = list[4].Int()
+	s.now, err3 = list[5].Int()
 	if err1 != nil || err2 != nil || err3 != nil {
 		return nil, unreadable("token or times")
 	}
@@ -80,14 +79,10 @@ func readSnapshot(m *rueidis.RedisMessage) (*snapshot, error) {
 }
 
 // pairs reads a list of names and values.
-func pairs(m *rueidis.RedisMessage) (map[string]string, error) {
-	list, err := m.AsStrSlice()
-	if err != nil || len(list)%2 != 0 {
+func pairs(m *link.Reply) (map[string]string, error) {
+	p, err := m.Pairs()
+	if err != nil {
 		return nil, unreadable("pairs")
-	}
-	p := make(map[string]string, len(list)/2)
-	for i := 0; i < len(list); i += 2 {
-		p[list[i]] = list[i+1]
 	}
 	return p, nil
 }
@@ -219,7 +214,7 @@ type nameWalk struct {
 
 // walk goes through the keys of a type that match; false when it is to end.
 func (w *nameWalk) walk(pattern, kind string, name func(key string) (string, bool)) bool {
-	for cursor := uint64(0); ; {
+	for cursor := "0"; ; {
 		page, err := w.page(cursor, pattern, kind, name)
 		if err != nil {
 			w.yield("", err)
@@ -230,29 +225,44 @@ func (w *nameWalk) walk(pattern, kind string, name func(key string) (string, boo
 				return false
 			}
 		}
-		if cursor = page.cursor; cursor == 0 {
+		if cursor = page.cursor; cursor == "0" {
 			return true
 		}
 	}
 }
 
 type namePage struct {
-	cursor uint64
+	cursor string
 	names  []string
+}
+
+func readScan(r *link.Reply) (namePage, []string, error) {
+	list, err := r.List()
+	if err != nil || len(list) != 2 {
+		return namePage{}, nil, unreadable("SCAN")
+	}
+	cursor, err1 := list[0].Text()
+	keys, err2 := list[1].Texts()
+	if err1 != nil || err2 != nil {
+		return namePage{}, nil, unreadable("SCAN")
+	}
+	return namePage{cursor: cursor}, keys, nil
 }
 
 // page scans on from a cursor and returns the names of lines that have tickets
 // and were not seen before.
-func (w *nameWalk) page(cursor uint64, pattern, kind string, name func(key string) (string, bool)) (namePage, error) {
-	return beside(w.ctx, w.d, func(c rueidis.DedicatedClient) (namePage, error) {
-		bg := context.Background()
-		scan, err := c.Do(bg, c.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Type(kind).Build()).AsScanEntry()
+func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (string, bool)) (namePage, error) {
+	return beside(w.ctx, w.d, func(c link.Conn) (namePage, error) {
+		r, err := c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", "1000", "TYPE", kind)
 		if err != nil {
 			return namePage{}, err
 		}
-		page := namePage{cursor: scan.Cursor}
+		page, keys, err := readScan(&r)
+		if err != nil {
+			return namePage{}, err
+		}
 		var names []string
-		for _, key := range scan.Elements {
+		for _, key := range keys {
 			n, ok := name(key)
 			if ok && strings.HasPrefix(n, w.prefix) && !w.seen[n] && driver.CheckName(n) == nil {
 				w.seen[n] = true
@@ -260,24 +270,17 @@ func (w *nameWalk) page(cursor uint64, pattern, kind string, name func(key strin
 			}
 		}
 		for batch := range slices.Chunk(names, maxBatch) {
-			count := func(name string, full bool) rueidis.Completed {
-				l := newLine(w.d.lines.prefix, name)
-				return inspectScript.command(c.B(), full, l.keys[:], "count")
-			}
-			cmds := make([]rueidis.Completed, len(batch))
+			runs := make([]run, len(batch))
 			for i, n := range batch {
-				cmds[i] = count(n, false)
+				runs[i] = run{w.d.scripts.inspect, w.d.lines.make(n).all(), []string{"count"}}
 			}
-			for i, r := range c.DoMulti(bg, cmds...) {
-				has, err := r.AsInt64()
-				if noScript(err) {
-					has, err = c.Do(bg, count(batch[i], true)).AsInt64()
-				}
-				if broken(err) && !rueidis.IsParseErr(err) {
-					return page, err
-				}
+			replies, err := runAll(c, runs)
+			if err != nil {
+				return page, err
+			}
+			for i := range replies {
 				// What is no line, or of a wrong type, is not ours to list.
-				if err == nil && has > 0 {
+				if has, err := replies[i].Int(); err == nil && has > 0 {
 					page.names = append(page.names, batch[i])
 				}
 			}
@@ -294,11 +297,11 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {
 		return driver.ErrNoTicket // no id is like this, but other fields are
 	}
-	m, err := d.ask(ctx, breakScript, d.lines.get(name), ticketID)
+	m, err := d.ask(ctx, d.scripts.take, d.lines.get(name), ticketID)
 	if err != nil {
 		return err
 	}
-	n, err := m.ToInt64()
+	n, err := m.Int()
 	switch {
 	case err != nil:
 		return driver.Wrap(driver.Refused, errForeign)

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // maxUnits is the greatest limit: the largest number that is exact in scripts.
@@ -40,12 +39,14 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	if err != nil {
 		return driver.Place{}, err
 	}
-	m, err := d.do(ctx, d.joinCommand(s, l, t, wait, false))
+	var b joinArgs
+	args := b.of(d, l, t, wait)
+	m, err := d.call(ctx, s, false, l, args...)
 	if noScript(err) {
 		if s, err = d.joinBy(ctx, t, s); err != nil {
 			return driver.Place{}, err
 		}
-		m, err = d.do(ctx, d.joinCommand(s, l, t, wait, d.guard == nil))
+		m, err = d.call(ctx, s, d.guard == nil, l, args...)
 	}
 	if err != nil {
 		return driver.Place{}, err
@@ -60,8 +61,11 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	return p, nil
 }
 
-func (d *Driver) joinCommand(s *script, l *line, t *driver.Ticket, wait, full bool) rueidis.Completed {
-	args := [...]string{t.ID, d.keep(t.TTL), d.channel, t.Meta, yes(wait), 9: ""}
+// joinArgs has room for the arguments of a join.
+type joinArgs [10]string
+
+func (args *joinArgs) of(d *Driver, l *line, t *driver.Ticket, wait bool) []string {
+	*args = joinArgs{t.ID, d.keep(t.TTL), l.channel, t.Meta, yes(wait)}
 	n := 5
 	if !plain(t) || t.Floor != 0 || t.Replaces != nil {
 		n = len(args)
@@ -73,7 +77,7 @@ func (d *Driver) joinCommand(s *script, l *line, t *driver.Ticket, wait, full bo
 			args[9] = t.Replaces.ID
 		}
 	}
-	return s.command(d.client.B(), full, l.keys[:], args[:n]...)
+	return args[:n]
 }
 
 func yes(b bool) string {
@@ -101,21 +105,21 @@ func (d *Driver) keep(ttl time.Duration) string {
 }
 
 // readPlace reads what the scripts say of a ticket.
-func readPlace(m *rueidis.RedisMessage, t *driver.Ticket) (driver.Place, error) {
-	if n, err := m.ToInt64(); err == nil {
+func readPlace(m *link.Reply, t *driver.Ticket) (driver.Place, error) {
+	if n, err := m.Int(); err == nil {
 		if n <= 0 {
 			return driver.Place{}, unreadable("token %d", n)
 		}
 		return driver.Place{State: driver.Held, Token: uint64(n), Lease: t.TTL}, nil
 	}
-	if text, err := m.ToString(); err == nil { // an error of this ticket alone
+	if text, err := m.Text(); err == nil { // an error of this ticket alone
 		return driver.Place{Err: &driver.Error{Class: classOfAnswer(text), Err: fmt.Errorf("redis: %s", text)}}, nil
 	}
-	list, err := m.ToArray()
+	list, err := m.List()
 	if err != nil || len(list) == 0 {
 		return driver.Place{}, unreadable("no state")
 	}
-	code, err := list[0].ToInt64()
+	code, err := list[0].Int()
 	if err != nil {
 		return driver.Place{}, unreadable("no state")
 	}
@@ -130,8 +134,8 @@ func readPlace(m *rueidis.RedisMessage, t *driver.Ticket) (driver.Place, error) 
 		if len(list) < 4 {
 			break
 		}
-		ahead, err1 := list[1].ToInt64()
-		recheck, err2 := list[2].ToInt64()
+		ahead, err1 := list[1].Int()
+		recheck, err2 := list[2].Int()
 		holder, err3 := readHolder(list[3:])
 		if err1 != nil || err2 != nil || err3 != nil || ahead < 0 || recheck < 0 || recheck > maxRecheck {
 			break
@@ -144,7 +148,7 @@ func readPlace(m *rueidis.RedisMessage, t *driver.Ticket) (driver.Place, error) 
 		if len(list) < 2 {
 			break
 		}
-		have, err := list[1].ToInt64()
+		have, err := list[1].Int()
 		if err != nil {
 			break
 		}
@@ -158,8 +162,8 @@ func readPlace(m *rueidis.RedisMessage, t *driver.Ticket) (driver.Place, error) 
 }
 
 // readHolder reads the holder's metadata, or the record that they are in.
-func readHolder(list []rueidis.RedisMessage) (string, error) {
-	text, err := list[0].ToString()
+func readHolder(list []link.Reply) (string, error) {
+	text, err := list[0].Text()
 	if err != nil {
 		return "", unreadable("holder")
 	}

@@ -23,12 +23,24 @@ const (
 
 var helperNames = [numKeys]string{"holdfast_line:", "holdfast_queue:", "holdfast_due:", "holdfast_tickets:", "holdfast_token:"}
 
-const numKeysText = "5"
+// How many keys a script about one line has, and how many in a cluster.
+const (
+	numKeysText = "5"
+	numKeysMore = "6"
+)
 
 // line is a name and its keys.
 type line struct {
-	name string
-	keys [numKeys]string
+	name    string
+	keys    [numKeys]string
+	channel string // of the pushes about it
+
+	// In a cluster: the slot, and one more key, which never exists. Redis puts
+	// requests off, or redirects them, while a slot is moved and one of the
+	// request's keys is not there. A script that ran then could fail halfway,
+	// at a key that it made vanish itself; with this key, none runs.
+	slot int
+	none string
 }
 
 // lineKey returns the first key of a line.
@@ -132,13 +144,35 @@ func tagOf(slot int) int { return tags()[slot] - 1 }
 // lineCache keeps the keys of the names last used, so that taking one lock
 // again and again does not build them again and again.
 type lineCache struct {
-	prefix string
-	seed   maphash.Seed
-	slots  [256]atomic.Pointer[line]
+	prefix  string
+	channel string // of the pushes to the driver
+	sharded bool   // the server is a node of a cluster
+	seed    maphash.Seed
+	slots   [256]atomic.Pointer[line]
 }
 
-func (c *lineCache) init(prefix string) {
-	c.prefix, c.seed = prefix, maphash.MakeSeed()
+func (c *lineCache) init(prefix, channel string, sharded bool) {
+	c.prefix, c.channel, c.sharded, c.seed = prefix, channel, sharded, maphash.MakeSeed()
+}
+
+// make returns a line that is not kept.
+func (c *lineCache) make(name string) *line {
+	l := newLine(c.prefix, name)
+	l.channel = c.channel
+	if c.sharded {
+		l.slot = slot(l.keys[keyLine])
+		l.none = noneName + inSlot(l.keys[keyLine])
+		l.channel = channelOf(c.channel, l.slot)
+	}
+	return l
+}
+
+// noneName begins the key that never exists.
+const noneName = "holdfast_none:"
+
+// channelOf returns the channel of a driver that is in a slot.
+func channelOf(base string, slot int) string {
+	return base + "{" + strconv.Itoa(tagOf(slot)) + "}"
 }
 
 func (c *lineCache) get(name string) *line {
@@ -146,7 +180,7 @@ func (c *lineCache) get(name string) *line {
 	if l := at.Load(); l != nil && l.name == name {
 		return l
 	}
-	l := newLine(c.prefix, name)
+	l := c.make(name)
 	at.Store(l)
 	return l
 }

@@ -127,7 +127,7 @@ func TestSlots(t *testing.T) {
 
 func TestLineCacheKeepsNamesApart(t *testing.T) {
 	var c lineCache
-	c.init("p:")
+	c.init("p:", "", false)
 	for round := range 3 {
 		for i := range 2000 {
 			name := fmt.Sprint("name", i)

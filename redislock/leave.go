@@ -3,9 +3,8 @@ package redislock
 import (
 	"context"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // Leave implements [driver.Driver]: a script for each ticket, all sent at once.
@@ -15,9 +14,11 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	}
 	places := make([]driver.Place, len(refs))
 	if len(refs) == 1 {
-		m, err := d.do(ctx, d.leaveCommand(&refs[0], false))
+		var b leaveArgs
+		l, args := d.lines.get(refs[0].Name), b.of(&refs[0])
+		m, err := d.call(ctx, d.scripts.leave, false, l, args...)
 		if noScript(err) {
-			m, err = d.do(ctx, d.leaveCommand(&refs[0], true))
+			m, err = d.call(ctx, d.scripts.leave, true, l, args...)
 		}
 		places[0] = readLeft(&m, err)
 		return places, nil
@@ -30,51 +31,42 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 }
 
 func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []driver.Place) {
-	results, err := beside(ctx, d, func(c rueidis.DedicatedClient) ([]rueidis.RedisResult, error) {
-		cmds := make([]rueidis.Completed, len(refs))
+	replies, err := beside(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+		runs := make([]run, len(refs))
 		for i := range refs {
-			cmds[i] = d.leaveCommand(&refs[i], false)
+			var b leaveArgs
+			runs[i] = run{d.scripts.leave, d.lines.get(refs[i].Name).all(), b.of(&refs[i])}
 		}
-		results := c.DoMulti(context.Background(), cmds...)
-		for i, r := range results {
-			err := r.Error()
-			if noScript(err) {
-				results[i] = c.Do(context.Background(), d.leaveCommand(&refs[i], true))
-				err = results[i].Error()
-			}
-			if broken(err) {
-				return results, err
-			}
-		}
-		return results, nil
+		return runAll(c, runs)
 	})
 	for i := range places {
 		if err != nil {
 			places[i] = driver.Place{Err: err}
 			continue
 		}
-		m, err := results[i].ToMessage()
-		places[i] = readLeft(&m, classify(err))
+		places[i] = readLeft(&replies[i], classify(replies[i].Err))
 	}
 }
 
-func (d *Driver) leaveCommand(r *driver.Ref, full bool) rueidis.Completed {
-	args := [...]string{r.ID, yes(plain(r.Ticket)), "1"}
-	n := 2
+// leaveArgs has room for the arguments of one leave.
+type leaveArgs [3]string
+
+func (b *leaveArgs) of(r *driver.Ref) []string {
+	*b = leaveArgs{r.ID, yes(plain(r.Ticket)), "1"}
 	if r.Unsure {
-		n = 3
+		return b[:3]
 	}
-	return leaveScript.command(d.client.B(), full, d.lines.get(r.Name).keys[:], args[:n]...)
+	return b[:2]
 }
 
 // readLeft reads what leave says: the state in which it found the ticket.
-func readLeft(m *rueidis.RedisMessage, err error) driver.Place {
+func readLeft(m *link.Reply, err error) driver.Place {
 	if err != nil {
 		return driver.Place{Err: err}
 	}
-	n, err := m.ToInt64()
+	n, err := m.Int()
 	if err != nil {
-		if list, err := m.ToArray(); err == nil && len(list) == 1 {
+		if list, err := m.List(); err == nil && len(list) == 1 {
 			return driver.Place{Err: driver.Wrap(driver.Refused, errForeign)}
 		}
 		return driver.Place{Err: unreadable("no state")}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // Open returns a driver for the server at a URL, with connections of its own:
@@ -149,18 +150,17 @@ func explain(err error) error {
 
 // greet asks the server what it is, by HELLO, which needs no rights.
 func (d *Driver) greet(ctx context.Context) error {
-	h, err := beside(ctx, d, func(c rueidis.DedicatedClient) (map[string]rueidis.RedisMessage, error) {
-		return c.Do(context.Background(), c.B().Arbitrary("HELLO").Build()).AsMap()
-	})
+	r, err := beside(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("HELLO") })
 	if err != nil {
 		return fmt.Errorf("asking the server what it is: %w", err)
 	}
-	field := func(name string) string {
-		m := h[name]
-		s, _ := m.ToString()
-		return s
+	list, _ := r.List()
+	fields := make(map[string]string)
+	for i := 0; i+1 < len(list); i += 2 {
+		name, _ := list[i].Text()
+		fields[name], _ = list[i+1].Text() // some are no texts, and not asked for
 	}
-	return judge(field("server"), field("version"), field("mode"), field("role"))
+	return judge(fields["server"], fields["version"], fields["mode"], fields["role"])
 }
 
 // judge says what is wrong with a server that calls itself so.

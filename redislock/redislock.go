@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // DefaultPrefix begins the keys of lines unless Options say otherwise.
@@ -93,6 +94,8 @@ func (o *Options) prefix() (string, error) {
 // [driver.Identifier] and [driver.Checker].
 type Driver struct {
 	client  rueidis.Client
+	via     link.Client // another library than rueidis; client is nil then
+	scripts *scripts
 	end     func() // ends the client's connections when Open made it, else nil
 	lines   lineCache
 	channel string // of the pushes to this driver
@@ -155,11 +158,12 @@ func open(ctx context.Context, client rueidis.Client, prefix string, guard *guar
 		end:     end,
 		alone:   watch,
 		guard:   guard,
+		scripts: plainScripts,
 		channel: "holdfast_push:" + hex.EncodeToString(b[:]),
 		done:    make(chan struct{}),
 		quiet:   make(chan struct{}),
 	}
-	d.lines.init(prefix)
+	d.lines.init(prefix, d.channel, false)
 	d.aside.start = time.Now()
 	err := d.greet(ctx)
 	if err == nil && guard != nil {

@@ -4,9 +4,8 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // maxBatch bounds the tickets of one script, which delays everybody else's
@@ -57,12 +56,12 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, places []dri
 		args = append(args, refs[i].ID, d.keep(refs[i].TTL))
 	}
 	order := append(quick[:len(quick):len(quick)], other...)
-	answers, err := beside(ctx, d, func(c rueidis.DedicatedClient) ([]rueidis.RedisMessage, error) {
-		m, err := runOn(c, renewScript, keys, args...)
+	answers, err := beside(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+		m, err := runOn(c, d.scripts.renew, keys, args...)
 		if err != nil {
 			return nil, err
 		}
-		return m.ToArray()
+		return m.List()
 	})
 	if err == nil && len(answers) != len(order) {
 		err = unreadable("%d answers for %d tickets", len(answers), len(order))
@@ -73,7 +72,7 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, places []dri
 			continue
 		}
 		if n < len(quick) {
-			if token, err := answers[n].ToInt64(); err == nil && token == 0 {
+			if token, err := answers[n].Int(); err == nil && token == 0 {
 				lost = append(lost, i)
 				continue
 			}

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
 // A script is the text of one request. Several are made of parts, because the
@@ -26,6 +29,28 @@ var (
 	breakScript   = newScript("call", "line", "turns", "break")
 	inspectScript = newScript("call", "line", "turns", "inspect")
 )
+
+// scripts are those of one way of telling who waits.
+type scripts struct{ join, renew, leave, take, inspect *script }
+
+var (
+	// plainScripts publish to all who listen at the server.
+	plainScripts = &scripts{joinScript, renewScript, leaveScript, breakScript, inspectScript}
+	// shardScripts publish in the line's slot of a cluster.
+	shardScripts = sync.OnceValue(func() *scripts { return plainScripts.telling("redis.pcall('SPUBLISH', ") })
+	// muteScripts tell nobody: in clusters before Redis 7, a message is sent to
+	// all nodes, and nobody says who listens. Who waits asks.
+	muteScripts = sync.OnceValue(func() *scripts { return plainScripts.telling("select('#', ") })
+)
+
+// telling returns the same scripts with another call in place of PUBLISH. It
+// answers a number above 0 where somebody is taken to have heard.
+func (s *scripts) telling(call string) *scripts {
+	other := func(s *script) *script {
+		return namedScript(strings.ReplaceAll(s.text, "redis.pcall('PUBLISH', ", call))
+	}
+	return &scripts{other(s.join), other(s.renew), other(s.leave), other(s.take), other(s.inspect)}
+}
 
 func newScript(parts ...string) *script {
 	var b strings.Builder
@@ -46,22 +71,45 @@ func namedScript(text string) *script {
 	return s
 }
 
-// command runs the script: by its name, or in full, which also makes the
-// server remember it.
-func (s *script) command(b rueidis.Builder, full bool, keys []string, args ...string) rueidis.Completed {
-	n := numKeysText
-	if len(keys) != numKeys {
-		n = strconv.Itoa(len(keys))
-	}
+// command runs the script about a line: by its name, or in full, which also
+// makes the server remember it.
+func (s *script) command(b rueidis.Builder, full bool, l *line, args ...string) rueidis.Completed {
+	verb, text := "EVALSHA", s.sha
 	if full {
-		return b.Arbitrary("EVAL", s.text, n).Keys(keys...).Args(args...).Build()
+		verb, text = "EVAL", s.text
 	}
-	return b.Arbitrary("EVALSHA", s.sha, n).Keys(keys...).Args(args...).Build()
+	if l.none != "" {
+		return b.Arbitrary(verb, text, numKeysMore).Keys(l.keys[:]...).Keys(l.none).Args(args...).Build()
+	}
+	return b.Arbitrary(verb, text, numKeysText).Keys(l.keys[:]...).Args(args...).Build()
+}
+
+// words are the same command, as a list.
+func (s *script) words(full bool, keys, args []string) []string {
+	w := make([]string, 0, 3+len(keys)+len(args))
+	if full {
+		w = append(w, "EVAL", s.text)
+	} else {
+		w = append(w, "EVALSHA", s.sha)
+	}
+	w = append(w, strconv.Itoa(len(keys)))
+	return append(append(w, keys...), args...)
+}
+
+// all returns the keys of a line as a script is given them.
+func (l *line) all() []string {
+	if l.none == "" {
+		return l.keys[:]
+	}
+	return append(l.keys[:len(l.keys):len(l.keys)], l.none)
 }
 
 // noScript says whether the server did not know a script by its name: it was
 // restarted, told to forget its scripts, or never saw this one.
 func noScript(err error) bool {
+	if se, ok := errors.AsType[link.ServerError](err); ok {
+		return strings.HasPrefix(string(se), "NOSCRIPT")
+	}
 	re, ok := errors.AsType[*rueidis.RedisError](err)
 	return ok && re.IsNoScript()
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -93,18 +91,17 @@ func (w *watch) over() bool {
 // the watch ends. An error says that it did not get so far; otherwise it has
 // called flows.
 func (w *watch) subscribe(flows func()) error {
-	conn, _ := w.d.client.Dedicate()
-	defer conn.Close()
-	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: w.heard})
+	e := w.d.listen(w.heard, func(string) {})
+	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
-	err := conn.Do(untimed{ctx}, conn.B().Subscribe().Channel(w.d.channel).Build()).Error()
+	err := e.Add(ctx, w.d.channel)
 	cancel()
 	if err != nil {
 		return classify(err)
 	}
 	flows()
 	select {
-	case <-lost:
+	case <-e.Lost():
 	case <-w.ctx.Done():
 	case <-w.d.done:
 	}
@@ -112,8 +109,8 @@ func (w *watch) subscribe(flows func()) error {
 }
 
 // heard takes a message.
-func (w *watch) heard(m rueidis.PubSubMessage) {
-	if id, p, err := parsePush(m.Message); err == nil {
+func (w *watch) heard(message string) {
+	if id, p, err := parsePush(message); err == nil {
 		w.tell(id, p)
 	}
 }
