@@ -12,27 +12,20 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const clients, goroutines = 4, 25
 
-func main() {
-	store := flag.String("store", "memory:counter", "URL of the store")
-	times := flag.Int("times", 100, "how often each goroutine adds")
-	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *store, *times); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+var times = flag.Int("times", 20, "how often each goroutine adds")
+
+func main() { program.Main(run) }
 
 // number is read and written in two steps, like a row or a file.
 type number struct{ n atomic.Int64 }
@@ -43,7 +36,7 @@ func (n *number) add() {
 	n.n.Store(was + 1)
 }
 
-func run(ctx context.Context, w io.Writer, store string, times int) error {
+func run(ctx context.Context, store string) error {
 	var locks []*holdfast.Client
 	for range clients {
 		c, err := anylock.Open(ctx, store)
@@ -53,20 +46,20 @@ func run(ctx context.Context, w io.Writer, store string, times int) error {
 		defer c.Close()
 		locks = append(locks, c)
 	}
-	want := int64(clients * goroutines * times)
+	want := int64(clients * goroutines * *times)
 
 	var without number
-	err := everybody(times, func(int) error {
+	err := everybody(*times, func(int) error {
 		without.add()
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "without a lock: %d of %d additions are left\n", without.n.Load(), want)
+	fmt.Printf("without a lock: %d of %d additions are left\n", without.n.Load(), want)
 
 	var with number
-	err = everybody(times, func(client int) error {
+	err = everybody(*times, func(client int) error {
 		return locks[client].Do(ctx, "examples/counter", func(context.Context) error {
 			with.add()
 			return nil
@@ -75,7 +68,7 @@ func run(ctx context.Context, w io.Writer, store string, times int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "under the lock: %d of %d\n", with.n.Load(), want)
+	fmt.Printf("under the lock: %d of %d\n", with.n.Load(), want)
 	if with.n.Load() != want {
 		return fmt.Errorf("the sum is %d, and should be %d", with.n.Load(), want)
 	}

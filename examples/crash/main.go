@@ -4,23 +4,21 @@
 //	go run ./examples/crash
 //	go run ./examples/crash -store redis://localhost:6379
 //
-// The store has to be one that processes share: it is a SQLite file unless you
-// say otherwise.
+// The store has to be one that processes share: it is the SQLite file of the
+// holdfast command unless you say otherwise.
 package main
 
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
@@ -32,43 +30,28 @@ const (
 const asVictim = "HOLDFAST_EXAMPLE_VICTIM"
 
 func main() {
-	store := flag.String("store", "", "URL of the store (default a file)")
-	flag.Parse()
-	var err error
 	if os.Getenv(asVictim) != "" {
-		err = hold(context.Background(), os.Stdout, *store)
+		program.Main(hold)
 	} else {
-		err = run(context.Background(), os.Stdout, *store)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		program.Main(run)
 	}
 }
 
 // hold is the victim: it takes the lock, says so, and works for ever.
-func hold(ctx context.Context, w io.Writer, store string) error {
+func hold(ctx context.Context, store string) error {
 	locks, err := anylock.Open(ctx, store, holdfast.WithTTL(ttl))
 	if err != nil {
 		return err
 	}
 	defer locks.Close()
 	return locks.Do(ctx, name, func(ctx context.Context) error {
-		fmt.Fprintln(w, holdfast.Token(ctx, name))
+		fmt.Println(holdfast.Token(ctx, name))
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
 }
 
-func run(ctx context.Context, w io.Writer, store string) error {
-	if store == "" {
-		dir, err := os.MkdirTemp("", "holdfast-crash-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		store = "sqlite:" + filepath.Join(dir, "locks.db")
-	}
+func run(ctx context.Context, store string) error {
 	locks, err := anylock.Open(ctx, store)
 	if err != nil {
 		return err
@@ -91,20 +74,20 @@ func run(ctx context.Context, w io.Writer, store string) error {
 	}
 	var token uint64
 	_, err = fmt.Fscan(bufio.NewReader(out), &token)
-	fmt.Fprintf(w, "process %d holds the lock, with token %d and a TTL of %v\n", victim.Process.Pid, token, ttl)
+	fmt.Printf("process %d holds the lock, with token %d and a TTL of %v\n", victim.Process.Pid, token, ttl)
 	_ = victim.Process.Kill() // SIGKILL: it cannot clean up
 	_ = victim.Wait()
 	if err != nil {
 		return fmt.Errorf("the process did not say that it holds: %w", err)
 	}
-	fmt.Fprintln(w, "it was killed")
+	fmt.Println("it was killed")
 
 	killed := time.Now()
 	next, err := locks.Mutex(name).Lock(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "the next holder has the lock after %v\n", time.Since(killed).Round(time.Millisecond))
+	fmt.Printf("the next holder has the lock after %v\n", time.Since(killed).Round(time.Millisecond))
 	if next.Token() <= token {
 		return fmt.Errorf("its token %d is not above %d", next.Token(), token)
 	}

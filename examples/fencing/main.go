@@ -10,7 +10,8 @@
 //
 // Two processes are after the lock; this one is also the resource they write to,
 // once with and once without the check. The store has to be one that processes
-// share: it is a SQLite file unless you say otherwise.
+// share: it is a SQLite file of its own unless you say otherwise, since a process
+// that is paused while it writes to a SQLite file keeps all others from it.
 package main
 
 import (

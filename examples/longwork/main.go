@@ -9,32 +9,23 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
 	name = "examples/longwork"
-	ttl  = 2 * time.Second
+	ttl  = 3 * time.Second
 	work = 2 * ttl
 )
 
-func main() {
-	store := flag.String("store", "memory:longwork", "URL of the store")
-	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *store); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main(run) }
 
-func run(ctx context.Context, w io.Writer, store string) error {
+func run(ctx context.Context, store string) error {
 	worker, err := anylock.Open(ctx, store, holdfast.WithTTL(ttl), holdfast.WithNote("long work"))
 	if err != nil {
 		return err
@@ -47,7 +38,7 @@ func run(ctx context.Context, w io.Writer, store string) error {
 	defer other.Close()
 
 	err = worker.Do(ctx, name, func(ctx context.Context) error {
-		fmt.Fprintf(w, "the work takes %v, the lease lasts %v\n", work, ttl)
+		fmt.Printf("the work takes %v, the lease lasts %v\n", work, ttl)
 		for done := ttl / 2; done <= work; done += ttl / 2 {
 			select {
 			case <-time.After(ttl / 2):
@@ -58,7 +49,7 @@ func run(ctx context.Context, w io.Writer, store string) error {
 			if !errors.Is(err, holdfast.ErrHeld) {
 				return fmt.Errorf("after %v another should have been refused, and got %v", done, err)
 			}
-			fmt.Fprintf(w, "after %v another is refused\n", done)
+			fmt.Printf("after %v another is refused\n", done)
 		}
 		return nil
 	})
@@ -69,6 +60,6 @@ func run(ctx context.Context, w io.Writer, store string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "the work is done, and the other has the lock")
+	fmt.Println("the work is done, and the other has the lock")
 	return hold.Unlock()
 }

@@ -1,7 +1,7 @@
-// Command nested shows reentrancy: a holds a lock and calls b, which takes the
-// same lock, as it must when it is called alone. The lock travels in the context,
-// so b nests in a's hold instead of waiting for it for ever; whoever comes with
-// another context waits.
+// Command nested has two services that need the same lock, of which one calls
+// the other: orders charges through payments, and payments are also made alone.
+// The lock travels in the context, so the charge nests in the order's hold
+// instead of waiting for it for ever. Whoever comes with another context waits.
 //
 //	go run ./examples/nested
 //	go run ./examples/nested -store redis://localhost:6379
@@ -10,61 +10,55 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
-const name = "examples/nested"
+const name = "examples/nested/customer-7"
 
-func main() {
-	store := flag.String("store", "memory:", "URL of the store")
-	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *store); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+func main() { program.Main(run) }
+
+// payments and orders each keep a customer's account consistent, and lock it.
+type (
+	payments struct{ locks *holdfast.Client }
+	orders   struct {
+		locks *holdfast.Client
+		payments
 	}
-}
+)
 
-// books needs the lock for all it does.
-type books struct {
-	w     io.Writer
-	locks *holdfast.Client
-}
-
-func run(ctx context.Context, w io.Writer, store string) error {
+func run(ctx context.Context, store string) error {
 	locks, err := anylock.Open(ctx, store)
 	if err != nil {
 		return err
 	}
 	defer locks.Close()
-	bk := books{w, locks}
-	if err := bk.a(ctx); err != nil {
+	service := orders{locks, payments{locks}}
+	if err := service.place(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "a has returned: the lock is free")
-	return bk.b(ctx) // on its own
+	fmt.Println("the order is placed: the lock is free")
+	return service.charge(ctx) // on its own
 }
 
-func (bk books) a(ctx context.Context) error {
-	return bk.locks.Do(ctx, name, func(inside context.Context) error {
-		fmt.Fprintln(bk.w, "a holds the lock")
+func (o orders) place(ctx context.Context) error {
+	return o.locks.Do(ctx, name, func(inside context.Context) error {
+		fmt.Println("the order holds the lock")
 		outer := holdfast.Token(inside, name)
 
-		if err := bk.b(inside); err != nil {
+		if err := o.charge(inside); err != nil {
 			return err
 		}
 
-		// b has released its hold, which was a part of this one.
-		_, err := bk.locks.Mutex(name).TryLock(ctx) // not the context of the hold
+		// The charge has released its hold, which was a part of this one.
+		_, err := o.locks.Mutex(name).TryLock(ctx) // not the context of the hold
 		if !errors.Is(err, holdfast.ErrHeld) {
 			return fmt.Errorf("another should have found the lock held, and got %v", err)
 		}
-		fmt.Fprintln(bk.w, "b has returned: a still holds, and another is refused")
+		fmt.Println("the charge is made: the order still holds, and another is refused")
 		if holdfast.Token(inside, name) != outer {
 			return errors.New("the token has changed")
 		}
@@ -72,13 +66,13 @@ func (bk books) a(ctx context.Context) error {
 	})
 }
 
-func (bk books) b(ctx context.Context) error {
+func (p payments) charge(ctx context.Context) error {
 	nested := holdfast.Token(ctx, name) != 0
-	return bk.locks.Do(ctx, name, func(context.Context) error {
+	return p.locks.Do(ctx, name, func(context.Context) error {
 		if nested {
-			fmt.Fprintln(bk.w, "b holds it too, inside of a's hold")
+			fmt.Println("the charge holds it too, inside of the order's hold")
 		} else {
-			fmt.Fprintln(bk.w, "b holds it alone")
+			fmt.Println("a charge holds it alone")
 		}
 		return nil
 	})

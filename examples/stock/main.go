@@ -5,8 +5,8 @@
 //	go run ./examples/stock
 //	go run ./examples/stock -store redis://localhost:6379
 //
-// The store has to be one that processes share: it is a SQLite file unless you
-// say otherwise.
+// The store has to be one that processes share: it is the SQLite file of the
+// holdfast command unless you say otherwise.
 package main
 
 import (
@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const sellers = 8
@@ -31,34 +31,25 @@ const sellers = 8
 // asSeller in the environment makes this program one of the sellers.
 const asSeller = "HOLDFAST_EXAMPLE_SELLER"
 
+var units = flag.Int("units", 200, "how many units are in stock")
+
 func main() {
-	store := flag.String("store", "", "URL of the store (default a file)")
-	units := flag.Int("units", 400, "how many units are in stock")
-	flag.Parse()
-	var err error
-	if file := os.Getenv(asSeller); file != "" {
-		err = sell(context.Background(), os.Stdout, *store, file)
+	if os.Getenv(asSeller) != "" {
+		program.Main(sell)
 	} else {
-		err = run(context.Background(), os.Stdout, *store, *units)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		program.Main(run)
 	}
 }
 
 // run puts units into stock, starts the sellers, and counts.
-func run(ctx context.Context, w io.Writer, store string, units int) error {
+func run(ctx context.Context, store string) error {
 	dir, err := os.MkdirTemp("", "holdfast-stock-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if store == "" {
-		store = "sqlite:" + filepath.Join(dir, "locks.db")
-	}
 	file := filepath.Join(dir, "stock")
-	if err := write(file, units); err != nil {
+	if err := write(file, *units); err != nil {
 		return err
 	}
 
@@ -87,19 +78,19 @@ func run(ctx context.Context, w io.Writer, store string, units int) error {
 		for unit := bufio.NewScanner(&said[i]); unit.Scan(); n++ {
 			sold[unit.Text()]++
 		}
-		fmt.Fprintf(w, "process %d sold %d units\n", i+1, n)
+		fmt.Printf("process %d sold %d units\n", i+1, n)
 	}
 	left, err := read(file)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "sold %d different units of %d, %d are left\n", len(sold), units, left)
+	fmt.Printf("sold %d different units of %d, %d are left\n", len(sold), *units, left)
 	for unit, times := range sold {
 		if times > 1 {
 			return fmt.Errorf("unit %s was sold %d times", unit, times)
 		}
 	}
-	if left != 0 || len(sold) != units {
+	if left != 0 || len(sold) != *units {
 		return errors.New("the numbers do not add up")
 	}
 	return nil
@@ -114,7 +105,8 @@ func wait(running []*exec.Cmd) (err error) {
 
 // sell is what each process does: it sells a unit at a time until there is
 // none, and writes the number of each that it sold.
-func sell(ctx context.Context, w io.Writer, store, file string) error {
+func sell(ctx context.Context, store string) error {
+	file := os.Getenv(asSeller)
 	locks, err := anylock.Open(ctx, store)
 	if err != nil {
 		return err
@@ -132,7 +124,7 @@ func sell(ctx context.Context, w io.Writer, store, file string) error {
 			if left < 0 {
 				return fmt.Errorf("the stock is %d: somebody sold what was not there", left)
 			}
-			fmt.Fprintln(w, left)
+			fmt.Println(left)
 			return write(file, left-1)
 		})
 		if err != nil {

@@ -10,27 +10,18 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const name = "examples/stranger"
 
-func main() {
-	store := flag.String("store", "memory:stranger", "URL of the store")
-	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *store); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main(run) }
 
-func run(ctx context.Context, w io.Writer, store string) error {
+func run(ctx context.Context, store string) error {
 	ann, err := anylock.Open(ctx, store, holdfast.WithNote("ann"))
 	if err != nil {
 		return err
@@ -60,7 +51,7 @@ func run(ctx context.Context, w io.Writer, store string) error {
 	if err := holds(ctx, ann, second); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "ann unlocked a second time: bob still holds")
+	fmt.Println("ann unlocked a second time: bob still holds")
 
 	// An operator takes the lock from Bob, and Ann gets it. Bob has not heard
 	// of that when he releases.
@@ -81,7 +72,7 @@ func run(ctx context.Context, w io.Writer, store string) error {
 	if err := holds(ctx, bob, third); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "bob unlocked what he had lost, and was told so: ann still holds")
+	fmt.Println("bob unlocked what he had lost, and was told so: ann still holds")
 	return third.Unlock()
 }
 

@@ -1,0 +1,126 @@
+// Command migrate starts four instances of a service at the same time. Each
+// brings the database up to date before it serves. Under the lock one of them
+// does, and the others wait and find that it is done. A migration is marked with
+// the token of the hold, in the transaction that makes it: who was paused in the
+// middle of it, and lost the lock, is refused by the database.
+//
+//	go run ./examples/migrate
+//	go run ./examples/migrate -store redis://localhost:6379
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/examples/internal/program"
+)
+
+const (
+	name      = "examples/migrate"
+	instances = 4
+)
+
+var migrations = []string{
+	`CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL)`,
+	`ALTER TABLE customer ADD COLUMN city TEXT`,
+	`CREATE INDEX customer_city ON customer (city)`,
+}
+
+func main() { program.Main(run) }
+
+func run(ctx context.Context, store string) error {
+	dir, err := os.MkdirTemp("", "holdfast-migrate-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", filepath.Join(dir, "app.db"))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `CREATE TABLE migrated (version INTEGER, fence INTEGER); INSERT INTO migrated VALUES (0, 0)`); err != nil {
+		return err
+	}
+
+	var all sync.WaitGroup
+	made, errs := make([]int, instances), make([]error, instances)
+	for i := range instances {
+		all.Go(func() { made[i], errs[i] = instance(ctx, store, db) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	workers, sum := 0, 0
+	for _, n := range made {
+		sum += n
+		if n > 0 {
+			workers++
+		}
+	}
+	fmt.Printf("%d migrations were made, by %d of %d instances\n", sum, workers, instances)
+	if err := migrate(ctx, db, len(migrations), `DROP TABLE customer`, 1); err == nil {
+		return errors.New("an old token should have been refused")
+	} else {
+		fmt.Println("a late one with an old token:", err)
+	}
+	return nil
+}
+
+// instance is what each one does before it serves. It returns how many
+// migrations it made.
+func instance(ctx context.Context, store string, db *sql.DB) (made int, err error) {
+	// Who hangs in a migration is given up after a minute.
+	locks, err := anylock.Open(ctx, store, holdfast.WithMaxHold(time.Minute))
+	if err != nil {
+		return 0, err
+	}
+	defer locks.Close()
+	err = locks.Do(ctx, name, func(ctx context.Context) error {
+		var version int
+		// Look again under the lock: another may have been here.
+		if err := db.QueryRowContext(ctx, `SELECT version FROM migrated`).Scan(&version); err != nil {
+			return err
+		}
+		for ; version < len(migrations); version++ {
+			if err := migrate(ctx, db, version, migrations[version], holdfast.Token(ctx, name)); err != nil {
+				return err
+			}
+			made++
+		}
+		return nil
+	})
+	return made, err
+}
+
+// migrate makes one migration and marks it, or does neither.
+func migrate(ctx context.Context, db *sql.DB, version int, statement string, token uint64) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	r, err := tx.ExecContext(ctx, `UPDATE migrated SET version = ?, fence = ? WHERE version = ? AND fence <= ?`, version+1, int64(token), version, int64(token))
+	if err != nil {
+		return err
+	}
+	if n, err := r.RowsAffected(); n != 1 || err != nil {
+		return errors.Join(err, errors.New("refused: a later holder has been here"))
+	}
+	if _, err := tx.ExecContext(ctx, statement); err != nil {
+		return err
+	}
+	time.Sleep(10 * time.Millisecond) // a table with more in it would take longer
+	return tx.Commit()
+}
