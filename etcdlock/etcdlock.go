@@ -65,6 +65,7 @@ type Driver struct {
 	end  context.CancelFunc
 	busy sync.WaitGroup
 
+	room    room
 	heart   heart
 	watcher watcher
 	minder  minder

@@ -260,6 +260,7 @@ func TestFullStore(t *testing.T) {
 // TestSharedClient: two drivers on one client of the user's are two clients of
 // the store; the end of one is not the end of the other's (F56, F79).
 func TestSharedClient(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	cli := client(t, s, nil)
 	open := func() *holdfast.Client {
@@ -292,6 +293,7 @@ func TestSharedClient(t *testing.T) {
 // TestLeaseIsLongEnough: TTLs that are no whole seconds are rounded up, and a
 // claim never exceeds what the server granted (F80).
 func TestLeaseIsLongEnough(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	cli := client(t, s, nil)
 	d := open(t, s, "prefix=long/")

@@ -267,6 +267,7 @@ func TestMixedCount(t *testing.T) {
 // TestNestedNames: a lock is not in the way of the one whose name it begins
 // with (F62).
 func TestNestedNames(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	c := locks(t, s, "")
 	for _, name := range []string{"nest/ed/deep", "nest/", "nest/ed", "nest"} {
@@ -282,6 +283,7 @@ func TestNestedNames(t *testing.T) {
 // TestForeignContent: what is no lock in the place of a line is an error, and
 // stays as it is; nothing of ours stays.
 func TestForeignContent(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	c := locks(t, s, "prefix=foreign/")
 	cli := client(t, s, nil)

@@ -322,7 +322,13 @@ func (d *Driver) wake(ctx context.Context, line string, es []entry) {
 		l := byKey[key]
 		ops[i] = opTxn(l.cmp, []*pb.RequestOp{opPut(key, strings.Join(l.text, "\n"), l.lease)}, nil)
 	}
-	_, _ = d.txn(ctx, nil, ops, nil)
+	for len(ops) > 0 {
+		n := min(len(ops), d.room.ops())
+		if _, err := d.txn(ctx, nil, ops[:n], nil); d.room.refused(err, n) {
+			continue
+		}
+		ops = ops[n:]
+	}
 }
 
 // bury makes a tombstone: no Join of the ticket has an effect that is carried

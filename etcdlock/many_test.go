@@ -173,6 +173,7 @@ func TestManyHolds(t *testing.T) {
 // TestMixedRenew: a batch of all kinds, more than one request takes, is
 // answered place by place.
 func TestMixedRenew(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	var w wire
 	holder := open(t, s, "prefix=mixed-renew/")

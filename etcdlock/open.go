@@ -33,7 +33,8 @@ import (
 // Open blocks until a member that has a leader has answered. It returns an
 // error when ctx ends first, when the URL is malformed or has an unknown
 // option, when nobody answers or something that is no etcd, when there is no
-// quorum, and when user or password are wrong. No error contains the password.
+// quorum, when user or password are wrong, and when the servers take fewer than
+// 8 operations in a transaction. No error contains the password.
 func Open(ctx context.Context, url string) (*Driver, error) {
 	a, err := parseURL(url)
 	if err != nil {
@@ -75,7 +76,11 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 		return nil, err
 	}
 	d.opened = true
-	if _, err := d.Identity(ctx); err != nil {
+	_, err = d.Identity(ctx)
+	if err == nil {
+		err = d.measure(ctx)
+	}
+	if err != nil {
 		d.Close()
 		return nil, explain(ctx, err)
 	}

@@ -118,7 +118,8 @@ func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]dri
 
 // maxReads is how many reads make one request: a server takes 128 operations
 // in a transaction, unless told otherwise. A place that holds costs one read,
-// one that waits two or three, and one of a named owner one more.
+// one that waits two or three, and one of a named owner one more. Servers that
+// take fewer say so, see room.go.
 const maxReads = 120
 
 // seen is where a place stands.
@@ -142,9 +143,10 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 		return len(ops) - 1
 	}
 	var views []view
+	most := d.room.ops()
 	d.mu.Lock()
 	for _, p := range ps {
-		if len(ops)+p.reads() > maxReads {
+		if len(ops)+p.reads() > most {
 			break
 		}
 		v := view{-1, -1, -1, -1}
@@ -165,6 +167,9 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 	d.mu.Unlock()
 	ps = ps[:len(views)]
 	resp, err := d.txn(ctx, nil, ops, nil)
+	if d.room.refused(err, len(ops)) {
+		return d.look(ctx, ps)
+	}
 	if err != nil {
 		return len(ps), nil, err
 	}

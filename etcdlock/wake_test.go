@@ -1,0 +1,139 @@
+package etcdlock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// TestOneWakes: at each release exactly one of those who wait hears anything of
+// the server, and that is the one whose turn it is.
+func TestOneWakes(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.SharedEtcd(t, v)
+		const n = 7
+		var ws [n]wire
+		var ds [n]*etcdlock.Driver
+		var ts [n]*driver.Ticket
+		told := make(chan string, 10*n)
+		for i := range n {
+			d, err := etcdlock.New(client(t, s, &ws[i]), &etcdlock.Options{Prefix: "one-wakes/"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if err := d.Watch(ctx, func(id string, p driver.Place) { told <- fmt.Sprint(id, " ", p.State) }); err != nil {
+				t.Fatal(err)
+			}
+			ds[i] = d
+			ts[i] = &driver.Ticket{ID: fmt.Sprint("wakes:", i), Name: "n", Units: 1, Limit: 1, TTL: 10 * time.Minute}
+			p, err := d.Join(ctx, ts[i], true)
+			if want := []driver.State{driver.Held, driver.Waiting}[min(i, 1)]; err != nil || p.State != want {
+				t.Fatalf("number %d joins: %+v, %v", i, p, err)
+			}
+		}
+		for i := range n - 1 {
+			if ps, err := ds[i].Leave(ctx, []driver.Ref{{Ticket: ts[i], State: driver.Held}}); err != nil || ps[0].State != driver.Held {
+				t.Fatalf("number %d leaves: %+v, %v", i, ps, err)
+			}
+			select {
+			case got := <-told:
+				if want := fmt.Sprint(ts[i+1].ID, " held"); got != want {
+					t.Errorf("at the turn of %q, told is %q", want, got)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("number %d is not told", i+1)
+			}
+			for k := i + 2; k < n; k++ {
+				if events := ws[k].events.Load(); events != 0 {
+					t.Errorf("at the turn of number %d, number %d has heard %d events", i+1, k, events)
+				}
+			}
+		}
+		if ps, err := ds[n-1].Leave(ctx, []driver.Ref{{Ticket: ts[n-1], State: driver.Held}}); err != nil || ps[0].State != driver.Held {
+			t.Errorf("the last one leaves: %+v, %v", ps, err)
+		}
+		if len(told) > 0 {
+			t.Errorf("told besides: %q", <-told)
+		}
+	})
+}
+
+// cancelling turns the next event of a watch into its cancellation by the
+// server: the event itself is not delivered.
+type cancelling struct {
+	grpc.ClientStream
+	next *atomic.Bool
+}
+
+func (s *cancelling) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if r, ok := m.(*pb.WatchResponse); ok && err == nil && len(r.Events) > 0 && s.next.CompareAndSwap(true, false) {
+		r.Events, r.Canceled, r.CancelReason = nil, true, "the test says so"
+	}
+	return err
+}
+
+// TestWatchCancelled: the server ends the watch by which a waiter would have
+// heard that it holds, and the word is lost with it. The waiter asks, and does
+// hold; and the next word comes by a new watch.
+func TestWatchCancelled(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+		t.Parallel()
+		s := backends.SharedEtcd(t, v)
+		var next atomic.Bool
+		cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				st, err := open(ctx, desc, cc, method, opts...)
+				if err != nil || !strings.HasSuffix(method, "/Watch") {
+					return st, err
+				}
+				return &cancelling{st, &next}, nil
+			}),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cli.Close()
+		d, err := etcdlock.New(cli, &etcdlock.Options{Prefix: "cancelled/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// With this TTL, no renewal asks in time.
+		a, b := locks(t, s, "prefix=cancelled/", holdfast.WithTTL(time.Hour)), locksOn(t, d, holdfast.WithTTL(time.Hour))
+		for _, cut := range []bool{true, false} {
+			h := lock(t, a, "n")
+			got := locking(t, b, "n")
+			waiting(t, a, "n", 2)
+			next.Store(cut)
+			if err := h.Unlock(); err != nil {
+				t.Error(err)
+			}
+			bh := taken(t, got)
+			if next.Load() {
+				t.Error("the fault did not happen")
+			}
+			if bh.Token() <= h.Token() {
+				t.Errorf("token %d after %d", bh.Token(), h.Token())
+			}
+			if err := bh.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
