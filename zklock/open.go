@@ -2,19 +2,18 @@ package zklock
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
 // DefaultDialTimeout is how long Open waits for the servers when its context
@@ -253,7 +252,6 @@ func parseURL(address string) (servers []string, opts *Options, limit time.Durat
 	if err != nil {
 		return nil, nil, 0, errors.New("the URL's options are malformed")
 	}
-	files := make(map[string]string)
 	for key, values := range query {
 		if len(values) != 1 {
 			return nil, nil, 0, fmt.Errorf("the option %s is given %d times", key, len(values))
@@ -273,23 +271,20 @@ func parseURL(address string) (servers []string, opts *Options, limit time.Durat
 			opts.Tick, err = positive(key, v)
 		case "dial_timeout":
 			limit, err = positive(key, v)
-		case "ca", "cert", "key", "server_name":
-			if u.Scheme != "zks" {
-				return nil, nil, 0, fmt.Errorf("the option %s needs the scheme zks", key)
-			}
-			files[key] = v
 		default:
-			return nil, nil, 0, fmt.Errorf("unknown option %q", key)
+			if !slices.Contains(tlsurl.Names(), key) {
+				return nil, nil, 0, fmt.Errorf("unknown option %q", key)
+			}
 		}
 		if err != nil {
 			return nil, nil, 0, err
 		}
 	}
-	if u.Scheme == "zks" {
-		config, err := tlsConfig(files)
-		if err != nil {
-			return nil, nil, 0, err
-		}
+	config, err := tlsurl.Parse(query, "zks", u.Scheme == "zks")
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if config != nil {
 		opts.Dial = tlsDialer(config)
 	}
 	return servers, opts, limit, nil
@@ -301,26 +296,4 @@ func positive(key, v string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s is %q, want a time such as 2s", key, v)
 	}
 	return d, nil
-}
-
-func tlsConfig(files map[string]string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files["server_name"]}
-	if ca := files["ca"]; ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca: %s has no certificate", ca)
-		}
-	}
-	if cert, key := files["cert"], files["key"]; cert != "" || key != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("cert and key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }

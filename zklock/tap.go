@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -47,7 +48,14 @@ func NewTap(dial zk.Dialer) *Tap {
 // tlsDialer dials with TLS.
 func tlsDialer(config *tls.Config) zk.Dialer {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+		if err == nil {
+			return conn, nil // never as a nil *tls.Conn
+		}
+		if _, unreached := errors.AsType[*net.OpError](err); !unreached {
+			err = fmt.Errorf("the TLS handshake fails: %w", err)
+		}
+		return nil, err
 	}
 }
 
@@ -152,7 +160,7 @@ type tapped struct {
 }
 
 var (
-	errNoServe = errors.New("the server closes connections during the handshake: it does not serve now (no quorum?), or is no ZooKeeper")
+	errNoServe = errors.New("the server closes connections during the handshake: it does not serve now (no quorum?), expects TLS, or is no ZooKeeper")
 	errForeign = errors.New("what answers is not ZooKeeper")
 )
 

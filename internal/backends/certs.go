@@ -44,6 +44,27 @@ func NewCerts(t testing.TB, dir string) *Certs {
 	return c
 }
 
+// Store writes certificate and key of the server into one file, the key in the
+// form that Java reads, and returns its path.
+func (c *Certs) Store(t testing.TB) string {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})...)
+	path := filepath.Join(filepath.Dir(c.Cert), "server-store.pem")
+	if err := os.WriteFile(path, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Client returns the configuration of a client that trusts the authority, and
 // that has the client's certificate to show.
 func (c *Certs) Client() *tls.Config { return c.client.Clone() }

@@ -20,6 +20,7 @@ import (
 type ZooKeeperOptions struct {
 	Members int           // of the ensemble; 0 and 1 are a single server
 	Tick    time.Duration // the server's tickTime; 0 is 200 ms, 500 ms in an ensemble
+	TLS     bool          // serves TLS too, and asks clients for certificates; see ZooKeeperServer.Certs
 	Config  []string      // more lines of the configuration
 }
 
@@ -27,12 +28,14 @@ type ZooKeeperOptions struct {
 type ZooKeeperServer struct {
 	Members []*ZooKeeperMember
 	Tick    time.Duration
+	Certs   *Certs // with ZooKeeperOptions.TLS
 }
 
 // ZooKeeperMember is one server of an ensemble.
 type ZooKeeperMember struct {
 	*Process
-	Port int
+	Port   int
+	Secure int // port for TLS, 0 for none
 
 	java, dir string
 }
@@ -41,7 +44,8 @@ type ZooKeeperMember struct {
 // it in libzookeeper-java and the packages that one depends on.
 var zookeeperJars = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-common", "netty-buffer", "netty-transport",
-	"netty-handler", "netty-codec", "netty-resolver", "metrics-core", "snappy-java", "commons-cli", "commons-io",
+	"netty-handler", "netty-codec", "netty-resolver",
+	"netty-transport-native-unix-common", "netty-transport-native-epoll", "metrics-core", "snappy-java", "commons-cli", "commons-io",
 }
 
 const javaFolder = "/usr/share/java"
@@ -113,12 +117,25 @@ func newZooKeeper(t testing.TB, opts ZooKeeperOptions, dir string) *ZooKeeperSer
 		}
 	}
 	java, classes := Java(t), ZooKeeperClasses(t)
+	var certs *Certs
 	var err error
+	if opts.TLS {
+		certs = NewCerts(t, dir)
+		store := certs.Store(t)
+		opts.Config = append([]string{
+			"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+			"ssl.keyStore.location=" + store, "ssl.keyStore.type=PEM",
+			"ssl.trustStore.location=" + certs.CA, "ssl.trustStore.type=PEM",
+		}, opts.Config...)
+	}
 	for range 3 { // another process may take a port first
-		s := &ZooKeeperServer{Tick: opts.Tick}
+		s := &ZooKeeperServer{Tick: opts.Tick, Certs: certs}
 		var ensemble []string
 		for i := range n {
 			m := &ZooKeeperMember{Port: FreePort(t), java: java, dir: filepath.Join(dir, strconv.Itoa(i+1))}
+			if opts.TLS {
+				m.Secure = FreePort(t)
+			}
 			s.Members = append(s.Members, m)
 			if n > 1 {
 				ensemble = append(ensemble, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
@@ -161,6 +178,9 @@ func (m *ZooKeeperMember) configure(id int, opts ZooKeeperOptions, ensemble []st
 		"4lw.commands.whitelist=*",
 		"initLimit=60",
 		"syncLimit=10",
+	}
+	if m.Secure != 0 {
+		lines = append(lines, fmt.Sprintf("secureClientPort=%d", m.Secure), "secureClientPortAddress=127.0.0.1")
 	}
 	lines = append(lines, ensemble...)
 	lines = append(lines, opts.Config...)
@@ -255,6 +275,20 @@ func (m *ZooKeeperMember) Leads(t testing.TB) bool {
 
 // Addr returns host and port.
 func (m *ZooKeeperMember) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Port)) }
+
+// SecureURL returns the address for TLS as zklock takes it, with these options
+// in its query, which may be empty. It names no certificates.
+func (s *ZooKeeperServer) SecureURL(query string) string {
+	var addrs []string
+	for _, m := range s.Members {
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Secure)))
+	}
+	u := "zks://" + strings.Join(addrs, ",") + "?tick=" + (2 * s.Tick).String()
+	if query != "" {
+		u += "&" + query
+	}
+	return u
+}
 
 // Data is the folder of the member's data.
 func (m *ZooKeeperMember) Data() string { return filepath.Join(m.dir, "data") }
