@@ -14,6 +14,9 @@
 //
 // is replaced. The names are: traits, the table of stores; and code FILE, a Go
 // file of the module from its package clause on. docs/cli.md is written whole.
+//
+// Its tests compile every other block of Go in those pages; what such a block
+// takes for granted is declared in a comment before it: see snippets_test.go.
 package main
 
 //go:generate go run . -root ../..

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A snippet is a block of Go in a page. Words that the page takes for granted
+// are declared in a comment before it, which readers do not see:
+//
+//	<!-- go: func post(ctx context.Context, token uint64) error; var db *sql.DB -->
+type snippet struct {
+	page string
+	line int // of the block's first line
+	decl string
+	text string
+}
+
+// importable are the packages that snippets speak of, by the name they use.
+var importable = []string{
+	"context", "database/sql", "errors", "fmt", "log/slog", "net/http", "os", "sync", "testing", "time",
+	"go.etcd.io/etcd/client/v3 clientv3",
+	"github.com/jackc/pgx/v5/pgxpool",
+	"github.com/redis/rueidis",
+	repo, repo + "/anylock", repo + "/driver", repo + "/fence", repo + "/fence/httpfence", repo + "/fence/redisfence", repo + "/fence/sqlfence",
+	repo + "/etcdlock", repo + "/memlock", repo + "/pglock", repo + "/redislock", repo + "/sqlitelock", repo + "/zklock",
+}
+
+const repo = "github.com/holdfast-go/holdfast"
+
+// TestSnippets: every block of Go in README.md and docs compiles, apart from
+// what it leaves unused.
+func TestSnippets(t *testing.T) {
+	pages := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/*/*.md"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, more...)
+	}
+	imports := exports(t)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range snippets(strings.TrimPrefix(page, "../../"), string(text)) {
+			if err := imports.check(s); err != nil {
+				t.Errorf("the Go on line %d of %s: %v", s.line, s.page, err)
+			}
+		}
+	}
+}
+
+// TestSnippetsThatAreWrong: the test above can fail.
+func TestSnippetsThatAreWrong(t *testing.T) {
+	imports := exports(t)
+	for text, want := range map[string]string{
+		"err = locks.Do(ctx, \"a\", nil)":                    "",
+		"func f() error { return nil }":                      "",
+		"locks.Grab(ctx)":                                    "Grab",
+		"hold, err := locks.Mutex(\"a\").Lock()":             "not enough arguments",
+		"return holdfast.Tokens(ctx, \"a\")":                 "Tokens",
+		"if err != nil {":                                    "expected",
+		"package main\n\nfunc main() { nobody() }":           "nobody",
+		"a, err := locks.Mutex(\"a\").TryLock(ctx)\nother()": "other",
+	} {
+		got := snippets("page", "<!-- go: var err error -->\n\n```go\n"+text+"\n```\n")
+		if len(got) != 1 {
+			t.Fatalf("%q: %d snippets", text, len(got))
+		}
+		err := imports.check(got[0])
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+var goBlock = regexp.MustCompile("(?ms)(?:^<!-- go: ([^\n]*) -->\n+)?^```go\n(.*?)^```$")
+
+func snippets(page, text string) (all []snippet) {
+	for _, m := range goBlock.FindAllStringSubmatchIndex(text, -1) {
+		s := snippet{page: page, line: 1 + strings.Count(text[:m[4]], "\n"), text: text[m[4]:m[5]]}
+		if m[2] >= 0 {
+			s.decl = text[m[2]:m[3]]
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// compiled are the export data of packages, by import path.
+type compiled struct {
+	fset     *token.FileSet
+	importer types.Importer
+	specs    map[string]string // of imports, by the name that snippets use
+}
+
+// exports has the packages that snippets may import built.
+func exports(t *testing.T) compiled {
+	t.Helper()
+	c := compiled{fset: token.NewFileSet(), specs: map[string]string{}}
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export"}
+	for _, spec := range importable {
+		importPath, name, ok := strings.Cut(spec, " ")
+		if !ok {
+			name = path.Base(importPath)
+		}
+		c.specs[name] = fmt.Sprintf("%s %q", name, importPath)
+		args = append(args, importPath)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	files := map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct{ ImportPath, Export string }
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		files[p.ImportPath] = p.Export
+	}
+	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) {
+		if files[path] == "" {
+			return nil, fmt.Errorf("no export data of %s", path)
+		}
+		return os.Open(files[path])
+	})
+	return c
+}
+
+// check compiles a snippet: a whole file, declarations, or statements. What is
+// not used, or declared again because a page shows two ways, is no error.
+func (c compiled) check(s snippet) error {
+	file, err := c.parse(s)
+	if err != nil {
+		return err
+	}
+	var bad []error
+	config := types.Config{Importer: c.importer, Error: func(err error) {
+		if e := (types.Error{}); !errors.As(err, &e) || !e.Soft {
+			bad = append(bad, err)
+		}
+	}}
+	_, _ = config.Check("page", c.fset, []*ast.File{file}, nil)
+	return errors.Join(bad...)
+}
+
+func (c compiled) parse(s snippet) (*ast.File, error) {
+	if strings.HasPrefix(s.text, "package ") {
+		return parser.ParseFile(c.fset, s.page, s.text, 0)
+	}
+	var head strings.Builder
+	head.WriteString("package page\n")
+	for _, name := range slices.Sorted(maps.Keys(c.specs)) {
+		fmt.Fprintf(&head, "import %s\n", c.specs[name])
+	}
+	// Every page's snippets have these.
+	head.WriteString("var ctx context.Context\nvar locks *holdfast.Client\n")
+	for decl := range strings.SplitSeq(s.decl, "; ") {
+		if strings.HasPrefix(decl, "func ") {
+			decl += " { panic(0) }"
+		}
+		head.WriteString(decl + "\n")
+	}
+	at := fmt.Sprintf("//line /%s:%d\n", s.page, s.line)
+	if file, err := parser.ParseFile(c.fset, s.page, head.String()+at+s.text, 0); err == nil {
+		return file, nil
+	}
+	return parser.ParseFile(c.fset, s.page, head.String()+"func _() error {\n"+at+s.text+"\npanic(0)\n}\n", 0)
+}
