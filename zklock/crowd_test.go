@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
@@ -41,6 +42,77 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	for _, i := range []int{4, 5, 6} {
+		leave(t, ds[i], ts[i], driver.Held)
+	}
+}
+
+// TestCrowdCosts counts who does what in a semaphore's line. Of those who wait
+// only the first one watches the line: a ticket that comes costs it one listing
+// and the others nothing, a permit that is freed wakes it alone.
+func TestCrowdCosts(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("crowd-costs")
+	const n, size = 7, 2
+	var ds [n]driver.Driver
+	var ws [n]*wire
+	var ps [n]*pushes
+	var ts [n]*driver.Ticket
+	come := func(i int) {
+		t.Helper()
+		ts[i] = ticket2(name, i)
+		ts[i].Limit = size
+		ts[i].TTL = 5 * time.Minute // however slow the machine
+		join(t, ds[i], ts[i], []driver.State{driver.Held, driver.Waiting}[min(i/size, 1)])
+	}
+	for i := range n {
+		d, w := openWire(t, s.Addrs(), 2*s.Tick)
+		ds[i], ws[i], ps[i] = d, w, watch(t, d)
+		w.reset()
+	}
+	for i := range 4 {
+		come(i)
+	}
+	lists := func(i int) int {
+		_, each := ws[i].ops()
+		return each[opChildren]
+	}
+	const first = 2 // of those who wait
+	before := lists(first)
+	for i := 4; i < n; i++ {
+		come(i)
+		until(t, "the first one has looked", func() bool { return lists(first) > before })
+		before = lists(first)
+	}
+	for i := first; i < n; i++ {
+		most := 1 // with its own Join
+		if i == first {
+			most += 1 + n - 3 // when it found that it is the first, and for each that came
+		}
+		if k := lists(i); k > most {
+			t.Errorf("number %d lists the line %d times, at most %d are allowed", i, k, most)
+		}
+		if ps[i].state(ts[i].ID) != 0 {
+			t.Errorf("number %d is told something", i)
+		}
+	}
+	for _, w := range ws {
+		w.reset()
+	}
+	leave(t, ds[0], ts[0], driver.Held)
+	until(t, "the first one holds", func() bool { return ps[first].state(ts[first].ID) == driver.Held })
+	until(t, "the next one is the first", func() bool { return lists(first+1) >= 1 })
+	for i := first + 2; i < n; i++ {
+		if k := lists(i); k > 0 {
+			t.Errorf("at the turn of number %d, number %d lists the line %d times", first, i, k)
+		}
+	}
+	leave(t, ds[1], ts[1], driver.Held)
+	for i := first; i < n; i++ {
+		until(t, "it is its turn", func() bool {
+			got, err := ds[i].Renew(t.Context(), []driver.Ref{{Ticket: ts[i]}})
+			return err == nil && got[0].State == driver.Held
+		})
 		leave(t, ds[i], ts[i], driver.Held)
 	}
 }

@@ -2,14 +2,17 @@ package zklock_test
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/zklock"
 )
 
 // TestEnsemble kills and restarts members of an ensemble, the leader among
@@ -119,4 +122,77 @@ func TestEnsemble(t *testing.T) {
 	}
 	both.Wait()
 	until(t, "the hold is released", func() bool { return long.Unlock() == nil || long.Err() != nil })
+}
+
+// TestLaggingFollower: the answer to a create is lost, and the ticket asks
+// again over a follower that was frozen meanwhile and has not seen the node. It
+// is found all the same, and not made twice (F84).
+func TestLaggingFollower(t *testing.T) {
+	t.Parallel()
+	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Members: 3})
+	leader, follower := s.Members[0], s.Members[1]
+	for _, m := range s.Members {
+		if m.Leads(t) {
+			leader = m
+		} else {
+			follower = m
+		}
+	}
+	var to atomic.Value
+	to.Store(leader.Addr())
+	w := newWire()
+	d, err := zklock.Connect(t.Context(), []string{leader.Addr()}, &zklock.Options{Tick: s.Tick,
+		Dial: func(network, _ string, timeout time.Duration) (net.Conn, error) {
+			return w.Dial(network, to.Load().(string), timeout)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	look := raw(t, leader.Addr())
+	const name = "lagging"
+	for i := range 3 {
+		warm := ticket2(name, 10+i)
+		join(t, d, warm, driver.Held)
+		leave(t, d, warm, driver.Held)
+
+		to.Store(follower.Addr()) // from the next connection on
+		follower.Pause(t)
+		var asked []int32
+		cutOnce := true
+		w.on(func(op int32) cut {
+			switch {
+			case op == opMulti && cutOnce:
+				cutOnce = false
+				return cutAfter
+			case !cutOnce && (op == opMulti || op == opSync || op == opChildren):
+				asked = append(asked, op)
+			}
+			return pass
+		})
+		tk := ticket2(name, 20+i)
+		if p, err := d.Join(t.Context(), tk, true); err == nil {
+			t.Fatalf("Join answers %v", p.State)
+		}
+		until(t, "the node is there", func() bool { return len(children(t, look, lineOf(name))) == 1 })
+		mine := children(t, look, lineOf(name))[0]
+		follower.Resume(t)
+		if p := joinUntil(t, d, tk); p.State != driver.Held {
+			t.Fatalf("joined as %v", p.State)
+		}
+		if got := children(t, look, lineOf(name)); len(got) != 1 || got[0] != mine {
+			t.Errorf("the line has %q, want %q", got, mine)
+		}
+		w.on(nil)
+		// Whatever a follower has not seen yet, it has after a sync.
+		for _, op := range asked {
+			if op == opSync {
+				break
+			}
+			t.Errorf("before a sync it asks with %d", op)
+		}
+		leave(t, d, tk, driver.Held)
+		to.Store(leader.Addr())
+		w.breakAll()
+	}
 }

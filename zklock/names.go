@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,6 +185,10 @@ func parseSeq(s string) (int32, bool) {
 	return int32(n), err == nil
 }
 
+// lastSeq is where the counter of a path stops: from then on the server gives
+// this number again and again, and it tells no order any more.
+const lastSeq = math.MaxInt32
+
 func formatSeq(seq int32) string { return fmt.Sprintf("%010d", seq) }
 
 // before says whether number a was given before b. The counter of a path goes
@@ -227,7 +232,7 @@ type place struct {
 func (v *view) places() []place {
 	var ps []place
 	for _, n := range v.nodes {
-		if k := len(ps) - 1; k >= 0 && ps[k].nodes[0].seq == n.seq {
+		if k := len(ps) - 1; k >= 0 && ps[k].nodes[0].seq == n.seq && n.seq != lastSeq {
 			ps[k].nodes = append(ps[k].nodes, n)
 			ps[k].units = max(ps[k].units, n.units)
 		} else {

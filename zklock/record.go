@@ -23,6 +23,7 @@ type record struct {
 	line  string // path of the line
 	born  time.Time
 	asked bool // a create went unanswered: there may be nodes; under busy
+	first bool // of those who wait in a crowd, when it looked last; under busy
 
 	// busy is held by whoever sends requests about the ticket.
 	busy sync.Mutex

@@ -22,7 +22,11 @@ func (s *session) settle(r *record) error {
 	if held {
 		return nil
 	}
-	for headed := false; ; {
+	if n, ok := parseNode(name); ok && n.seq == lastSeq {
+		return s.restart(r)
+	}
+	// The first of a crowd goes on as that: it looks and watches in one request.
+	for headed := r.first; ; {
 		// What happens from here on makes it look again.
 		s.mu.Lock()
 		moved := r.moved
@@ -59,12 +63,14 @@ func (s *session) settle(r *record) error {
 		}
 		if st.crowd && st.head {
 			if headed {
+				r.first = true
 				s.settled(r, moved) // watched before it was listed
 				return nil
 			}
 			headed = true
 			continue
 		}
+		r.first = false
 		again, err := s.waitFor(r, &st)
 		if err != nil {
 			return s.unsettled(r, err)
@@ -75,6 +81,21 @@ func (s *session) settle(r *record) error {
 		}
 		headed = false
 	}
+}
+
+// restart takes a ticket away whose number others may get too: the line has
+// used its numbers up. An empty line is deleted, so that it begins anew; who is
+// still in it has a lower number and comes to its turn first.
+func (s *session) restart(r *record) error {
+	if _, err := s.depart(r); err != nil {
+		return err
+	}
+	switch err := s.conn.Delete(r.line, -1); {
+	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNotEmpty):
+	default:
+		return classed("delete the empty line "+r.line, err)
+	}
+	return driver.Errorf(driver.NotDone, "%s has given its last number, %d: it begins anew when nothing is left in it", r.line, lastSeq)
 }
 
 // settled: nothing that happened before is left to be looked at.

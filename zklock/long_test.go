@@ -1,0 +1,192 @@
+package zklock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/adler32"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// TestLongLine: a line that is longer than clients in Java can read is refused
+// with one clear error. Nothing of ours stays in it, and who is in it already
+// goes on (F90).
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedZooKeeper(t)
+	name := unique("long")
+	look := raw(t, s.Addrs()...)
+	d, other := open(t, s.URL("", "")), open(t, s.URL("", ""))
+	defer d.Close()
+	defer other.Close()
+	first := ticket2(name, 1)
+	join(t, d, first, driver.Held)
+	n := 1
+	fill := func(to int) {
+		t.Helper()
+		for n < to {
+			var ops []any
+			for ; n < to && len(ops) < 500; n++ {
+				ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/_c_%s-lock-", lineOf(name), uuidOf(n)),
+					Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeralSequential})
+			}
+			if _, err := look.Multi(ops...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, size := range []int{10_000, 13_000} {
+		fill(size)
+		_, err := other.Join(t.Context(), ticket2(name, size), true)
+		if driver.ClassOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has %d tickets, the most is 10000", size+1)) {
+			t.Errorf("with %d in line: %v (%v)", size, err, driver.ClassOf(err))
+		}
+		if p, err := other.Join(t.Context(), ticket2(name, size+1), false); err != nil || p.State != driver.Gone {
+			t.Errorf("with %d in line, who does not wait gets %v, %v", size, p.State, err)
+		}
+		if left := len(children(t, look, lineOf(name))); left != size {
+			t.Errorf("of %d nodes there are %d", size, left)
+		}
+	}
+	if ps, err := d.Renew(t.Context(), []driver.Ref{{Ticket: first, State: driver.Held}}); err != nil || ps[0].State != driver.Held {
+		t.Errorf("the holder: %+v, %v", ps, err)
+	}
+	leave(t, d, first, driver.Held)
+}
+
+// presetCounter sets the counter of a path's sequential nodes, in the snapshot
+// of a server that does not run.
+func presetCounter(t *testing.T, m *backends.ZooKeeperMember, path string, n int32) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(m.Data(), "version-2", "snapshot.*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("snapshots: %v, %v", files, err)
+	}
+	newest := slices.MaxFunc(files, func(a, b string) int {
+		if len(a) != len(b) { // hexadecimal numbers
+			return len(a) - len(b)
+		}
+		return strings.Compare(a, b)
+	})
+	b, err := os.ReadFile(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Where the file has its checksums: over what is before them, and before a
+	// slash that is a string.
+	var seals []int
+	for i := 8; i+5 <= len(b); i++ {
+		if bytes.Equal(b[i:i+5], []byte{0, 0, 0, 1, '/'}) && binary.BigEndian.Uint64(b[i-8:]) == uint64(adler32.Checksum(b[:i-8])) {
+			seals = append(seals, i-8)
+		}
+	}
+	at := bytes.Index(b, append(binary.BigEndian.AppendUint32(nil, uint32(len(path))), path...))
+	if at < 0 || len(seals) == 0 {
+		t.Fatalf("%s has no %s, or no checksum", newest, path)
+	}
+	at += 4 + len(path)
+	if size := int32(binary.BigEndian.Uint32(b[at:])); size > 0 { // of the data
+		at += int(size)
+	}
+	at += 4 + 8 + 4*8 + 4 // the data's size, ACL, two transactions and two times, version
+	binary.BigEndian.PutUint32(b[at:], uint32(n))
+	for _, i := range seals {
+		binary.BigEndian.PutUint64(b[i:], uint64(adler32.Checksum(b[:i])))
+	}
+	if err := os.WriteFile(newest, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCounterAtItsEnd: the server's counter of a line reaches its end, where
+// ZooKeeper gives the last number again and again. The line's tickets come to
+// their turns, one at a time; and when they have gone, it begins anew (F89).
+func TestCounterAtItsEnd(t *testing.T) {
+	t.Parallel()
+	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{})
+	m := s.Members[0]
+	look := raw(t, s.Addrs()...)
+	const name = "counter"
+	for _, path := range []string{"/holdfast", lineOf(name)} {
+		if _, err := look.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Restart(t) // it writes a snapshot when it starts
+	m.Kill()
+	presetCounter(t, m, lineOf(name), math.MaxInt32-2)
+	m.Restart(t)
+	d := open(t, s.URL("", ""))
+	defer d.Close()
+	ps := watch(t, d)
+	first, second := ticket2(name, 0), ticket2(name, 1)
+	p := join(t, d, first, driver.Held)
+	join(t, d, second, driver.Waiting)
+	for i := 2; i < 5; i++ {
+		for _, wait := range []bool{true, false} {
+			tk := ticket2(name, i)
+			switch got, err := d.Join(t.Context(), tk, wait); {
+			case wait && (driver.ClassOf(err) != driver.NotDone || err == nil || !strings.Contains(err.Error(), "last number")):
+				t.Errorf("number %d: %v, %v (%v)", i, got.State, err, driver.ClassOf(err))
+			case !wait && (err != nil || got.State != driver.Gone):
+				t.Errorf("number %d, which does not wait: %v, %v", i, got.State, err)
+			}
+		}
+	}
+	if left := children(t, look, lineOf(name)); len(left) != 2 {
+		t.Fatalf("the line has %q", left)
+	}
+	leave(t, d, first, driver.Held)
+	until(t, "the second one holds", func() bool { return ps.state(second.ID) == driver.Held })
+	leave(t, d, second, driver.Held)
+
+	// As the users see it, the line is just used.
+	last := p.Token
+	var cs []*holdfast.Client
+	for range 3 {
+		cs = append(cs, newClient(t, s.URL("", "")))
+	}
+	inside := 0
+	for range 2 {
+		var wg sync.WaitGroup
+		for _, c := range cs {
+			wg.Go(func() {
+				err := c.Do(t.Context(), name, func(ctx context.Context) error {
+					if inside++; inside != 1 {
+						t.Errorf("%d inside", inside)
+					}
+					if token := holdfast.Token(ctx, name); token <= last {
+						t.Errorf("token %d after %d", token, last)
+					} else {
+						last = token
+					}
+					inside--
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	tk := ticket2(name, 9)
+	join(t, d, tk, driver.Held)
+	if names := children(t, look, lineOf(name)); len(names) != 1 || !strings.Contains(names[0], "-lock-00000000") {
+		t.Errorf("afterwards the line has %q", names)
+	}
+	leave(t, d, tk, driver.Held)
+}
