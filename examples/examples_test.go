@@ -107,6 +107,20 @@ var examples = []example{
 		`60 transfers by 4 tellers, both ways: nobody waited for ever`,
 		`ann has 1030, bob has 970, together 2000`,
 	}},
+	{"trouble", true, []string{
+		`holdfast: "examples/trouble" is held by pid \d+ on \S+ since \S+ \(ann\)`,
+		`holdfast: wait for "examples/trouble" ended after \S+, held by pid \d+ on \S+ since \S+ \(ann\): context deadline exceeded`,
+		`holdfast: "examples/trouble": in use as another kind of lock: mutex there, semaphore of 3 asked for`,
+		`holdfast: lost "examples/trouble": gone from the store \(token \d+\)`,
+		`holdfast: lost "examples/trouble": gone from the store \(token \d+\)`,
+		`holdfast: "examples/trouble": no such ticket`,
+		`holdfast: lost "examples/trouble": held for the longest time allowed \(token \d+\)`,
+		`holdfast: "examples/trouble/rw": a hold cannot be widened: inside a read lock of the same name`,
+		`holdfast: wait for "examples/trouble" ended after 0s: lock released`,
+		`holdfast: "examples/trouble": client closed`,
+		`holdfast: TTL 1ms is below this store's minimum of \S+`,
+		`redislock: open 127.0.0.1:1: store unavailable: cannot connect: dial tcp 127.0.0.1:1: .+`,
+	}},
 }
 
 // TestTable: each folder is an example, and each example is in the table.
