@@ -65,6 +65,7 @@ func leftOut(v backends.EtcdVersion) map[string]string {
 		"keep-alives are asked for by renew-keeps":                               {"join-renews"},
 		"crowds are asked for by hammer-mutex, hammer-readers and hammer-faults": {"hammer-try", "hammer-units", "hammer-cancel", "hammer-lines"},
 		"costs and pages are the driver's":                                       {"waiting-costs-nothing", "names-many", "renew-200"},
+		"how names, owners and metadata are written is the driver's":             {"nasty-names", "nasty-owners", "inspect-meta"},
 	} {
 		for _, name := range names {
 			out[name] = "on the newest release alone: " + reason
