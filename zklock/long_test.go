@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -33,6 +34,7 @@ func TestLongLine(t *testing.T) {
 	defer d.Close()
 	defer other.Close()
 	first := ticket2(name, 1)
+	first.TTL = 5 * time.Minute // nobody renews it, and the machine may be slow
 	join(t, d, first, driver.Held)
 	n := 1
 	fill := func(to int) {
@@ -133,6 +135,7 @@ func TestCounterAtItsEnd(t *testing.T) {
 	defer d.Close()
 	ps := watch(t, d)
 	first, second := ticket2(name, 0), ticket2(name, 1)
+	first.TTL, second.TTL = 5*time.Minute, 5*time.Minute // as above
 	p := join(t, d, first, driver.Held)
 	join(t, d, second, driver.Waiting)
 	for i := 2; i < 5; i++ {
