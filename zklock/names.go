@@ -185,9 +185,11 @@ func parseSeq(s string) (int32, bool) {
 	return int32(n), err == nil
 }
 
-// lastSeq is where the counter of a path stops: from then on the server gives
-// this number again and again, and it tells no order any more.
-const lastSeq = math.MaxInt32
+// spent says whether a number comes from a counter at its end. It stops at
+// 2^31 - 1, which the server gives again and again from then on, and for what it
+// has not written yet it counts on from there, into the negative, and back again:
+// these numbers tell no order, and several nodes may have one.
+func spent(seq int32) bool { return seq < 0 || seq == math.MaxInt32 }
 
 func formatSeq(seq int32) string { return fmt.Sprintf("%010d", seq) }
 
@@ -232,7 +234,7 @@ type place struct {
 func (v *view) places() []place {
 	var ps []place
 	for _, n := range v.nodes {
-		if k := len(ps) - 1; k >= 0 && ps[k].nodes[0].seq == n.seq && n.seq != lastSeq {
+		if k := len(ps) - 1; k >= 0 && ps[k].nodes[0].seq == n.seq && !spent(n.seq) {
 			ps[k].nodes = append(ps[k].nodes, n)
 			ps[k].units = max(ps[k].units, n.units)
 		} else {

@@ -22,7 +22,7 @@ func (s *session) settle(r *record) error {
 	if held {
 		return nil
 	}
-	if n, ok := parseNode(name); ok && n.seq == lastSeq {
+	if n, ok := parseNode(name); ok && spent(n.seq) {
 		return s.restart(r)
 	}
 	// The first of a crowd goes on as that: it looks and watches in one request.
@@ -95,7 +95,7 @@ func (s *session) restart(r *record) error {
 	default:
 		return classed("delete the empty line "+r.line, err)
 	}
-	return driver.Errorf(driver.NotDone, "%s has given its last number, %d: it begins anew when nothing is left in it", r.line, lastSeq)
+	return driver.Errorf(driver.NotDone, "%s has given its last number: it begins anew when nothing is left in it", r.line)
 }
 
 // settled: nothing that happened before is left to be looked at.
