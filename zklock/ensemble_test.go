@@ -152,10 +152,10 @@ func TestLaggingFollower(t *testing.T) {
 	look := raw(t, leader.Addr())
 	const name = "lagging"
 	for i := range 3 {
+		// The connection that there was may just have been broken.
 		warm := ticket2(name, 10+i)
-		join(t, d, warm, driver.Held)
-		leave(t, d, warm, driver.Held)
-
+		joinUntil(t, d, warm)
+		leaveUntil(t, d, warm)
 		to.Store(follower.Addr()) // from the next connection on
 		follower.Pause(t)
 		var asked []int32

@@ -32,13 +32,13 @@ func TestTLS(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for what, w := range map[string]struct{ url, says string }{
-		"an authority that is not trusted":  {s.SecureURL("dial_timeout=5s" + pair), "certificate"},
-		"another authority":                 {s.SecureURL("dial_timeout=5s&ca=" + another.CA + pair), "certificate"},
-		"a name that is not in it":          {s.SecureURL("dial_timeout=5s&server_name=elsewhere&" + ca + pair), "elsewhere"},
-		"no certificate of the client":      {s.SecureURL("dial_timeout=5s&" + ca), ""},
-		"a certificate of another's":        {s.SecureURL("dial_timeout=5s&" + ca + "&cert=" + another.ClientCert + "&key=" + another.ClientKey), ""},
-		"a server that does not speak TLS":  {strings.Replace(s.URL("", "dial_timeout=5s&"+ca+pair), "zk://", "zks://", 1), "TLS handshake"},
-		"a client that does not speak TLS":  {strings.Replace(s.SecureURL("dial_timeout=5s"), "zks://", "zk://", 1), "expects TLS"},
+		"an authority that is not trusted":  {s.SecureURL("dial_timeout=8s" + pair), "certificate"},
+		"another authority":                 {s.SecureURL("dial_timeout=8s&ca=" + another.CA + pair), "certificate"},
+		"a name that is not in it":          {s.SecureURL("dial_timeout=8s&server_name=elsewhere&" + ca + pair), "elsewhere"},
+		"no certificate of the client":      {s.SecureURL("dial_timeout=8s&" + ca), ""},
+		"a certificate of another's":        {s.SecureURL("dial_timeout=8s&" + ca + "&cert=" + another.ClientCert + "&key=" + another.ClientKey), ""},
+		"a server that does not speak TLS":  {strings.Replace(s.URL("", "dial_timeout=8s&"+ca+pair), "zk://", "zks://", 1), "TLS handshake"},
+		"a client that does not speak TLS":  {strings.Replace(s.SecureURL("dial_timeout=8s"), "zks://", "zk://", 1), "expects TLS"},
 		"a certificate without its key":     {s.SecureURL(ca + "&cert=" + s.Certs.ClientCert), "together"},
 		"a file that is no certificate":     {s.SecureURL("ca=" + s.Certs.Key), "certificate"},
 		"a file that does not exist at all": {s.SecureURL("ca=" + filepath.Join(t.TempDir(), "none")), "none"},
