@@ -74,7 +74,7 @@ func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error
 	if !d.begin(func() {
 		c := d.aside.get(d.conn)
 		if c == nil {
-			ch <- answer{err: errClosing}
+			ch <- answer{err: d.cutErr()}
 			return
 		}
 		conn.Store(&c)
@@ -87,7 +87,7 @@ func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error
 		}
 		ch <- answer{v, classify(err)}
 	}) {
-		return none, errClosing.Err
+		return none, d.overErr()
 	}
 	select {
 	case a := <-ch:
@@ -99,7 +99,7 @@ func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error
 		}
 		return none, ended(ctx)
 	case <-d.done:
-		return none, errClosing
+		return none, d.cutErr()
 	}
 }
 
@@ -161,12 +161,26 @@ func runAll(c link.Conn, runs []run) ([]link.Reply, error) {
 		commands[i] = r.script.words(false, r.keys, r.args)
 	}
 	replies := c.Pipe(commands)
-	var err error
-	for i, r := range runs {
-		if noScript(replies[i].Err) {
-			if replies[i], err = c.Do(r.script.words(true, r.keys, r.args)...); err != nil {
-				replies[i] = link.Failed(err)
+	for round := 0; ; round++ {
+		var again []int
+		for i := range runs {
+			if noScript(replies[i].Err) {
+				again = append(again, i)
 			}
+		}
+		if len(again) == 0 {
+			break
+		}
+		commands = commands[:0]
+		for n, i := range again { // the server knows the script after the first
+			r := runs[i]
+			commands = append(commands, r.script.words(n == 0 || round > 0, r.keys, r.args))
+		}
+		for n, reply := range c.Pipe(commands) {
+			replies[again[n]] = reply
+		}
+		if round > 0 {
+			break
 		}
 	}
 	for i := range replies {

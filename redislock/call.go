@@ -38,7 +38,7 @@ func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error)
 		r, err := d.via.Do(bg, words...)
 		ch <- answer{r, classify(err)}
 	}) {
-		return link.Reply{}, driver.ErrClosed
+		return link.Reply{}, d.overErr()
 	}
 	select {
 	case a := <-ch:
@@ -46,7 +46,7 @@ func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error)
 	case <-ctx.Done():
 		return link.Reply{}, ended(ctx)
 	case <-d.done:
-		return link.Reply{}, errClosing
+		return link.Reply{}, d.cutErr()
 	}
 }
 
@@ -109,6 +109,29 @@ func ended(ctx context.Context) error {
 // errClosing is the error of a call during which the driver was closed.
 var errClosing = &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
 
+var (
+	// errDropped is the error of a call at a server that is not used any more.
+	errDropped = driver.Errorf(driver.NotDone, "the server is not the one to ask any more")
+	// errCut is that of a call that it got meanwhile.
+	errCut = driver.Errorf(driver.Unknown, "the connection was given up for another server")
+)
+
+// overErr is the error of a call that comes too late.
+func (d *Driver) overErr() error {
+	if d.replaceable {
+		return errDropped
+	}
+	return driver.ErrClosed
+}
+
+// cutErr is the error of a call that was under way.
+func (d *Driver) cutErr() error {
+	if d.replaceable {
+		return errCut
+	}
+	return errClosing
+}
+
 // A sender waits, on a goroutine of its own, for the answers to the commands
 // that it is given one by one.
 type sender struct {
@@ -141,7 +164,7 @@ func (d *Driver) lone(ctx context.Context, cmd rueidis.Completed) (rueidis.Redis
 	case <-ctx.Done():
 		err = ended(ctx)
 	case <-d.done:
-		err = errClosing
+		err = d.cutErr()
 	}
 	if s.asked.CompareAndSwap(true, false) {
 		return rueidis.RedisResult{}, err // the sender parks itself
@@ -156,7 +179,7 @@ func (d *Driver) sender() (*sender, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, driver.ErrClosed
+		return nil, d.overErr()
 	}
 	if last := len(p.idle) - 1; last >= 0 {
 		s := p.idle[last]

@@ -88,7 +88,8 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	fs := []driver.Finding{d.checkLock(ctx), d.checkPush(ctx)}
+	rights, l := checkLock(ctx, d, d.lines.make)
+	fs := []driver.Finding{dropped(rights, d.drop(ctx, l)), d.checkPush(ctx, l)}
 	return append(append(fs, s.findings()...), d.restartGuard(ctx)), nil
 }
 
@@ -131,12 +132,12 @@ func examine(c link.Conn) (*state, error) {
 	return s, nil
 }
 
-// checkLock goes through the life of a lock, as the user that we are.
-func (d *Driver) checkLock(ctx context.Context) driver.Finding {
-	f := driver.Finding{Topic: "rights"}
+// checkLock goes through the life of a lock, as the user that we are. What it
+// leaves is for the caller to drop.
+func checkLock(ctx context.Context, d driver.Driver, line func(name string) *line) (driver.Finding, *line) {
+	f := driver.Finding{Topic: "rights", Detail: "a lock was taken, waited for, renewed and released"}
 	t := &driver.Ticket{ID: "check:" + rand.Text(), Name: "holdfast-check-" + rand.Text(), Units: 1, Limit: 1, TTL: 10 * time.Second}
 	w := &driver.Ticket{ID: t.ID + "b", Name: t.Name, Units: 1, Limit: 1, TTL: t.TTL}
-	l := d.lines.get(t.Name)
 	err := func() error {
 		p, err := d.Join(ctx, t, false)
 		if err == nil && p.State != driver.Held {
@@ -163,36 +164,47 @@ func (d *Driver) checkLock(ctx context.Context) driver.Finding {
 		}
 		return nil
 	}()
-	_, dropErr := beside(ctx, d, func(c link.Conn) (int64, error) {
+	if err != nil {
+		f.Level, f.Detail = driver.Problem, err.Error()
+		f.Advice = "give the user the rights that the documentation of redislock lists"
+	}
+	return f, line(t.Name)
+}
+
+// drop removes what checkLock left.
+func (d *Driver) drop(ctx context.Context, l *line) error {
+	_, err := beside(ctx, d, func(c link.Conn) (int64, error) {
 		r, err := c.Do(append([]string{"DEL"}, l.keys[:]...)...)
 		if err != nil {
 			return 0, err
 		}
 		return r.Int()
 	})
-	switch {
-	case err != nil:
-		f.Level, f.Detail = driver.Problem, err.Error()
-		f.Advice = "give the user the rights that the documentation of redislock lists"
-	case dropErr != nil:
-		f.Level, f.Detail = driver.Warning, "the keys of the check could not be removed: "+dropErr.Error()
+	return err
+}
+
+// dropped is what checkLock found, and whether the rest could be removed.
+func dropped(f driver.Finding, err error) driver.Finding {
+	if err != nil && f.Level == driver.OK {
+		f.Level, f.Detail = driver.Warning, "the keys of the check could not be removed: "+err.Error()
 		f.Advice = "give the user the right to DEL"
-	default:
-		f.Detail = "a lock was taken, waited for, renewed and released"
 	}
 	return f
 }
 
 // checkPush publishes to itself.
-func (d *Driver) checkPush(ctx context.Context) driver.Finding {
+func (d *Driver) checkPush(ctx context.Context, l *line) driver.Finding {
 	f := driver.Finding{Topic: "push"}
 	ctx, cancel := context.WithCancel(ctx)
 	heard := make(chan struct{}, 1)
 	channel := d.channel + "-check"
+	if d.lines.sharded {
+		channel = channelOf(channel, l.slot)
+	}
 	done := make(chan error, 1)
 	if !d.begin(func() { done <- d.echo(ctx, channel, heard) }) {
 		cancel()
-		f.Level, f.Detail = driver.Problem, driver.ErrClosed.Error()
+		f.Level, f.Detail = driver.Problem, d.overErr().Error()
 		return f
 	}
 	var err error
@@ -208,7 +220,7 @@ func (d *Driver) checkPush(ctx context.Context) driver.Finding {
 	cancel()
 	if err != nil {
 		f.Level, f.Detail = driver.Problem, err.Error()
-		f.Advice = "allow SUBSCRIBE and PUBLISH on the channels holdfast_push:*; without them, a waiter learns of a release only when it asks"
+		f.Advice = "allow SUBSCRIBE and PUBLISH, in a cluster SSUBSCRIBE and SPUBLISH, on the channels holdfast_push:*; without them, a waiter learns of a release only when it asks"
 	}
 	return f
 }

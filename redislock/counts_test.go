@@ -34,7 +34,7 @@ func count(t *testing.T, s *backends.RedisServer, f func()) calls {
 			c.evalsha += n
 		case "eval":
 			c.eval += n
-		case "publish":
+		case "publish", "spublish":
 			c.publish += n
 		case "hello", "select", "subscribe", "script|load":
 			c.other += n

@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -106,3 +107,42 @@ func classOfAnswer(text string) driver.Class {
 
 // A strange value is where the line should be.
 var errForeign = errors.New("the key has a value that is no lock of Holdfast's")
+
+// answerOf returns what a server answered as an error, or nothing.
+func answerOf(err error) string {
+	if se, ok := errors.AsType[link.ServerError](err); ok {
+		return string(se)
+	}
+	if re, ok := errors.AsType[*rueidis.RedisError](err); ok && !re.IsNil() {
+		return re.Error()
+	}
+	return ""
+}
+
+// moving says whether a request was put off because its slot is being moved.
+func moving(err error) bool {
+	text := answerOf(err)
+	return strings.HasPrefix(text, "TRYAGAIN") || strings.HasPrefix(text, "ASK ")
+}
+
+// movedTo returns where a node says that a slot is: which slot, and the
+// address, whose host is empty when it is the node's own.
+func movedTo(err error) (slot int, addr string, ok bool) {
+	return redirected(answerOf(err), "MOVED ")
+}
+
+// askAt returns where a key is that has gone ahead of its slot.
+func askAt(err error) (addr string, ok bool) {
+	_, addr, ok = redirected(answerOf(err), "ASK ")
+	return addr, ok
+}
+
+func redirected(text, word string) (slot int, addr string, ok bool) {
+	rest, ok := strings.CutPrefix(text, word)
+	number, addr, ok2 := strings.Cut(rest, " ")
+	slot, err := strconv.Atoi(number)
+	if !ok || !ok2 || err != nil || slot < 0 || slot >= slots || !strings.Contains(addr, ":") {
+		return 0, "", false
+	}
+	return slot, addr, true
+}

@@ -64,9 +64,17 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 	return d, nil
 }
 
-// open makes the client, all of whose connections end with life, and asks the
-// server what it is.
+// open makes a client and a driver on it.
 func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
+	client, watch, err := a.connect(life)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, setup{client: client, alone: watch, end: end, prefix: a.prefix, guard: a.guard})
+}
+
+// connect makes the client, all of whose connections end with life.
+func (a *address) connect(life context.Context) (rueidis.Client, *alone, error) {
 	opt := rueidis.ClientOption{
 		InitAddress:       []string{a.addr},
 		Username:          a.user,
@@ -119,9 +127,9 @@ func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
 		if client != nil {
 			client.Close()
 		}
-		return nil, explain(err)
+		return nil, nil, explain(err)
 	}
-	return open(ctx, client, a.prefix, a.guard, watch, end)
+	return client, watch, nil
 }
 
 // explain says what the failure of a first connection probably means.
@@ -160,22 +168,25 @@ func (d *Driver) greet(ctx context.Context) error {
 		name, _ := list[i].Text()
 		fields[name], _ = list[i+1].Text() // some are no texts, and not asked for
 	}
-	return judge(fields["server"], fields["version"], fields["mode"], fields["role"])
+	d.version = fields["version"]
+	return judge(fields["server"], d.version, fields["mode"], fields["role"], d.lines.sharded)
 }
 
 // judge says what is wrong with a server that calls itself so.
-func judge(server, version, mode, role string) error {
-	switch mode {
-	case "cluster":
-		return driver.Errorf(driver.Refused, "the server is a node of a cluster, not a standalone server")
-	case "sentinel":
-		return driver.Errorf(driver.Refused, "the server is a Sentinel, not a Redis server")
+func judge(server, version, mode, role string, cluster bool) error {
+	switch {
+	case mode == "sentinel":
+		return driver.Errorf(driver.Refused, "the server is a Sentinel, not a Redis server; its URL begins with redis-sentinel")
+	case mode == "cluster" && !cluster:
+		return driver.Errorf(driver.Refused, "the server is a node of a cluster, not a standalone server; its URL begins with redis-cluster")
+	case mode != "cluster" && cluster:
+		return driver.Errorf(driver.Refused, "the server is no node of a cluster")
 	}
 	// Valkey counts its own versions, the first of which is 7.2.
 	if !atLeast(version, 6, 2) {
 		return driver.Errorf(driver.Refused, "the server is %s %s, and at least 6.2 is needed", server, version)
 	}
-	if role != "master" {
+	if role != "master" && !cluster { // in a cluster, it names the primary
 		return driver.Errorf(driver.Unavailable, "the server is a %s, and locks need the primary", role)
 	}
 	return nil

@@ -215,7 +215,7 @@ func TestJudge(t *testing.T) {
 		{"redis", "7.0.15", "cluster", "master", "node of a cluster"},
 		{"redis", "7.0.15", "standalone", "replica", "primary"},
 	} {
-		err := judge(c.server, c.version, c.mode, c.role)
+		err := judge(c.server, c.version, c.mode, c.role, false)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}

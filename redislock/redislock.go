@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -101,6 +100,11 @@ type Driver struct {
 	channel string // of the pushes to this driver
 	keeps   atomic.Pointer[keepText]
 	guard   *guard // nil for none
+	version string // of the server, when it was opened
+
+	// replaceable says that another driver takes the place of this one where
+	// the server is not the one to ask any more.
+	replaceable bool
 
 	crowded atomic.Bool  // two requests have met
 	calling atomic.Int32 // lone requests under way
@@ -108,11 +112,7 @@ type Driver struct {
 	senders senders
 	aside   aside
 
-	mu      sync.Mutex // guards closed against begin
-	closed  bool
-	done    chan struct{} // closed with the driver
-	running sync.WaitGroup
-	quiet   chan struct{} // closed when all that ran has ended
+	life
 }
 
 var (
@@ -145,35 +145,67 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	return open(ctx, client, prefix, o.guard(), new(alone), nil)
+	return open(ctx, setup{client: client, prefix: prefix, guard: o.guard(), alone: new(alone)})
 }
 
-// open makes a driver and checks the server. The client is the driver's own if
-// there is an end, which ends its connections.
-func open(ctx context.Context, client rueidis.Client, prefix string, guard *guard, watch *alone, end func()) (*Driver, error) {
-	var b [16]byte
-	rand.Read(b[:])
+// setup is what a driver is made of.
+type setup struct {
+	client rueidis.Client
+	via    link.Client // instead of client
+	alone  *alone
+	end    func() // ends the client's connections, if they are the driver's own
+	prefix string
+	guard  *guard
+
+	// Of a node of a cluster:
+	cluster bool
+	channel string // which all its nodes have in common
+	mute    bool   // tell nobody, who waits asks
+
+	replaceable bool
+}
+
+// open makes a driver and checks the server.
+func open(ctx context.Context, s setup) (*Driver, error) {
 	d := &Driver{
-		client:  client,
-		end:     end,
-		alone:   watch,
-		guard:   guard,
+		client:  s.client,
+		via:     s.via,
+		end:     s.end,
+		alone:   s.alone,
+		guard:   s.guard,
 		scripts: plainScripts,
-		channel: "holdfast_push:" + hex.EncodeToString(b[:]),
-		done:    make(chan struct{}),
-		quiet:   make(chan struct{}),
+		channel: s.channel,
+
+		replaceable: s.replaceable,
 	}
-	d.lines.init(prefix, d.channel, false)
+	switch {
+	case s.mute:
+		d.scripts = muteScripts()
+	case s.cluster:
+		d.scripts = shardScripts()
+	}
+	if d.channel == "" {
+		d.channel = newChannel()
+	}
+	d.life.start()
+	d.lines.init(s.prefix, d.channel, s.cluster)
 	d.aside.start = time.Now()
 	err := d.greet(ctx)
-	if err == nil && guard != nil {
-		_, err = guard.again(ctx, d, nil)
+	if err == nil && s.guard != nil {
+		_, err = s.guard.again(ctx, d, nil)
 	}
 	if err != nil {
 		d.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	return d, nil
+}
+
+// newChannel returns the name of a channel that nobody else has.
+func newChannel() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return "holdfast_push:" + hex.EncodeToString(b[:])
 }
 
 // Traits implements [driver.Driver].
@@ -183,49 +215,23 @@ func (d *Driver) Traits() driver.Traits { return traits }
 // longer than two seconds for a server that does not answer; a goroutine that
 // then still waits on the user's own client ends with the client's time-out.
 func (d *Driver) Close() error {
-	d.mu.Lock()
-	first := !d.closed
-	d.closed = true
-	d.mu.Unlock()
-	if first {
-		close(d.done)
+	d.finish(func() {
 		d.senders.close()
-		go func() {
-			if d.end != nil {
-				d.end()
-			}
-			d.aside.close()
-			if d.end != nil {
-				d.client.Close()
-			}
-			d.running.Wait()
-			close(d.quiet)
-		}()
-	}
-	select {
-	case <-d.quiet:
-	case <-time.After(2 * time.Second):
-	}
+		if d.end != nil {
+			d.end()
+		}
+		d.aside.close()
+		if d.end != nil {
+			d.client.Close()
+		}
+	})
 	return nil
-}
-
-// begin runs f on a goroutine that Close waits for; false when it is too late.
-func (d *Driver) begin(f func()) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return false
-	}
-	d.running.Go(f)
-	return true
 }
 
 // before returns why nothing can be sent, if so.
 func (d *Driver) before(ctx context.Context) error {
-	select {
-	case <-d.done:
-		return driver.ErrClosed
-	default:
-		return driver.Before(ctx)
+	if d.over() {
+		return d.overErr()
 	}
+	return driver.Before(ctx)
 }

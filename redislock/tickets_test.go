@@ -27,12 +27,21 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
+// examinable is what all drivers of this package are.
+type examinable interface {
+	driver.Driver
+	driver.Checker
+	driver.Identifier
+}
+
 // A member is a driver that listens, and makes tickets of its own.
 type member struct {
-	*Driver
+	examinable
 	t    testing.TB
 	uuid string
 	n    atomic.Int64
+
+	channel string // of the driver
 
 	mu     sync.Mutex
 	pushes map[string][]driver.Place // by ticket; gaps are of the ticket ""
@@ -44,17 +53,25 @@ func enter(t testing.TB, s *backends.RedisServer, query string) *member {
 }
 
 // quiet is a member that hears nothing.
-func quiet(t testing.TB, d *Driver) *member {
+func quiet(t testing.TB, d examinable) *member {
 	var b [16]byte
 	rand.Read(b[:])
+	channel := ""
+	switch d := d.(type) {
+	case *Driver:
+		channel = d.channel
+	case *Cluster:
+		channel = d.channel
+	}
 	return &member{
-		Driver: d, t: t,
+		channel:    channel,
+		examinable: d, t: t,
 		uuid:   fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]),
 		pushes: make(map[string][]driver.Place),
 	}
 }
 
-func listen(t testing.TB, d *Driver) *member {
+func listen(t testing.TB, d examinable) *member {
 	t.Helper()
 	m := quiet(t, d)
 	err := d.Watch(context.Background(), func(id string, p driver.Place) {

@@ -22,6 +22,7 @@ type address struct {
 	db             int
 	prefix         string
 	tls            *tls.Config // nil for none
+	serverName     bool        // tls has a name that is not the host's
 	dialTimeout    time.Duration
 	timeout        time.Duration
 	guard          *guard // nil for none
@@ -33,7 +34,11 @@ var options = []string{"ca", "cert", "dial_timeout", "key", "prefix", "restart_g
 // parseURL reads a URL, and the files that it names. Its errors are made so
 // that no part of a password can be in them: they do not repeat the URL, nor
 // what the standard library says of it.
-func parseURL(s string) (*address, error) {
+func parseURL(s string) (*address, error) { return parseURLWith(s, nil) }
+
+// parseURLWith is parseURL where there are more options than those that it
+// reads.
+func parseURLWith(s string, extra []string) (*address, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		return nil, errors.New("the URL cannot be parsed; a password with special characters has to be percent-encoded")
@@ -62,7 +67,7 @@ func parseURL(s string) (*address, error) {
 	if err != nil {
 		return nil, errors.New("the URL's options cannot be parsed")
 	}
-	return a, a.parseOptions(q, u.Scheme == "rediss")
+	return a, a.parseOptions(q, u.Scheme == "rediss", extra)
 }
 
 func (a *address) parseHost(u *url.URL) error {
@@ -99,7 +104,7 @@ func (a *address) parseDB(path string) error {
 	return nil
 }
 
-func (a *address) parseOptions(q url.Values, secure bool) error {
+func (a *address) parseOptions(q url.Values, secure bool, extra []string) error {
 	names := make([]string, 0, len(q))
 	for name := range q {
 		names = append(names, name)
@@ -107,7 +112,8 @@ func (a *address) parseOptions(q url.Values, secure bool) error {
 	slices.Sort(names)
 	for _, name := range names {
 		if !slices.Contains(options, name) {
-			return fmt.Errorf("unknown option %q; there are %s", shorten(name), strings.Join(options, ", "))
+			all := slices.Sorted(slices.Values(slices.Concat(options, extra)))
+			return fmt.Errorf("unknown option %q; there are %s", shorten(name), strings.Join(all, ", "))
 		}
 		if len(q[name]) > 1 {
 			return fmt.Errorf("option %s is given more than once", name)
@@ -152,9 +158,8 @@ func (a *address) parseTLS(q url.Values, secure bool) error {
 		}
 		return nil
 	}
-	host, _, _ := net.SplitHostPort(a.addr)
-	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	if q.Has("server_name") {
+	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: hostOf(a.addr)}
+	if a.serverName = q.Has("server_name"); a.serverName {
 		if a.tls.ServerName = q.Get("server_name"); a.tls.ServerName == "" {
 			return errors.New("option server_name is empty")
 		}
@@ -180,6 +185,11 @@ func (a *address) parseTLS(q url.Values, secure bool) error {
 		a.tls.Certificates = []tls.Certificate{pair}
 	}
 	return nil
+}
+
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return host
 }
 
 // shorten keeps what a user mistyped recognisable, and no more of it.

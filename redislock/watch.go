@@ -78,14 +78,7 @@ func (w *watch) run(first chan<- error) {
 	}
 }
 
-func (w *watch) over() bool {
-	select {
-	case <-w.d.done:
-		return true
-	default:
-		return w.ctx.Err() != nil
-	}
-}
+func (w *watch) over() bool { return w.d.over() || w.ctx.Err() != nil }
 
 // subscribe listens on the driver's channel until the connection is lost or
 // the watch ends. An error says that it did not get so far; otherwise it has

@@ -1,0 +1,96 @@
+package redislock
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// several is what a URL that names several servers says. The options are those
+// of the address, of which there is one for each host.
+type several struct {
+	address
+	hosts  []string // with ports
+	master string   // the name that Sentinels have for the primary
+	guide  *address // how to reach the Sentinels
+}
+
+// parseSeveral reads the URL of a cluster or of Sentinels: kind is what its
+// scheme has after "redis" or "rediss". Errors are as in parseURL.
+func parseSeveral(s, kind string, extra ...string) (*several, url.Values, error) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	base, rightKind := strings.CutSuffix(scheme, kind)
+	if !ok || !rightKind || base != "redis" && base != "rediss" {
+		return nil, nil, errors.New("the URL's scheme is neither redis" + kind + " nor rediss" + kind)
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, tail := rest[:end], rest[end:]
+	user, hosts := "", authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		user, hosts = authority[:at+1], authority[at+1:]
+	}
+	if strings.ContainsAny(user, ",") {
+		return nil, nil, errors.New("the URL has a comma before the @; one in a password is percent-encoded")
+	}
+	path, query, _ := strings.Cut(tail, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil || strings.Contains(tail, "#") {
+		return nil, nil, errors.New("the URL's options cannot be parsed")
+	}
+	mine := make(url.Values)
+	for _, name := range extra {
+		if q.Has(name) {
+			if mine[name] = q[name]; len(q[name]) > 1 {
+				return nil, nil, errors.New("option " + name + " is given more than once")
+			}
+			q.Del(name)
+		}
+	}
+	m := new(several)
+	for _, host := range strings.Split(hosts, ",") {
+		a, err := parseURLWith(base+"://"+user+host+"?"+q.Encode(), extra)
+		if err != nil {
+			return nil, nil, err
+		}
+		if slices.Contains(m.hosts, a.addr) {
+			return nil, nil, errors.New("the URL has a host more than once")
+		}
+		if len(m.hosts) == 0 {
+			m.address = *a
+		}
+		m.hosts = append(m.hosts, a.addr)
+	}
+	if m.master, err = url.PathUnescape(strings.TrimPrefix(path, "/")); err != nil {
+		return nil, nil, errors.New("the URL's path cannot be parsed")
+	}
+	return m, mine, nil
+}
+
+// parseCluster reads the URL of a cluster.
+func parseCluster(s string) (*several, error) {
+	m, _, err := parseSeveral(s, "-cluster")
+	switch {
+	case err != nil:
+		return nil, err
+	case m.master != "":
+		return nil, errors.New("the URL has a path; a cluster has the database 0 only")
+	case m.address.guard != nil:
+		return nil, errors.New("option restart_guard is for a single server")
+	}
+	return m, nil
+}
+
+// to is the address of another host with the same options.
+func (a *address) to(host string) *address {
+	other := *a
+	other.addr = host
+	if a.tls != nil && !a.serverName {
+		other.tls = a.tls.Clone()
+		other.tls.ServerName = hostOf(host)
+	}
+	return &other
+}
