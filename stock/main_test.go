@@ -1,0 +1,211 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+func TestMain(m *testing.M) {
+	if child() {
+		return
+	}
+	backends.Main(m)
+}
+
+var prefixes atomic.Int64
+
+// own returns a prefix of the test's own.
+func own() string { return fmt.Sprintf("t%d_", prefixes.Add(1)) }
+
+// A place is where the tests keep stock.
+type place struct {
+	name string
+	// open returns a function that makes clients of one store.
+	open func(t testing.TB) func(testing.TB, *Options) *Stock
+}
+
+func onMemory(n int) place {
+	return place{fmt.Sprintf("memory%d", n), func(testing.TB) func(testing.TB, *Options) *Stock {
+		m := newMemory(n)
+		return func(t testing.TB, o *Options) *Stock { return over(t, m, o) }
+	}}
+}
+
+func over(t testing.TB, b backend, o *Options) *Stock {
+	t.Helper()
+	s, err := open(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// onURLs keeps each test's stock below a prefix of its own.
+func onURLs(name string, urls func(testing.TB) []string) place {
+	return place{name, func(t testing.TB) func(testing.TB, *Options) *Stock {
+		prefix, at := own(), urls(t)
+		return func(t testing.TB, o *Options) *Stock {
+			t.Helper()
+			opts := Options{Prefix: prefix}
+			if o != nil {
+				opts = *o
+				opts.Prefix = prefix
+			}
+			s, err := Open(t.Context(), &opts, at...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+	}}
+}
+
+var (
+	onRedis   = onURLs("redis", func(t testing.TB) []string { return []string{backends.SharedRedis(t).URL("")} })
+	onThree   = onURLs("three", func(t testing.TB) []string { return databases(backends.SharedRedis(t)) })
+	onCluster = onURLs("cluster", func(t testing.TB) []string {
+		return []string{"redis://" + backends.SharedRedisCluster(t).Nodes[0].Addr()}
+	})
+)
+
+// databases are three servers as far as a client can tell.
+func databases(s *backends.RedisServer) (urls []string) {
+	for i := range 3 {
+		urls = append(urls, fmt.Sprintf("redis://%s/%d", s.Addr(), i+1))
+	}
+	return urls
+}
+
+func everywhere(t *testing.T, test func(t *testing.T, client func(testing.TB, *Options) *Stock)) {
+	for _, p := range []place{onMemory(1), onMemory(3), onRedis, onThree, onCluster} {
+		t.Run(p.name, func(t *testing.T) { test(t, p.open(t)) })
+	}
+}
+
+// flaky is a backend that fails as networks do. What it does next is drawn from
+// a source of its own, one for each client.
+type flaky struct {
+	backend
+	mu   sync.Mutex
+	rand *rand.Rand
+	rate float64
+	late []func() // requests that arrive after all
+	dead bool
+	left int // requests until it dies; 0: it lives
+}
+
+var errLost = driver.Errorf(driver.Unknown, "the answer was lost")
+
+func (f *flaky) fate() (before, after error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left > 0 {
+		if f.left--; f.left == 0 {
+			f.dead = true
+			if f.rand.IntN(2) == 0 {
+				return nil, errDead
+			}
+		}
+	}
+	if f.dead {
+		return errDead, nil
+	}
+	if f.rand.Float64() >= f.rate {
+		return nil, nil
+	}
+	switch f.rand.IntN(4) {
+	case 0:
+		return driver.Errorf(driver.Unavailable, "not now"), nil
+	case 1:
+		return errLost, nil
+	}
+	return nil, errLost
+}
+
+// errDead is what a client gets that has crashed, as far as the store can tell.
+var errDead = driver.Errorf(driver.Refused, "the client is dead")
+
+// deliver sends some of the requests that were lost, again or for the first
+// time.
+func (f *flaky) deliver() {
+	f.mu.Lock()
+	late := f.late
+	f.late = nil
+	f.mu.Unlock()
+	for _, send := range late {
+		send()
+	}
+}
+
+func (f *flaky) ask(ctx context.Context, at shard, q request) (answer, error) {
+	before, after := f.fate()
+	if before == nil {
+		a, err := f.backend.ask(ctx, at, q)
+		if err != nil || after == nil {
+			return a, err
+		}
+		before = after
+	}
+	if before == errLost {
+		f.mu.Lock()
+		if f.rand.IntN(3) == 0 {
+			f.late = append(f.late, func() { _, _ = f.backend.ask(context.Background(), at, q) })
+		}
+		f.mu.Unlock()
+	}
+	return answer{}, before
+}
+
+func (f *flaky) directory(ctx context.Context, sku string) ([]byte, int64, error) {
+	if before, after := f.fate(); before != nil || after != nil {
+		return nil, 0, errOf(before, after)
+	}
+	return f.backend.directory(ctx, sku)
+}
+
+func (f *flaky) swap(ctx context.Context, sku string, from, to []byte) (bool, error) {
+	before, after := f.fate()
+	if before != nil {
+		return false, before
+	}
+	ok, err := f.backend.swap(ctx, sku, from, to)
+	if err == nil && after != nil {
+		return false, after
+	}
+	return ok, err
+}
+
+func errOf(before, after error) error {
+	if before != nil {
+		return before
+	}
+	return after
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// count fails the test unless the product is quiet and has these numbers.
+func count(t testing.TB, s *Stock, sku string, units, left int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	got, err := s.Total(ctx, sku)
+	if err != nil || !got.Exact || got.Units != units || got.Least != left || got.Most != left || got.Sold != units-left {
+		t.Fatalf("the total is %+v, %v; want %d units, %d left", got, err, units, left)
+	}
+}

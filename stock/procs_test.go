@@ -1,0 +1,3 @@
+package stock
+
+func child() bool { return false }

@@ -1,0 +1,313 @@
+package stock
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+//go:embed lua/*.lua
+var lua embed.FS
+
+var (
+	directoryScript = script("directory")
+	sellScript      = script("shard", "sell")
+	settleScript    = script("shard", "settle")
+	moveScript      = script("shard", "move")
+)
+
+func script(parts ...string) *rueidis.Lua {
+	var b strings.Builder
+	for _, part := range parts {
+		text, err := lua.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic(err) // the parts are embedded with the program
+		}
+		b.Write(text)
+	}
+	return rueidis.NewLuaScript(b.String())
+}
+
+// servers keeps shards on Redis or Valkey: each place is a server, or a cluster
+// that spreads them by itself.
+type servers struct {
+	prefix  string
+	clients []rueidis.Client
+	own     bool // close them
+	tags    sync.Map
+}
+
+// connect opens a client for each URL.
+func connect(urls []string, prefix string) (*servers, error) {
+	s := &servers{prefix: prefix, own: true}
+	for i, text := range urls {
+		opt, err := rueidis.ParseURL(text)
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("stock: URL %d is not of the form redis://user:password@host:port/database%s", i+1, hint(err))
+		}
+		opt.DisableCache = true
+		opt.ClientName = "holdfast-stock"
+		opt.ClientSetInfo = rueidis.DisableClientSetInfo
+		if opt.ConnWriteTimeout == 0 {
+			opt.ConnWriteTimeout = answerLimit
+		}
+		c, err := rueidis.NewClient(opt)
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("stock: open server %d: %w", i+1, classify(err))
+		}
+		s.clients = append(s.clients, c)
+	}
+	return s, nil
+}
+
+// hint keeps what the standard library says of a URL, which may have a password
+// in it, out of an error.
+func hint(err error) string {
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return ""
+	}
+	if strings.Contains(err.Error(), "scheme") {
+		return "; its scheme is another"
+	}
+	return ""
+}
+
+func (s *servers) servers() int { return len(s.clients) }
+
+func (s *servers) close() {
+	if !s.own {
+		return
+	}
+	for _, c := range s.clients {
+		c.Close()
+	}
+}
+
+func (s *servers) directory(ctx context.Context, sku string) ([]byte, int64, error) {
+	a, err := s.call(ctx, s.clients[0], directoryScript, []string{s.prefix + "dir:{" + escape(sku) + "}"}, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	now, err := a.number(1)
+	return []byte(a.text(0)), now, err
+}
+
+func (s *servers) swap(ctx context.Context, sku string, from, to []byte) (bool, error) {
+	a, err := s.call(ctx, s.clients[0], directoryScript, []string{s.prefix + "dir:{" + escape(sku) + "}"}, []string{string(from), string(to)})
+	return a.text(0) == "1", err
+}
+
+func (s *servers) ask(ctx context.Context, at shard, q request) (answer, error) {
+	tag := s.tag(at)
+	keys := []string{s.prefix + "shard:" + tag, s.prefix + "held:" + tag, s.prefix + "due:" + tag}
+	var run *rueidis.Lua
+	var args []string
+	switch q.op {
+	case opSell, opAdd:
+		run = sellScript
+		args = []string{string(q.op), text(q.epoch), q.sale, text(q.units), text(q.keep), text(q.lease)}
+		if q.in.seq != 0 {
+			args = append(args, strconv.Itoa(q.in.from), text(q.in.seq), text(q.in.units))
+		}
+	case opPull:
+		run, args = moveScript, []string{string(q.op), strconv.Itoa(q.peer), text(q.units), bit(q.flag), text(q.keep)}
+	case opAccept:
+		run, args = moveScript, []string{string(q.op), strconv.Itoa(q.in.from), text(q.in.seq), text(q.in.units)}
+	case opClear:
+		run, args = moveScript, []string{string(q.op), strconv.Itoa(q.peer), text(q.seq)}
+	case opLook:
+		run, args = moveScript, []string{string(q.op), text(q.keep)}
+	case opPlace:
+		run, args = moveScript, []string{string(q.op), text(q.epoch), text(q.units), bit(q.flag)}
+	default:
+		run, args = settleScript, []string{string(q.op), text(q.epoch), q.sale, text(q.keep), bit(q.flag)}
+	}
+	if run != moveScript {
+		keys = append(keys, s.prefix+"sale:"+tag+":"+q.sale)
+	}
+	a, err := s.call(ctx, s.clients[at.server], run, keys, args)
+	if err != nil {
+		return answer{}, err
+	}
+	return a.read()
+}
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// reply is what a script returns.
+type reply []rueidis.RedisMessage
+
+func (s *servers) call(ctx context.Context, c rueidis.Client, run *rueidis.Lua, keys, args []string) (reply, error) {
+	a, err := run.Exec(ctx, c, keys, args).ToArray()
+	if err != nil {
+		return nil, classify(err)
+	}
+	return a, nil
+}
+
+func (a reply) text(i int) string {
+	if i >= len(a) {
+		return ""
+	}
+	s, _ := a[i].ToString()
+	return s
+}
+
+func (a reply) number(i int) (int64, error) {
+	n, err := strconv.ParseInt(a.text(i), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("an answer has no number in place %d: %w", i, err)
+	}
+	return n, nil
+}
+
+func (a reply) read() (answer, error) {
+	r := answer{status: status(a.text(0))}
+	var err error
+	switch r.status {
+	case isDone, isOld:
+		if len(a) == 1 {
+			return r, nil
+		}
+		if a[1].IsArray() {
+			r.look, err = lookOf(a[1])
+			return r, err
+		}
+		r.receipt, err = receiptOf(a.text(1))
+		return r, err
+	case isShort:
+		return r, errors.Join(put(&r.free)(a.number(1)), put(&r.transit)(a.number(2)))
+	case isTook:
+		return r, errors.Join(put(&r.move.seq)(a.number(1)), put(&r.move.units)(a.number(2)))
+	case isNone, isMoved, isAbsent:
+		return r, nil
+	}
+	return r, fmt.Errorf("an answer begins with %q", a.text(0))
+}
+
+func put(to *int64) func(int64, error) error {
+	return func(n int64, err error) error {
+		*to = n
+		return err
+	}
+}
+
+// lookOf reads the hash of a shard.
+func lookOf(m rueidis.RedisMessage) (look, error) {
+	l := look{out: map[int]moved{}, in: map[int]int64{}}
+	fields, err := m.ToArray()
+	if err != nil {
+		return l, err
+	}
+	whole := map[string]*int64{"version": &l.version, "free": &l.free, "held": &l.held, "sold": &l.sold, "back": &l.back, "more": &l.more}
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, value := reply(fields).text(i), reply(fields).text(i+1)
+		kind, peer, _ := strings.Cut(name, ":")
+		n, err := strconv.Atoi(peer)
+		switch {
+		case whole[name] != nil:
+			*whole[name], err = strconv.ParseInt(value, 10, 64)
+		case kind == "in":
+			var seq int64
+			seq, err = strconv.ParseInt(value, 10, 64)
+			l.in[n] = seq
+		case kind == "out":
+			var out moved
+			_, err = fmt.Sscanf(value, "%d %d", &out.seq, &out.units)
+			l.out[n] = out
+		default:
+			err = nil
+		}
+		if err != nil {
+			return l, fmt.Errorf("field %s of a shard is %q", name, value)
+		}
+	}
+	return l, nil
+}
+
+// escape makes a text fit between braces, as the tag of a key.
+var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace
+
+// tag returns the part of a shard's keys that says in which slot of a cluster
+// they are. It is chosen so that the shards of a product are spread evenly over
+// the slots, however many there are: their places are those of the van der
+// Corput sequence of base 3, shifted for each product.
+func (s *servers) tag(at shard) string {
+	if tag, ok := s.tags.Load(at); ok {
+		return tag.(string)
+	}
+	const slots, slack = 16384, 40
+	sum := sha256.Sum256([]byte(at.sku))
+	place, part := float64(binary.BigEndian.Uint32(sum[:]))/(1<<32), 1.0
+	for i := at.i; i > 0; i /= 3 {
+		part /= 3
+		place += float64(i%3) * part
+	}
+	want := int(place*slots) % slots
+	base := "{" + escape(at.sku) + "." + strconv.Itoa(at.i)
+	tag := base + "}"
+	for n := 0; n < 16*slots/slack; n++ {
+		tag = base + "." + strconv.Itoa(n) + "}"
+		if d := (slot(tag[1:len(tag)-1]) - want + slots) % slots; d < slack {
+			break
+		}
+	}
+	s.tags.Store(at, tag)
+	return tag
+}
+
+// slot is Redis Cluster's: CRC16/XMODEM.
+func slot(tag string) int {
+	var crc uint16
+	for _, b := range []byte(tag) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % 16384)
+}
+
+// classify says what is known of a request that failed.
+func classify(err error) error {
+	if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
+		word, _, _ := strings.Cut(re.Error(), " ")
+		switch word {
+		case "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "BUSY", "NOREPLICAS", "MOVED", "ASK":
+			return driver.Wrap(driver.Unavailable, err)
+		}
+		return driver.Wrap(driver.Refused, err)
+	}
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
+		return driver.Wrap(driver.Unavailable, err)
+	}
+	if errors.Is(err, rueidis.ErrClosing) {
+		return driver.Wrap(driver.Refused, err)
+	}
+	return driver.Wrap(driver.Unknown, err)
+}
