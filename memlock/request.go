@@ -243,6 +243,7 @@ func (r *request) renew(ref *driver.Ref) driver.Place {
 	if t == nil {
 		return driver.Place{State: driver.Gone}
 	}
+	t.ttl = ref.TTL // the same as ever, unless the caller is a driver itself
 	t.until = max(t.until, r.now+driver.Keep(t.ttl))
 	return r.answer(l, t)
 }

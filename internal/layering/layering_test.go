@@ -43,7 +43,7 @@ var sound = map[string]string{
 	"drivertest/faults/faults.go": "// Package faults has plans.\npackage faults\n\nimport _ \"testing\"\n",
 	"redislock/redis.go":          "// Package redislock is a store.\npackage redislock\n\nimport (\n\t_ \"example.org/m/driver\"\n\t_ \"github.com/redis/rueidis\"\n\t_ \"github.com/redis/rueidis/internal/x\"\n)\n",
 	"redislock/redis_test.go":     "package redislock\n\nimport _ \"example.org/m\"\n\nfunc Example() {}\n",
-	"redlock/redlock.go":          "// Package redlock is a store.\npackage redlock\n\nimport _ \"example.org/m/redislock\"\n",
+	"redlock/redlock.go":          "// Package redlock is a store.\npackage redlock\n\nimport _ \"example.org/m/driver\"\n",
 	"redlock/redlock_test.go":     "package redlock_test\n\nfunc Example() {}\n",
 	"anylock/any.go":              "// Package anylock opens stores.\npackage anylock\n\nimport _ \"example.org/m/redislock\"\n",
 	"anylock/any_test.go":         "package anylock\n\nfunc Example() {}\n",

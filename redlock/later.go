@@ -1,0 +1,175 @@
+package redlock
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Later returns a node that is opened when it can be: for a server that is down
+// while the others are opened. Until then its calls try to open it, one at a
+// time, and answer with the error of that, as Unavailable unless it has a
+// class. Its Traits are what the others have. It never returns nil.
+func Later(traits driver.Traits, open func(ctx context.Context) (driver.Driver, error)) driver.Driver {
+	return &later{traits: traits, open: open, turn: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+type later struct {
+	traits driver.Traits
+	open   func(ctx context.Context) (driver.Driver, error)
+	turn   chan struct{} // holds a value while it is being opened
+
+	mu     sync.Mutex
+	d      driver.Driver
+	closed bool
+	done   chan struct{}
+}
+
+// get returns the driver, which it opens if need be.
+func (l *later) get(ctx context.Context) (driver.Driver, error) {
+	if d, err := l.opened(); d != nil || err != nil {
+		return d, err
+	}
+	if err := driver.Before(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-l.done:
+		return nil, driver.ErrClosed
+	case <-ctx.Done():
+		return nil, &driver.Error{Class: driver.NotDone, Err: context.Cause(ctx)}
+	}
+	if d, err := l.opened(); d != nil || err != nil {
+		return d, err
+	}
+	d, err := l.open(ctx)
+	if err != nil {
+		return nil, driver.Wrap(driver.Unavailable, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = d.Close()
+		return nil, driver.ErrClosed
+	}
+	l.d = d
+	return d, nil
+}
+
+func (l *later) opened() (driver.Driver, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, driver.ErrClosed
+	}
+	return l.d, nil
+}
+
+// Traits implements [driver.Driver].
+func (l *later) Traits() driver.Traits { return l.traits }
+
+// Join implements [driver.Driver].
+func (l *later) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return driver.Place{}, err
+	}
+	return d.Join(ctx, t, wait)
+}
+
+// Renew implements [driver.Driver].
+func (l *later) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.Renew(ctx, refs)
+}
+
+// Leave implements [driver.Driver].
+func (l *later) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.Leave(ctx, refs)
+}
+
+// Watch implements [driver.Driver].
+func (l *later) Watch(ctx context.Context, moved func(string, driver.Place)) error {
+	d, err := l.get(ctx)
+	if err != nil {
+		return err
+	}
+	return d.Watch(ctx, moved)
+}
+
+// Inspect implements [driver.Driver].
+func (l *later) Inspect(ctx context.Context, name string) (driver.Line, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return driver.Line{}, err
+	}
+	return d.Inspect(ctx, name)
+}
+
+// Names implements [driver.Driver].
+func (l *later) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	d, err := l.get(ctx)
+	if err != nil {
+		return func(yield func(string, error) bool) { yield("", err) }
+	}
+	return d.Names(ctx, prefix)
+}
+
+// Break implements [driver.Driver].
+func (l *later) Break(ctx context.Context, name, ticketID string) error {
+	d, err := l.get(ctx)
+	if err != nil {
+		return err
+	}
+	return d.Break(ctx, name, ticketID)
+}
+
+// Identity implements [driver.Identifier].
+func (l *later) Identity(ctx context.Context) (string, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	if named, ok := d.(driver.Identifier); ok {
+		return named.Identity(ctx)
+	}
+	return "", driver.Errorf(driver.Refused, "the node does not say who it is")
+}
+
+// Check implements [driver.Checker].
+func (l *later) Check(ctx context.Context) ([]driver.Finding, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := d.(driver.Checker); ok {
+		return c.Check(ctx)
+	}
+	return nil, nil
+}
+
+// Close implements [driver.Driver].
+func (l *later) Close() error {
+	l.mu.Lock()
+	first, d := !l.closed, l.d
+	l.closed = true
+	l.mu.Unlock()
+	if first {
+		close(l.done)
+	}
+	if d == nil {
+		return nil
+	}
+	return d.Close()
+}

@@ -1,0 +1,175 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// node is one of the stores, and what is believed of its health. Belief decides
+// how long somebody waits for it, never who holds.
+type node struct {
+	at      int // in the driver's nodes
+	d       driver.Driver
+	down    atomic.Bool // it failed: it is asked nothing but whether it is back
+	slow    atomic.Bool // it owes an answer for longer than the others took
+	watched atomic.Bool // its pushes flow
+	trip    atomic.Int64
+	who     atomic.Pointer[string] // its identity, when known
+	twin    atomic.Pointer[error]  // it is the same store as another node
+	cleaner cleaner
+}
+
+const (
+	// leastPatience and mostPatience bound how long a call that has a majority
+	// waits for a node that is not known to be slow.
+	leastPatience = 10 * time.Millisecond
+	mostPatience  = 50 * time.Millisecond
+	// A node that is down is asked again after leastProbe, and then at ever
+	// greater distances.
+	leastProbe = 50 * time.Millisecond
+	mostProbe  = time.Second
+)
+
+// limit is how long one request to a node may take: far below the TTL, so that
+// several fit in it, and the same for a node that hangs as for one that works.
+func limit(ttl time.Duration) time.Duration {
+	return min(max(ttl/12, 50*time.Millisecond), time.Second)
+}
+
+// usable says whether joins are sent to the node.
+func (n *node) usable() bool { return !n.down.Load() && n.twin.Load() == nil && n.who.Load() != nil }
+
+// prompt says whether its answer is worth waiting for.
+func (n *node) prompt() bool { return n.usable() && !n.slow.Load() }
+
+// patience is how long to wait for the nodes that still owe an answer.
+func (d *Driver) patience() time.Duration {
+	longest := time.Duration(0)
+	for _, n := range d.nodes {
+		if n.prompt() {
+			longest = max(longest, time.Duration(n.trip.Load()))
+		}
+	}
+	return min(max(4*longest, leastPatience), mostPatience)
+}
+
+// ask runs a request to a node on a goroutine of its own, and then done. It
+// returns false, and calls neither, when the driver is closed.
+func (d *Driver) ask(n *node, limit time.Duration, request func(ctx context.Context) error, done func(err error)) bool {
+	return d.begin(func() {
+		ctx, cancel := context.WithTimeout(d.life, limit)
+		defer cancel()
+		begun := time.Now()
+		err := request(ctx)
+		d.note(n, time.Since(begun), err)
+		done(err)
+	})
+}
+
+// note learns from an answer how a node is.
+func (d *Driver) note(n *node, took time.Duration, err error) {
+	if err == nil || driver.ClassOf(err) == driver.Refused || driver.ClassOf(err) == driver.NotDone {
+		old := n.trip.Load()
+		n.trip.Store(old + (int64(took)-old)/8)
+		n.slow.Store(false)
+		return
+	}
+	d.suspect(n)
+}
+
+// suspect takes a node for down until it answers a probe.
+func (d *Driver) suspect(n *node) {
+	if d.life.Err() == nil && n.down.CompareAndSwap(false, true) {
+		d.begin(func() { d.probe(n, leastProbe) })
+	}
+}
+
+// probe asks a node, again and again, whether it is back.
+func (d *Driver) probe(n *node, wait time.Duration) {
+	for {
+		select {
+		case <-d.life.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, mostProbe)
+		ctx, cancel := context.WithTimeout(d.life, time.Second)
+		err := d.identify(ctx, n)
+		cancel()
+		if err == nil {
+			n.slow.Store(false)
+			n.down.Store(false)
+			return
+		}
+	}
+}
+
+// identify asks a node who it is, and compares that with the others. A server
+// that restarted may be another one.
+func (d *Driver) identify(ctx context.Context, n *node) error {
+	id := fmt.Sprintf("node:%p", n.d)
+	if named, ok := n.d.(driver.Identifier); ok {
+		var err error
+		if id, err = named.Identity(ctx); err != nil {
+			return err
+		}
+	} else if _, err := n.d.Inspect(ctx, "holdfast"); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n.who.Store(&id)
+	n.twin.Store(nil)
+	for _, other := range d.nodes {
+		if who := other.who.Load(); other != n && who != nil && *who == id && other.twin.Load() == nil {
+			err := fmt.Errorf("nodes %d and %d are one and the same store: its failure would be that of two", min(n.at, other.at)+1, max(n.at, other.at)+1)
+			n.twin.Store(&err)
+		}
+	}
+	return nil
+}
+
+// greet asks all nodes who they are. Those that are silent are asked on.
+func (d *Driver) greet(limit time.Duration) error {
+	errs := make([]error, len(d.nodes))
+	done := make(chan int, len(d.nodes))
+	ctx, cancel := context.WithTimeout(d.life, limit)
+	for i, n := range d.nodes {
+		d.begin(func() {
+			errs[i] = d.identify(ctx, n)
+			done <- i
+		})
+	}
+	for range d.nodes {
+		<-done
+	}
+	cancel()
+	alive := 0
+	var failed []error
+	for i, n := range d.nodes {
+		switch twin := n.twin.Load(); {
+		case twin != nil:
+			return *twin
+		case errs[i] == nil:
+			alive++
+		case driver.ClassOf(errs[i]) == driver.Refused:
+			return fmt.Errorf("node %d: %w", i+1, errs[i])
+		default:
+			failed = append(failed, fmt.Errorf("node %d: %w", i+1, errs[i]))
+		}
+	}
+	if alive < d.quorum {
+		return driver.Errorf(driver.Unavailable, "%d of %d nodes answer: %w", alive, len(d.nodes), errors.Join(failed...))
+	}
+	for i, n := range d.nodes {
+		if errs[i] != nil {
+			d.suspect(n)
+		}
+	}
+	return nil
+}
