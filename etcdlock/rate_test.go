@@ -253,43 +253,58 @@ func deletes(t *testing.T, s *backends.EtcdServer) time.Duration {
 }
 
 // TestContended compares with concurrency.Mutex, in one run, and judges by what
-// it counts. With -v, where its rates are seen, it takes longer.
+// it counts. How long things take depends on what else the machine does, so of
+// that only a fraction of what is promised for an idle machine is asked for, and
+// again when it is missed. With -v, where its rates are seen, it takes longer.
 func TestContended(t *testing.T) {
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	t.Logf("one Delete: p50 %v", deletes(t, s))
+	one := deletes(t, s)
+	t.Logf("one Delete: p50 %v", one)
 	span := 250 * time.Millisecond
 	if testing.Verbose() {
 		span = 1500 * time.Millisecond
 	}
 	for _, c := range []struct {
-		n      int
-		factor float64
-	}{{2, 10}, {16, 5}, {64, 1}} {
-		var ow, tw wire
-		ls, end := ours(t, s, c.n, &ow)
-		o := race(t, c.n, span, &ow, ls)
-		end()
-		ls, end = theirs(t, s, c.n, &tw)
-		th := race(t, c.n, span, &tw, ls)
-		end()
-		for _, r := range []struct {
-			who string
-			run
-		}{{"ours", o}, {"concurrency.Mutex", th}} {
-			t.Logf("%2d clients, %-17s %7.0f/s, %.2f requests (+ %.2f watches ended), %.2f events, hand-over p50 %v p99 %v, fairness %.3f",
-				c.n, r.who, r.rate, r.calls, r.cancels, r.events, r.at(0.5), r.at(0.99), r.jain())
-		}
-		t.Logf("%2d clients: %.1f times as many", c.n, o.rate/th.rate)
-		if o.calls > 4 {
-			t.Errorf("%d clients: %.2f requests for each acquisition, at most 4 are promised", c.n, o.calls)
-		}
-		if o.events > 3 { // its own, and where turns take long that of the key before it
-			t.Errorf("%d clients: %.2f events for each acquisition: they are not for one client alone", c.n, o.events)
-		}
-		// How long things take is not judged here: the processor decides, and
-		// whatever runs beside this.
-		if o.rate < c.factor*th.rate {
-			t.Logf("%d clients: below the %.0f times that are promised for an idle machine", c.n, c.factor)
+		n              int
+		promise, least float64 // how many times as many acquisitions as theirs
+	}{{2, 10, 3}, {16, 5, 1.1}, {64, 1, 0.6}} {
+		for tries := 4; ; tries-- {
+			o, th := contend(t, s, c.n, span)
+			times := o.rate / th.rate
+			t.Logf("%d clients: %.1f times as many, %v are promised for an idle machine", c.n, times, c.promise)
+			if o.calls > 4 {
+				t.Errorf("%d clients: %.2f requests for each acquisition, at most 4 are promised", c.n, o.calls)
+			}
+			if o.events > 3 { // its own, and where turns take long that of the key before it
+				t.Errorf("%d clients: %.2f events for each acquisition: they are not for one client alone", c.n, o.events)
+			}
+			if times >= c.least && o.at(0.5) < 10*one {
+				break
+			}
+			if tries == 1 {
+				t.Errorf("%d clients: %.1f times as many acquisitions, a hand-over takes %v and one Delete %v", c.n, times, o.at(0.5), one)
+				break
+			}
 		}
 	}
+}
+
+// contend lets clients of both kinds take turns, one kind after the other.
+func contend(t *testing.T, s *backends.EtcdServer, n int, span time.Duration) (o, th run) {
+	t.Helper()
+	var ow, tw wire
+	ls, end := ours(t, s, n, &ow)
+	o = race(t, n, span, &ow, ls)
+	end()
+	ls, end = theirs(t, s, n, &tw)
+	th = race(t, n, span, &tw, ls)
+	end()
+	for _, r := range []struct {
+		who string
+		run
+	}{{"ours", o}, {"concurrency.Mutex", th}} {
+		t.Logf("%2d clients, %-17s %7.0f/s, %.2f requests (+ %.2f watches ended), %.2f events, hand-over p50 %v p99 %v, fairness %.3f",
+			n, r.who, r.rate, r.calls, r.cancels, r.events, r.at(0.5), r.at(0.99), r.jain())
+	}
+	return o, th
 }
