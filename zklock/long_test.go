@@ -131,6 +131,7 @@ func TestCounterAtItsEnd(t *testing.T) {
 	m.Kill()
 	presetCounter(t, m, lineOf(name), math.MaxInt32-2)
 	m.Restart(t)
+	look = raw(t, s.Addrs()...) // whose server has always been there
 	d := open(t, s.URL("", ""))
 	defer d.Close()
 	ps := watch(t, d)

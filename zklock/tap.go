@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -45,12 +46,19 @@ func NewTap(dial zk.Dialer) *Tap {
 	return &Tap{dial: dial}
 }
 
+// tlsLimit is how long a server may take for dialling and handshake, where the
+// library, which knows nothing of TLS, allows less.
+const tlsLimit = 3 * time.Second
+
 // tlsDialer dials with TLS.
 func tlsDialer(config *tls.Config) zk.Dialer {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+		ctx, cancel := context.WithTimeout(context.Background(), max(timeout, tlsLimit))
+		defer cancel()
+		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: config}
+		conn, err := dialer.DialContext(ctx, network, address)
 		if err == nil {
-			return conn, nil // never as a nil *tls.Conn
+			return conn, nil
 		}
 		if _, unreached := errors.AsType[*net.OpError](err); !unreached {
 			err = fmt.Errorf("the TLS handshake fails: %w", err)

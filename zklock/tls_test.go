@@ -16,7 +16,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{TLS: true})
 	ca, pair := "ca="+s.Certs.CA, "&cert="+s.Certs.ClientCert+"&key="+s.Certs.ClientKey
-	c := newClient(t, s.SecureURL(ca+pair))
+	c := newClient(t, s.SecureURL("dial_timeout=1m&"+ca+pair))
 	h, err := c.Mutex("n").Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
