@@ -88,9 +88,9 @@ func (w *world) tick() time.Duration {
 	return min(max(w.h.TTL/50, time.Millisecond), 50*time.Millisecond)
 }
 
-// long is the TTL of tickets that do not die.
+// long is the TTL of tickets that do not die, however slow the machine.
 func (w *world) long() time.Duration {
-	return min(max(30*time.Second, 4*w.h.TTL), w.traits.MaxTTL)
+	return min(max(2*time.Minute, 4*w.h.TTL), w.traits.MaxTTL)
 }
 
 // latest is after how long at most the store drops a ticket of this TTL.
