@@ -130,7 +130,6 @@ func TestMembersComeAndGo(t *testing.T) {
 // elect another, and a hold with a TTL above that is kept (F72).
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
-	t.Parallel()
 	s := backends.Etcd(t, backends.EtcdOptions{Members: 3})
 	cli := client(t, s, nil)
 	a, b := locks(t, s, "", holdfast.WithTTL(15*time.Second)), locks(t, s, "", holdfast.WithTTL(15*time.Second))
