@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,16 +47,8 @@ const repo = "github.com/holdfast-go/holdfast"
 // TestSnippets: every block of Go in README.md and docs compiles, apart from
 // what it leaves unused.
 func TestSnippets(t *testing.T) {
-	pages := []string{"../../README.md"}
-	for _, pattern := range []string{"../../docs/*.md", "../../docs/*/*.md"} {
-		more, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, more...)
-	}
 	imports := exports(t)
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
