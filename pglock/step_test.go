@@ -254,6 +254,7 @@ func joins(ctx context.Context, d *Driver, t *driver.Ticket, wait bool, want dri
 // after it was answered, and by an operator. Asked again, the request leaves the
 // line as if it had been asked once.
 func TestEveryStepCut(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedPostgres(t)
 	// F97: the server's process is gone before the round trip reaches it.
 	kill := func(pid uint32) {

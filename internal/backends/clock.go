@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -28,15 +27,7 @@ type Clock struct {
 // NewClock builds what a server has to load, in dir. It needs a C compiler.
 func NewClock(t testing.TB, dir string) *Clock {
 	t.Helper()
-	gcc := Find(t, "HOLDFAST_CC", "gcc and libc6-dev", "gcc", "cc")
-	c := &Clock{library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "clock")}
-	source := filepath.Join(dir, "clock.c")
-	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(gcc, "-shared", "-fPIC", "-O1", "-o", c.library, source).CombinedOutput(); err != nil {
-		t.Fatalf("build the clock: %v\n%s", err, out)
-	}
+	c := &Clock{library: preload(t, dir, "clock", clockSource), file: filepath.Join(dir, "clock")}
 	if err := os.WriteFile(c.file, make([]byte, 8), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,118 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// F96: a standby says that it is one, a URL with both servers finds the one that
+// takes writes, and after a failover what was replicated is held on, with
+// greater tokens for those who come after.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	s := backends.Postgres(t, backends.PostgresOptions{})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	openOn(t, s.URL("postgres", "")) // makes the tables
+	b := s.Standby(t)
+
+	alone := openOn(t, b.URL("postgres", "target_session_attrs=any"))
+	_, err := alone.Join(ctx, ticket(1, "n"), true)
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "takes no writes") {
+		t.Errorf("a standby says: %v", err)
+	}
+	findings, err := alone.Check(ctx)
+	problem := false
+	for _, f := range findings {
+		problem = problem || f.Level == driver.Problem && strings.Contains(f.Detail+f.Advice, "standby")
+	}
+	if err != nil || !problem {
+		t.Errorf("the doctor on a standby: %+v, %v", findings, err)
+	}
+
+	// Synchronous from here on: what was answered is on the standby.
+	s.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	s.Exec(t, "SELECT pg_reload_conf()")
+	for s.Value(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != 1 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	both := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable", b.Port, s.Port)
+	locks := make([]*holdfast.Mutex, 2)
+	for i := range locks {
+		c, err := holdfast.New(openOn(t, both), holdfast.WithTTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		locks[i] = c.Mutex("n")
+	}
+	h, err := locks[0].Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan *holdfast.Hold, 1)
+	go func() {
+		h, err := locks[1].Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- h
+	}()
+	for b.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s.Process.Stop() // not asked for a last check point: gone is gone
+	b.Exec(t, "SELECT pg_promote(true, 60)")
+	b.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
+	b.Exec(t, "SELECT pg_reload_conf()")
+	if err := h.Err(); err != nil {
+		t.Fatalf("the hold did not survive the failover: %v", err)
+	}
+	token := h.Token()
+	for h.Unlock() != nil && ctx.Err() == nil { // until the new server is found
+		time.Sleep(10 * time.Millisecond)
+	}
+	if h = <-next; h == nil {
+		return
+	}
+	if h.Token() <= token {
+		t.Errorf("token %d after %d", h.Token(), token)
+	}
+	if err := h.Unlock(); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// A full disk is said in the server's words, is no reason to doubt what holds,
+// and is over when there is space.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	disk := backends.NewDisk(t, "/base/")
+	s := backends.Postgres(t, backends.PostgresOptions{Env: disk.Env()})
+	d := openOn(t, s.URL("postgres", ""))
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	held := ticket(1, "held")
+	mustJoin(t, d, held, driver.Held)
+	disk.Fill(t)
+	var err error
+	n := 2
+	for ; err == nil && n < 5000; n++ { // pages that are there fill up first
+		_, err = d.Join(ctx, ticket(n, "held"), true)
+	}
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "No space left") {
+		t.Errorf("after %d tickets: class %v: %v", n, driver.ClassOf(err), err)
+	}
+	disk.Free(t)
+	if p := mustRenew(t, d, held); p.State != driver.Held {
+		t.Errorf("the hold is %v", p.State)
+	}
+	mustJoin(t, d, ticket(n, "held"), driver.Waiting)
+}
