@@ -5,6 +5,8 @@
 //	sqlite:PATH                   the processes of this machine, see sqlitelock.ParseURL
 //	redis://[user:password@]host  Redis or Valkey, see redislock.Open
 //	rediss://…                    the same over TLS
+//	redis-sentinel://host,…/name  the primary of Redis Sentinels, see redislock.OpenSentinel
+//	rediss-sentinel://…           the same over TLS
 //	redis-cluster://host,host…    Redis Cluster, see redislock.OpenCluster
 //	rediss-cluster://…            the same over TLS
 //	etcd://host[,host…]           etcd, see etcdlock.Open
@@ -48,6 +50,8 @@ var stores = []store{
 	{"sqlite", "sqlite:PATH", true, open(sqlitelock.OpenURL)},
 	{"redis", "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]", false, open(redislock.Open)},
 	{"rediss", "rediss://... (Redis over TLS)", false, open(redislock.Open)},
+	{"redis-sentinel", "redis-sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST...]/NAME", false, open(redislock.OpenSentinel)},
+	{"rediss-sentinel", "rediss-sentinel://... (Sentinels and Redis over TLS)", false, open(redislock.OpenSentinel)},
 	{"redis-cluster", "redis-cluster://[USER:PASSWORD@]HOST[:PORT][,HOST...]", false, open(redislock.OpenCluster)},
 	{"rediss-cluster", "rediss-cluster://... (Redis Cluster over TLS)", false, open(redislock.OpenCluster)},
 	{"etcd", "etcd://[USER:PASSWORD@]HOST[:PORT][,HOST...]", false, open(etcdlock.Open)},

@@ -84,7 +84,7 @@ func TestOptionsReachTheClient(t *testing.T) {
 }
 
 func TestSchemes(t *testing.T) {
-	want := []string{"memory", "sqlite", "redis", "rediss", "etcd", "etcds", "zk", "zks", "postgres", "postgresql"}
+	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "etcd", "etcds", "zk", "zks", "postgres", "postgresql"}
 	if got := Schemes(); !slices.Equal(got, want) {
 		t.Errorf("schemes %v, want %v", got, want)
 	}
@@ -120,6 +120,9 @@ var refused = []struct{ url, reason string }{
 	{"redis://u:" + hush + "@h/zero", "database"},
 	{"redis://u:" + hush + "@h:1?retry=3", "unknown option"},
 	{"redis://h:1?password=" + hush, "unknown option"},
+	{"redis-cluster://u:" + hush + "@h,h2/1", "database 0"},
+	{"redis-sentinel://u:" + hush + "@h,h2", "name"},
+	{"redis-sentinel://h,h2/m?db=x&sentinel_password=" + hush, "option db"},
 	{"redis://u:" + hush + "\x7f@h", ""},
 	{"rediss://u:" + hush + "@h?ca=/nowhere", "ca"},
 	{"etcd://u:" + hush + "@h:port", "port"},

@@ -90,18 +90,17 @@ func newCluster(prefix string) *Cluster {
 	c := &Cluster{channel: newChannel()}
 	c.lines.init(prefix, c.channel, true)
 	c.life.start()
-	c.traits = traits
-	c.traits.Scheme = "redis-cluster"
-	// Slots are dealt out in ranges, so names of one lane mostly share a node;
-	// each slot has a script of its own in what is sent there.
-	c.traits.Lane = func(name string) uint64 { return uint64(slot(lineKey(prefix, name)) / 256) }
 	return c
 }
 
 // Traits implements [driver.Driver].
 func (c *Cluster) Traits() driver.Traits {
-	t := c.traits
+	t := traits
+	t.Scheme = "redis-cluster"
 	t.Push = !c.mute
+	// Slots are dealt out in ranges, so names of one lane mostly share a node;
+	// each slot has a script of its own in what is sent there.
+	t.Lane = func(name string) uint64 { return uint64(slot(lineKey(c.lines.prefix, name)) / 256) }
 	return t
 }
 

@@ -167,6 +167,20 @@ type setup struct {
 
 // open makes a driver and checks the server.
 func open(ctx context.Context, s setup) (*Driver, error) {
+	d := unchecked(s)
+	err := d.greet(ctx)
+	if err == nil && s.guard != nil {
+		_, err = s.guard.again(ctx, d, nil)
+	}
+	if err != nil {
+		d.Close()
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return d, nil
+}
+
+// unchecked makes a driver.
+func unchecked(s setup) *Driver {
 	d := &Driver{
 		client:  s.client,
 		via:     s.via,
@@ -190,15 +204,7 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 	d.life.start()
 	d.lines.init(s.prefix, d.channel, s.cluster)
 	d.aside.start = time.Now()
-	err := d.greet(ctx)
-	if err == nil && s.guard != nil {
-		_, err = s.guard.again(ctx, d, nil)
-	}
-	if err != nil {
-		d.Close()
-		return nil, fmt.Errorf("redislock: %w", err)
-	}
-	return d, nil
+	return d
 }
 
 // newChannel returns the name of a channel that nobody else has.

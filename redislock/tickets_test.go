@@ -62,6 +62,8 @@ func quiet(t testing.TB, d examinable) *member {
 		channel = d.channel
 	case *Cluster:
 		channel = d.channel
+	case *Sentinel:
+		channel = d.channel
 	}
 	return &member{
 		channel:    channel,

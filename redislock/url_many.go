@@ -17,8 +17,9 @@ type several struct {
 }
 
 // parseSeveral reads the URL of a cluster or of Sentinels: kind is what its
-// scheme has after "redis" or "rediss". Errors are as in parseURL.
-func parseSeveral(s, kind string, extra ...string) (*several, url.Values, error) {
+// scheme has after "redis" or "rediss", and port the one of a host that has
+// none. Errors are as in parseURL.
+func parseSeveral(s, kind, port string, extra ...string) (*several, url.Values, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	base, rightKind := strings.CutSuffix(scheme, kind)
 	if !ok || !rightKind || base != "redis" && base != "rediss" {
@@ -52,6 +53,9 @@ func parseSeveral(s, kind string, extra ...string) (*several, url.Values, error)
 	}
 	m := new(several)
 	for _, host := range strings.Split(hosts, ",") {
+		if host != "" && !strings.Contains(host[strings.LastIndexByte(host, ']')+1:], ":") {
+			host += ":" + port
+		}
 		a, err := parseURLWith(base+"://"+user+host+"?"+q.Encode(), extra)
 		if err != nil {
 			return nil, nil, err
@@ -72,7 +76,7 @@ func parseSeveral(s, kind string, extra ...string) (*several, url.Values, error)
 
 // parseCluster reads the URL of a cluster.
 func parseCluster(s string) (*several, error) {
-	m, _, err := parseSeveral(s, "-cluster")
+	m, _, err := parseSeveral(s, "-cluster", "6379")
 	switch {
 	case err != nil:
 		return nil, err
@@ -93,4 +97,25 @@ func (a *address) to(host string) *address {
 		other.tls.ServerName = hostOf(host)
 	}
 	return &other
+}
+
+// parseSentinel reads the URL of Sentinels.
+func parseSentinel(s string) (*several, error) {
+	m, q, err := parseSeveral(s, "-sentinel", "26379", "db", "sentinel_password", "sentinel_user")
+	if err != nil {
+		return nil, err
+	}
+	if m.master == "" || strings.ContainsFunc(m.master, func(r rune) bool { return r <= ' ' }) {
+		return nil, errors.New("the URL's path is not the name under which the Sentinels know the primary")
+	}
+	if err := m.parseDB(q.Get("db")); err != nil {
+		return nil, errors.New("option db is not the number of a database")
+	}
+	guide := m.address
+	guide.user, guide.password, guide.db, guide.guard = q.Get("sentinel_user"), q.Get("sentinel_password"), 0, nil
+	if guide.user != "" && guide.password == "" {
+		return nil, errors.New("option sentinel_user needs sentinel_password")
+	}
+	m.guide = &guide
+	return m, nil
 }

@@ -18,10 +18,24 @@ func (d *Driver) Watch(ctx context.Context, moved func(id string, p driver.Place
 	if err := d.before(ctx); err != nil {
 		return err
 	}
-	w := &watch{d: d, moved: moved}
+	w := &watch{life: &d.life, at: func() (*Driver, <-chan struct{}) { return d, nil }, moved: moved}
+	return w.begin(ctx)
+}
+
+// watch is the subscription of a driver to its channel.
+type watch struct {
+	life  *life
+	at    func() (d *Driver, replaced <-chan struct{}) // where to listen, until it is replaced
+	moved func(string, driver.Place)
+	ctx   context.Context // ends the subscription
+	stop  context.CancelFunc
+}
+
+// begin returns once the pushes flow.
+func (w *watch) begin(ctx context.Context) error {
 	w.ctx, w.stop = context.WithCancel(ctx)
 	first := make(chan error, 1) // what became of the first try
-	if !d.begin(func() { w.run(first) }) {
+	if !w.life.begin(func() { w.run(first) }) {
 		w.stop()
 		return driver.ErrClosed
 	}
@@ -30,17 +44,9 @@ func (d *Driver) Watch(ctx context.Context, moved func(id string, p driver.Place
 		return err
 	case <-ctx.Done():
 		return ended(ctx)
-	case <-d.done:
+	case <-w.life.done:
 		return driver.ErrClosed
 	}
-}
-
-// watch is the subscription of a driver.
-type watch struct {
-	d     *Driver
-	moved func(string, driver.Place)
-	ctx   context.Context // ends the subscription
-	stop  context.CancelFunc
 }
 
 // run subscribes, and again whenever the subscription is lost. The first try
@@ -51,7 +57,8 @@ func (w *watch) run(first chan<- error) {
 	wait := least
 	for flows := false; !w.over(); {
 		begun := time.Now()
-		err := w.subscribe(func() {
+		d, replaced := w.at()
+		err := w.subscribe(d, replaced, func() {
 			if !flows {
 				flows = true
 				first <- nil
@@ -64,30 +71,30 @@ func (w *watch) run(first chan<- error) {
 			return
 		}
 		if !w.over() {
-			w.d.heal()
+			d.heal()
 		}
 		if time.Since(begun) > most {
 			wait = least // it had worked for a while
 		}
 		select {
 		case <-w.ctx.Done():
-		case <-w.d.done:
+		case <-w.life.done:
 		case <-time.After(wait):
 			wait = min(2*wait, most)
 		}
 	}
 }
 
-func (w *watch) over() bool { return w.d.over() || w.ctx.Err() != nil }
+func (w *watch) over() bool { return w.life.over() || w.ctx.Err() != nil }
 
-// subscribe listens on the driver's channel until the connection is lost or
-// the watch ends. An error says that it did not get so far; otherwise it has
-// called flows.
-func (w *watch) subscribe(flows func()) error {
-	e := w.d.listen(w.heard, func(string) {})
+// subscribe listens on the driver's channel until the connection is lost, the
+// driver replaced, or the watch ends. An error says that it did not get so far;
+// otherwise it has called flows.
+func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) error {
+	e := d.listen(w.heard, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
-	err := e.Add(ctx, w.d.channel)
+	err := e.Add(ctx, d.channel)
 	cancel()
 	if err != nil {
 		return classify(err)
@@ -95,8 +102,9 @@ func (w *watch) subscribe(flows func()) error {
 	flows()
 	select {
 	case <-e.Lost():
+	case <-replaced:
 	case <-w.ctx.Done():
-	case <-w.d.done:
+	case <-w.life.done:
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ var stores = []store{
 	{"memory", new(memlock.Driver).Traits()},
 	{"SQLite", new(sqlitelock.Driver).Traits()},
 	{"Redis, Valkey", new(redislock.Driver).Traits()},
+	{"Redis Sentinel", new(redislock.Sentinel).Traits()},
+	{"Redis Cluster", new(redislock.Cluster).Traits()},
 	{"etcd", new(etcdlock.Driver).Traits()},
 	{"PostgreSQL", new(pglock.Driver).Traits()},
 	{"ZooKeeper", new(zklock.Driver).Traits()},

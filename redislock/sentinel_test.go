@@ -1,0 +1,144 @@
+package redislock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// openSentinel opens a driver that the test closes.
+func openSentinel(t testing.TB, s *backends.RedisSentinels, query string) *Sentinel {
+	t.Helper()
+	d, err := OpenSentinel(context.Background(), s.URL(query))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestSentinelConformance(t *testing.T) {
+	clock := backends.NewClock(t, t.TempDir())
+	s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{Redis: backends.RedisOptions{Env: clock.Env()}, DownAfter: 600_000})
+	primary := s.Nodes[0]
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver {
+			d, err := OpenSentinel(context.Background(), s.URL("timeout=10s&db=2"))
+			if err != nil {
+				dt.Fatalf("OpenSentinel: %v", err)
+			}
+			return d
+		},
+		TTL: time.Second,
+		Pause: func(drivertest.T) func() {
+			primary.Pause(t)
+			return func() { primary.Resume(t) }
+		},
+		Restart:   func(drivertest.T) { primary.Restart(t) },
+		LoseData:  func(drivertest.T) { primary.Do(t, "FLUSHALL") },
+		StepClock: func(_ drivertest.T, d time.Duration) { clock.Step(t, d) },
+		Connections: func(drivertest.T) (n int) {
+			for _, r := range append(s.Sentinels, primary) {
+				k, _ := strconv.Atoi(r.Info(t, "clients", "connected_clients"))
+				n += k
+			}
+			return n
+		},
+	})
+}
+
+// A primary is killed, or falls silent, and its replica promoted: what the
+// replica has is held on, and whoever waited is woken.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"killed", "paused"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{Redis: backends.RedisOptions{Password: "secret"}, SentinelPassword: "other"})
+			open := func() *member {
+				return listen(t, openSentinel(t, s, "timeout=1s&sentinel_password=other"))
+			}
+			a, b := open(), open()
+			held, waits := a.ticket("n"), b.ticket("n")
+			first := a.take(held, driver.Held).Token
+			b.take(waits, driver.Waiting)
+			inStep(t, s.Nodes[0])
+			gaps := len(b.heard(""))
+			if how == "killed" {
+				s.Nodes[0].Crash(t)
+				s.Sentinels[0].Crash(t) // and one of those that tell
+			} else {
+				s.Nodes[0].Pause(t)
+			}
+			eventually(t, "the replica is asked", func() bool {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				ps, err := a.Renew(ctx, []driver.Ref{ref(held)})
+				return err == nil && ps[0].Err == nil && ps[0].State == driver.Held && ps[0].Token == first
+			})
+			if s := a.left(held); s != driver.Held {
+				t.Errorf("the holder was %v", s)
+			}
+			if p := b.woken(waits, gaps); p.Token <= first {
+				t.Errorf("token %d after %d", p.Token, first)
+			}
+			if how == "paused" {
+				s.Nodes[0].Resume(t) // and believes for a while that it is the primary
+			}
+			again := a.ticket("n")
+			if p := a.joins(again); p.State != driver.Waiting {
+				t.Errorf("the next ticket is %v", p.State)
+			}
+			gaps = len(a.heard(""))
+			b.left(waits)
+			a.woken(again, gaps)
+			fs, err := a.Check(a.ctx())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := driver.OK
+			if how == "killed" {
+				want = driver.Warning
+			}
+			if f := fs[len(fs)-1]; f.Topic != "sentinels" || f.Level != want {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+// Where nobody answers, or knows the name, opening says so at once, and without
+// a password.
+func TestSentinelOpenErrors(t *testing.T) {
+	t.Parallel()
+	s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{Redis: backends.RedisOptions{Password: "secret"}, SentinelPassword: "other"})
+	for what, c := range map[string]struct {
+		url, says string
+		class     driver.Class
+	}{
+		"name":              {strings.Replace(s.URL("sentinel_password=other"), "/main", "/nobody", 1), "no primary of the name", driver.Refused},
+		"sentinel password": {s.URL("sentinel_password=wr0ng"), "WRONGPASS", driver.Refused},
+		"password":          {strings.Replace(s.URL("sentinel_password=other"), "secret", "wr0ng", 1), "WRONGPASS", driver.Refused},
+		"port":              {"redis-sentinel://127.0.0.1:1/main", "refused", driver.Unavailable},
+		"no Sentinel":       {"redis-sentinel://:secret@" + s.Nodes[0].Addr() + "/main?sentinel_password=secret", "", driver.Refused},
+	} {
+		d, err := OpenSentinel(t.Context(), c.url)
+		if err == nil {
+			d.Close()
+		}
+		if driver.ClassOf(err) != c.class || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: class %v: %v", what, driver.ClassOf(err), err)
+		}
+		for _, hush := range []string{"secret", "other", "wr0ng"} {
+			if err != nil && strings.Contains(err.Error(), hush) {
+				t.Errorf("%s: the error has a password: %v", what, err)
+			}
+		}
+	}
+}
