@@ -23,6 +23,8 @@ type heart struct {
 	mu   sync.Mutex
 	want []*session
 	wake chan struct{}
+
+	slow int // by how many doublings answers are waited for longer; run's own
 }
 
 func (h *heart) start(d *Driver) {
@@ -71,10 +73,13 @@ func (h *heart) run() {
 		h.back(w)
 		if h.stream() {
 			fails = 0
-		} else {
-			fails++
-			pause(life, fails)
+			continue
 		}
+		// Where no way is quick, the next one is given longer.
+		if fails++; fails >= ways {
+			h.slow = min(h.slow+1, maxSlow)
+		}
+		pause(life, fails)
 	}
 }
 
@@ -88,10 +93,17 @@ func pause(ctx context.Context, fails int) {
 	}
 }
 
+const (
+	ways    = 3 // in vain, one after the other, before the next is given longer
+	maxSlow = 4
+)
+
 // patience is how long a keep-alive of this session may go unanswered before
-// another way is tried.
-func (s *session) patience() time.Duration {
-	return min(max(s.ttl/10, 200*time.Millisecond), 2*time.Second)
+// another way is tried, with some doublings, of which a third of the TTL is the
+// most.
+func (s *session) patience(slow int) time.Duration {
+	p := min(max(s.ttl/10, 200*time.Millisecond), 2*time.Second)
+	return max(p, min(p<<slow, s.ttl/3))
 }
 
 // sentBeat is a keep-alive on its way.
@@ -148,7 +160,7 @@ func (h *heart) stream() (answered bool) {
 					guard.Stop()
 					return answered
 				}
-				flying[s.id] = sentBeat{s, now, now.Add(s.patience())}
+				flying[s.id] = sentBeat{s, now, now.Add(s.patience(h.slow))}
 			}
 			guard.Stop()
 		}
@@ -168,6 +180,9 @@ func (h *heart) stream() (answered bool) {
 			answered = true
 			if b, ok := flying[r.ID]; ok {
 				delete(flying, r.ID)
+				if h.slow > 0 && time.Since(b.at) < b.s.patience(h.slow-1) {
+					h.slow--
+				}
 				h.d.beaten(b.s, b.at, r.TTL)
 			}
 		case <-h.wake:

@@ -183,7 +183,8 @@ func (d *Driver) listen(ctx context.Context, s *session) error {
 
 // promise returns how long the server surely keeps the session's places, for a
 // request that began at start, up to the TTL. It waits for a keep-alive where
-// the last one is too old for the whole TTL.
+// the last one is too old for the whole TTL; one that was sent after start never
+// is, however long its answer takes.
 func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time.Duration, error) {
 	for {
 		d.mu.Lock()
@@ -191,7 +192,7 @@ func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time
 			d.mu.Unlock()
 			return 0, errOver
 		}
-		if s.fresh() {
+		if s.fresh() || !s.sent.Before(start) {
 			promise := min(s.ttl, s.granted-start.Sub(s.sent))
 			d.mu.Unlock()
 			return promise, nil

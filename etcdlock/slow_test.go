@@ -1,0 +1,105 @@
+package etcdlock_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// beats notes when keep-alives are sent, and holds their answers back.
+type beats struct {
+	late time.Duration
+
+	mu       sync.Mutex
+	sent     []time.Time
+	answered int
+	granted  time.Duration
+}
+
+type slowStream struct {
+	grpc.ClientStream
+	b *beats
+}
+
+func (s *slowStream) SendMsg(m any) error {
+	s.b.mu.Lock()
+	s.b.sent = append(s.b.sent, time.Now())
+	s.b.mu.Unlock()
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *slowStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if r, ok := m.(*pb.LeaseKeepAliveResponse); ok && err == nil {
+		time.Sleep(s.b.late)
+		s.b.mu.Lock()
+		s.b.answered++
+		s.b.granted = time.Duration(r.TTL) * time.Second
+		s.b.mu.Unlock()
+	}
+	return err
+}
+
+// TestSlowKeepAlives: the answers to keep-alives take longer than a lease has
+// room for. A renewal is answered all the same, and what it promises counts from
+// when the keep-alive was sent, not from when its answer came (F14).
+func TestSlowKeepAlives(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	b := &beats{late: 800 * time.Millisecond}
+	cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			st, err := open(ctx, desc, cc, method, opts...)
+			if err != nil || !strings.HasSuffix(method, "/LeaseKeepAlive") {
+				return st, err
+			}
+			return &slowStream{st, b}, nil
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cli.Close()
+	d, err := etcdlock.New(cli, &etcdlock.Options{Prefix: "slow/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	tk := &driver.Ticket{ID: "slow:1", Name: "n", Units: 1, Limit: 1, TTL: 6 * time.Second}
+	if p, err := d.Join(ctx, tk, true); err != nil || p.State != driver.Held {
+		t.Fatalf("Join: %+v, %v", p, err)
+	}
+	for range 3 {
+		time.Sleep(400 * time.Millisecond) // the last keep-alive is too old, its answer would not be
+		start := time.Now()
+		ps, err := d.Renew(within(t, 20*time.Second), []driver.Ref{{Ticket: tk, State: driver.Held}})
+		if err != nil || ps[0].State != driver.Held {
+			t.Fatalf("Renew: %+v, %v", ps, err)
+		}
+		b.mu.Lock()
+		if b.answered == 0 {
+			t.Fatal("it promises without a keep-alive")
+		}
+		last := b.sent[b.answered-1].Add(b.granted)
+		b.mu.Unlock()
+		if end := start.Add(ps[0].Lease); end.After(last) {
+			t.Errorf("promised until %v after the lease may have ended", end.Sub(last))
+		}
+		if ps[0].Lease < tk.TTL {
+			t.Errorf("promised are %v of a TTL of %v", ps[0].Lease, tk.TTL)
+		}
+	}
+	if ps, err := d.Leave(ctx, []driver.Ref{{Ticket: tk, State: driver.Held}}); err != nil || ps[0].State != driver.Held {
+		t.Errorf("Leave: %+v, %v", ps, err)
+	}
+}
