@@ -76,7 +76,7 @@ func run(ctx context.Context, store string) error {
 
 	// A lock that would have to wait for itself.
 	var upgrade error
-	err = ann.RWMutex(name + "/rw").RDo(ctx, func(reading context.Context) error {
+	err = ann.RWMutex(name+"/rw").RDo(ctx, func(reading context.Context) error {
 		_, upgrade = ann.RWMutex(name + "/rw").Lock(reading)
 		return nil
 	})
