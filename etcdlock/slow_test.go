@@ -79,7 +79,7 @@ func TestSlowKeepAlives(t *testing.T) {
 	if p, err := d.Join(ctx, tk, true); err != nil || p.State != driver.Held {
 		t.Fatalf("Join: %+v, %v", p, err)
 	}
-	for range 3 {
+	for range 4 {
 		time.Sleep(400 * time.Millisecond) // the last keep-alive is too old, its answer would not be
 		start := time.Now()
 		ps, err := d.Renew(within(t, 20*time.Second), []driver.Ref{{Ticket: tk, State: driver.Held}})
@@ -87,14 +87,13 @@ func TestSlowKeepAlives(t *testing.T) {
 			t.Fatalf("Renew: %+v, %v", ps, err)
 		}
 		b.mu.Lock()
-		if b.answered == 0 {
-			t.Fatal("it promises without a keep-alive")
+		if b.answered > 0 { // else the lease is young
+			last := b.sent[b.answered-1].Add(b.granted)
+			if end := start.Add(ps[0].Lease); end.After(last) {
+				t.Errorf("promised until %v after the lease may have ended", end.Sub(last))
+			}
 		}
-		last := b.sent[b.answered-1].Add(b.granted)
 		b.mu.Unlock()
-		if end := start.Add(ps[0].Lease); end.After(last) {
-			t.Errorf("promised until %v after the lease may have ended", end.Sub(last))
-		}
 		if ps[0].Lease < tk.TTL {
 			t.Errorf("promised are %v of a TTL of %v", ps[0].Lease, tk.TTL)
 		}
