@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
 
 // identity tells databases apart by what was written when the tables were made,
@@ -28,7 +29,7 @@ func (d *Driver) identity(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.Join([]string{"postgres", system, database, d.opt.tables(), *d.id.Load()}, "|"), nil
+	return strings.Join([]string{"postgres", system, database, d.opt.tables(), d.r.ID()}, "|"), nil
 }
 
 // ask runs a query of one row.
@@ -43,7 +44,7 @@ func (d *Driver) ask(ctx context.Context, query string, dest ...any) error {
 
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.r.Before(ctx); err != nil {
 		return nil, err
 	}
 	var out []driver.Finding
@@ -114,7 +115,7 @@ func (d *Driver) checkDurability(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "rights", Detail: "this user may read and write the tables"}
-	if err := d.prepare(ctx); err != nil {
+	if err := d.r.Prepare(ctx); err != nil {
 		if driver.ClassOf(err) != driver.Refused {
 			return f, err
 		}
@@ -139,9 +140,9 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 // checkPush opens the connection for LISTEN as Watch does.
 func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "wake-up", Detail: "by NOTIFY, on one connection for each client"}
-	ear := &listener{d: d}
-	ear.d = &Driver{pool: d.pool, opt: d.opt, name: newChannel(), ctx: ctx}
-	c, err := ear.listen(ctx)
+	other := newDriver(d.pool, false, &d.opt)
+	defer other.r.Shut()
+	c, err := other.ear.listen(ctx)
 	if err != nil {
 		if driver.ClassOf(err) != driver.Unavailable || ctx.Err() != nil {
 			return f, err
@@ -152,9 +153,9 @@ func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 		return f, nil
 	}
 	closeConn(c)
-	if ear.deaf.Load() {
+	if other.ear.deaf.Load() {
 		f.Level = driver.Warning
-		f.Detail = fmt.Sprintf("a pooler passes no notifications: the first who waits asks every %v, the n-th every n × %v, at most every %v", paceFirst, paceFirst, paceLast)
+		f.Detail = fmt.Sprintf("a pooler passes no notifications: the first who waits asks every %v, the n-th every n × %v, at most every %v", sqlline.PaceFirst, sqlline.PaceFirst, sqlline.PaceLast)
 		f.Advice = "give the way past the pooler with the option listen, or use a pool of mode session"
 	}
 	return f, nil
@@ -165,7 +166,7 @@ func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
 	best := time.Duration(1 << 62)
 	for range times {
 		start := time.Now()
-		if err := d.Auto(ctx, d.lines.Touch()); err != nil {
+		if err := d.Auto(ctx, d.r.Lines.Touch()); err != nil {
 			if code(err) == noRights {
 				return driver.Finding{Topic: "round trip", Level: driver.Warning, Detail: "could not be measured without the rights"}, nil
 			}

@@ -121,8 +121,8 @@ func mustLeave(t *testing.T, d *Driver, tk *driver.Ticket) {
 func TestCosts(t *testing.T) {
 	c := newCounter(t, backends.SharedPostgres(t).Port)
 	d := openOn(t, c.url(t, ""))
-	d.sweeper.Lock() // no sweeps
-	defer d.sweeper.Unlock()
+	d.r.Sweeper.Lock() // no sweeps
+	defer d.r.Sweeper.Unlock()
 	mustJoin(t, d, ticket(0, "warm"), driver.Held)
 
 	a := ticket(1, "n")

@@ -126,7 +126,7 @@ func (t *tx) undo(ctx context.Context) {
 
 // inConn runs f on a connection of the pool.
 func (d *Driver) inConn(ctx context.Context, f func(*pgconn.PgConn) error) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.r.Before(ctx); err != nil {
 		return err
 	}
 	c, err := d.pool.Acquire(ctx)

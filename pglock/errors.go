@@ -95,7 +95,7 @@ func lost(ctx context.Context, class driver.Class, err error) error {
 // notAcquired is the error of a request that got no connection.
 func (d *Driver) notAcquired(ctx context.Context, err error) error {
 	switch {
-	case d.closed.Load():
+	case d.r.Closed():
 		return driver.ErrClosed
 	case strings.Contains(err.Error(), "closed pool"):
 		return driver.Errorf(driver.Unavailable, "the pool of connections is closed")
@@ -126,6 +126,6 @@ func (d *Driver) judge(err error) {
 	switch code(err) {
 	case undefinedTable, undefinedSchema:
 		// Somebody dropped a table: make it again when next asked.
-		d.ready.Store(false)
+		d.r.Forget()
 	}
 }

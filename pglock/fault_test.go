@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
 
 // F95: the server is restarted, and crashes, while a lock is held and waited
@@ -264,13 +265,13 @@ func TestPooler(t *testing.T) {
 			if err := e.Watch(context.Background(), func(id string, _ driver.Place) { told <- id }); err != nil {
 				t.Fatal(err)
 			}
-			if e.ear.hears.Load() != c.hears {
+			if e.r.Hears.Load() != c.hears {
 				t.Fatalf("it hears: %v", !c.hears)
 			}
 			a, b := ticket(1, "n"), ticket(2, "n")
 			mustJoin(t, d, a, driver.Held)
 			p := mustJoin(t, e, b, driver.Waiting)
-			if quick := p.Recheck <= paceLast; quick == c.hears {
+			if quick := p.Recheck <= sqlline.PaceLast; quick == c.hears {
 				t.Errorf("recheck after %v", p.Recheck)
 			}
 			mustLeave(t, d, a)

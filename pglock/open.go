@@ -116,7 +116,7 @@ func open(ctx context.Context, config *pgxpool.Config, o *Options) (*Driver, err
 		return nil, driver.Wrap(driver.Refused, err)
 	}
 	d := newDriver(pool, true, o)
-	if err := d.begin(ctx); err != nil {
+	if err := d.r.Begin(ctx); err != nil {
 		_ = d.Close()
 		return nil, err
 	}

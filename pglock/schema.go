@@ -80,49 +80,19 @@ func Schema(o *Options) (string, error) {
 	return b.String(), nil
 }
 
-// prepare sees to it that the tables are there and of this layout. It asks the
-// server once, at the first request.
-func (d *Driver) prepare(ctx context.Context) error {
-	if d.ready.Load() {
-		return nil
-	}
-	// One at a time, and each within its own context.
-	select {
-	case d.preparing <- struct{}{}:
-		defer func() { <-d.preparing }()
-	case <-ctx.Done():
-		return driver.Before(ctx)
-	}
-	if d.ready.Load() {
-		return nil
-	}
-	found, err := d.lookUp(ctx)
-	if c := code(err); c == undefinedTable || c == undefinedSchema {
-		if err = d.create(ctx); err == nil {
-			found, err = d.lookUp(ctx)
-		}
-	}
-	switch {
-	case err != nil:
-		return err
-	case found.Layout > sqlline.Layout:
-		return driver.Errorf(driver.Refused, "a later version of Holdfast made the tables: their layout is %d, this version knows %d", found.Layout, sqlline.Layout)
-	case found.Layout != sqlline.Layout:
-		return driver.Errorf(driver.Refused, "table %sstore has no layout of this version: %d", d.opt.tables(), found.Layout)
-	}
-	d.id.Store(&found.Boot)
-	d.ready.Store(true)
-	return nil
+// site is the database as the requests see it.
+type site struct{ *Driver }
+
+// Missing implements [sqlline.Site].
+func (s *site) Missing(err error) bool {
+	c := code(err)
+	return c == undefinedTable || c == undefinedSchema
 }
 
-func (d *Driver) lookUp(ctx context.Context) (found sqlline.Found, err error) {
-	err = d.Auto(ctx, d.lines.Store(&found))
-	return found, err
-}
-
-// create makes the tables. An advisory lock, for the transaction alone, keeps
-// two clients from doing so at once.
-func (d *Driver) create(ctx context.Context) error {
+// Create implements [sqlline.Site]. An advisory lock, for the transaction
+// alone, keeps two clients from making the tables at once.
+func (s *site) Create(ctx context.Context) error {
+	d := s.Driver
 	exec := func(c *pgconn.PgConn, commits bool, texts ...string) error {
 		b := newRound(ctx)
 		for _, text := range texts {
@@ -146,7 +116,7 @@ func (d *Driver) create(ctx context.Context) error {
 		if err := b.run(c, false); err != nil || there {
 			return err
 		}
-		return exec(c, true, append(ddl(&d.opt, d.lines, "'"+rand.Text()+"'"), textDone)...)
+		return exec(c, true, append(ddl(&d.opt, d.r.Lines, "'"+rand.Text()+"'"), textDone)...)
 	})
 	if code(err) == noRights {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not make them; "+

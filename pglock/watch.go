@@ -18,22 +18,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
 
-// deafMark begins the address of a client that hears nothing: nobody notifies
-// it, and only it itself needs the address, to find out which grants of its own
-// are for itself.
-const deafMark = "-"
-
 // newChannel returns a channel name that nobody else has.
 func newChannel() string { return "holdfast_" + strings.ToLower(rand.Text()) }
 
 // A listener hears what the channel of its driver is told, on a connection of
 // its own.
 type listener struct {
-	d     *Driver
-	moved atomic.Pointer[func(string, driver.Place)]
-	hears atomic.Bool // pushes flow
-	deaf  atomic.Bool // the connection is there but hears nothing: a pooler
-	echo  atomic.Pointer[chan struct{}]
+	d    *Driver
+	deaf atomic.Bool // the connection is there but hears nothing: a pooler
+	echo atomic.Pointer[chan struct{}]
 }
 
 // How long the listener waits between attempts to connect, at least and at
@@ -51,41 +44,11 @@ const (
 	listenPingTime = 5 * time.Second
 )
 
-// address is where pushes to this client are sent.
-func (d *Driver) address() string {
-	if d.ear.hears.Load() {
-		return d.name
-	}
-	return deafMark + d.name
-}
-
-// A client that hears nothing asks for the ticket that is n-th in line after
-// n × paceFirst, but at least every paceLast.
-const (
-	paceFirst = 25 * time.Millisecond
-	paceLast  = time.Second
-)
-
-// paced makes a waiting ticket of a client without pushes ask in time.
-func (d *Driver) paced(p driver.Place) driver.Place {
-	if p.State != driver.Waiting || d.ear.hears.Load() {
-		return p
-	}
-	pace := min(paceLast, paceFirst*time.Duration(max(1, min(p.Ahead, 1000))))
-	if p.Recheck == 0 || p.Recheck > pace {
-		p.Recheck = pace
-	}
-	return p
-}
-
 // tell returns the statement that notifies those other clients who hear.
 func (d *Driver) tell(pushes []sqlline.Push) []*sqlline.Stmt {
 	var calls []string
 	var args []any
-	for _, p := range pushes {
-		if p.Wake == d.name || strings.HasPrefix(p.Wake, deafMark) {
-			continue
-		}
+	for _, p := range d.r.Others(pushes) {
 		n := len(args)
 		calls = append(calls, fmt.Sprintf("pg_notify(encode($%d, 'escape'), encode($%d, 'escape'))", n+1, n+2))
 		args = append(args, p.Wake, payload(p.ID, p.Place))
@@ -125,41 +88,23 @@ func parse(text string) (id string, p driver.Place, ok bool) {
 	return "", p, false
 }
 
-// after delivers the pushes of a request to this client itself; the others are
-// notified by the server. When it is not known whether the request took effect,
-// neither is it whom of this client's tickets it granted.
-func (d *Driver) after(pushes []sqlline.Push, err error) {
-	moved := d.ear.moved.Load()
-	if moved == nil {
-		return
-	}
-	for _, p := range pushes {
-		if strings.TrimPrefix(p.Wake, deafMark) == d.name {
-			(*moved)(p.ID, p.Place)
-		}
-	}
-	if err != nil && driver.ClassOf(err) == driver.Unknown {
-		(*moved)("", driver.Place{})
-	}
-}
-
 // Watch implements [driver.Driver]. It opens the connection for LISTEN. Where
 // that cannot hear anything, because of a pooler or because the server has no
 // connection left, it returns all the same: waiting tickets then have a short
 // Place.Recheck.
 func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.r.Before(ctx); err != nil {
 		return err
 	}
-	if !d.ear.moved.CompareAndSwap(nil, &moved) {
-		return driver.Errorf(driver.Refused, "this client watches already")
+	if err := d.r.Watch(moved); err != nil {
+		return err
 	}
 	c, err := d.ear.listen(ctx)
 	if err != nil && code(err) != tooManyConnections {
-		d.ear.moved.Store(nil)
+		d.r.Unwatch()
 		return err
 	}
-	if !d.goes(func() { d.ear.run(ctx, c) }) {
+	if !d.r.Goes(func() { d.ear.run(ctx, c) }) {
 		if c != nil {
 			closeConn(c)
 		}
@@ -173,9 +118,8 @@ func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Place)) er
 func (e *listener) run(ctx context.Context, c *pgx.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.d.ctx, cancel)()
-	defer e.moved.Store(nil)
-	defer e.hears.Store(false)
+	defer context.AfterFunc(e.d.r.Life(), cancel)()
+	defer e.d.r.Unwatch()
 	wait := relistenMin
 	for {
 		if c != nil {
@@ -187,7 +131,7 @@ func (e *listener) run(ctx context.Context, c *pgx.Conn) {
 				wait = 30 * time.Second
 			} else {
 				e.read(ctx, c)
-				e.hears.Store(false)
+				e.d.r.Hears.Store(false)
 				closeConn(c)
 			}
 		}
@@ -200,8 +144,8 @@ func (e *listener) run(ctx context.Context, c *pgx.Conn) {
 		var err error
 		if c, err = e.listen(ctx); err != nil {
 			c = nil
-		} else if moved := e.moved.Load(); moved != nil {
-			(*moved)("", driver.Place{})
+		} else {
+			e.d.r.Moved("", driver.Place{})
 		}
 	}
 }
@@ -221,7 +165,7 @@ func (e *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	cc.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { e.hear(n) }
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	stop := context.AfterFunc(e.d.ctx, cancel)
+	stop := context.AfterFunc(e.d.r.Life(), cancel)
 	defer stop()
 	c, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
@@ -236,7 +180,7 @@ func (e *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 		return nil, classify(ctx, err, false)
 	}
 	e.deaf.Store(deaf)
-	e.hears.Store(!deaf)
+	e.d.r.Hears.Store(!deaf)
 	return c, nil
 }
 
@@ -245,7 +189,7 @@ func (e *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 // connection began. With a pooler a notification decides, sent through the
 // pool: poolers that keep one connection for each client deliver it.
 func (e *listener) subscribe(ctx context.Context, c *pgx.Conn) (deaf bool, err error) {
-	if _, err := c.Exec(ctx, "LISTEN "+e.d.name); err != nil {
+	if _, err := c.Exec(ctx, "LISTEN "+e.d.r.Name); err != nil {
 		return false, err
 	}
 	var pid uint32
@@ -260,7 +204,7 @@ func (e *listener) subscribe(ctx context.Context, c *pgx.Conn) (deaf bool, err e
 	echo := make(chan struct{}, 1)
 	e.echo.Store(&echo)
 	defer e.echo.Store(nil)
-	if _, err := e.d.pool.Exec(ctx, "SELECT pg_notify($1, 'echo')", pgx.QueryExecModeExec, e.d.name); err != nil {
+	if _, err := e.d.pool.Exec(ctx, "SELECT pg_notify($1, 'echo')", pgx.QueryExecModeExec, e.d.r.Name); err != nil {
 		return false, err
 	}
 	wait, cancel := context.WithTimeout(ctx, echoTime)
@@ -307,7 +251,7 @@ func (e *listener) read(ctx context.Context, c *pgx.Conn) {
 
 // hear handles one notification.
 func (e *listener) hear(n *pgconn.Notification) {
-	if n.Channel != e.d.name {
+	if n.Channel != e.d.r.Name {
 		return
 	}
 	if n.Payload == "echo" {
@@ -320,8 +264,8 @@ func (e *listener) hear(n *pgconn.Notification) {
 		return
 	}
 	id, p, ok := parse(n.Payload)
-	if moved := e.moved.Load(); ok && moved != nil {
-		(*moved)(id, p)
+	if ok {
+		e.d.r.Moved(id, p)
 	}
 }
 

@@ -57,7 +57,7 @@ func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error
 	if path, err = prepare(path, o); err != nil {
 		return nil, driver.Wrap(driver.Refused, err)
 	}
-	d := &Driver{path: path, opt: *o, clock: c, joins: sweepEvery - 1, swept: randomKey()}
+	d := &Driver{path: path, opt: *o, clock: c, joins: sqlline.SweepEvery - 1, swept: sqlline.RandomKey()}
 	d.lines = sqlline.New(sqlline.Dialect{Clock: d.clock.read, Types: sqlline.SQLite})
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()

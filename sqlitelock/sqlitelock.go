@@ -26,10 +26,8 @@ package sqlitelock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -206,34 +204,18 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) 
 
 // Names implements [driver.Driver].
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		var after []byte
-		for {
-			var page []sqlline.Named
-			var next []byte
-			err := d.w.do(ctx, false, func(db sqlline.DB) (_ []sqlline.Push, err error) {
-				page, next, err = d.lines.Names(ctx, db, after, prefix)
-				return nil, err
-			})
-			for i := 0; err == nil && i < len(page); i++ {
-				lives := true
-				if page[i].Quiet {
-					lives, err = d.lives(ctx, page[i].Name)
-				}
-				if lives && err == nil && !yield(page[i].Name, nil) {
-					return
-				}
-			}
-			if err != nil {
-				yield("", err)
-				return
-			}
-			if next == nil {
-				return
-			}
-			after = next
+	return sqlline.EachName(func(after []byte) ([]sqlline.Named, []byte, error) {
+		var page []sqlline.Named // not to be read after an error: the worker may still write it
+		var next []byte
+		err := d.w.do(ctx, false, func(db sqlline.DB) (_ []sqlline.Push, err error) {
+			page, next, err = d.lines.Names(ctx, db, after, prefix)
+			return nil, err
+		})
+		if err != nil {
+			return nil, nil, err
 		}
-	}
+		return page, next, nil
+	}, func(name string) (bool, error) { return d.lives(ctx, name) })
 }
 
 // Break implements [driver.Driver].
@@ -280,13 +262,10 @@ func (d *Driver) before(ctx context.Context) error {
 	return driver.Before(ctx)
 }
 
-// sweepEvery is how many joins there are between two sweeps.
-const sweepEvery = 16
-
 // sweep removes what is of no use any more, a few rows at a time. It runs in
 // the worker.
 func (d *Driver) sweep() {
-	if d.joins < sweepEvery {
+	if d.joins < sqlline.SweepEvery {
 		return
 	}
 	d.joins = 0
@@ -312,18 +291,8 @@ func (d *Driver) lives(ctx context.Context, name string) (lives bool, err error)
 		lives, pushes, err = d.lines.Lives(ctx, db, name)
 		return pushes, err
 	})
-	if driver.ClassOf(err) == driver.Refused && !errors.Is(err, driver.ErrClosed) {
+	if sqlline.Foreign(err) {
 		return false, nil
 	}
 	return err == nil && lives, err
-}
-
-// randomKey is where the sweeps of a process begin: processes that end after
-// one lock must not all look at the same lines.
-func randomKey() []byte {
-	key := make([]byte, 8)
-	for i := range key {
-		key[i] = byte(rand.Uint32())
-	}
-	return key
 }

@@ -79,7 +79,7 @@ func (l *line) first() ([]*ticket, error) {
 				return l.next[:end], nil
 			}
 		} else if !l.rest {
-			return nil, driver.Errorf(driver.Refused, "the row of line %q counts tickets that are not there", l.name)
+			return nil, foreign("the row of line %q counts tickets that are not there", l.name)
 		}
 		if err := l.more(); err != nil {
 			return nil, err

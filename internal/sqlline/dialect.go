@@ -39,6 +39,13 @@ type Dialect struct {
 	// NoReturning says that UPDATE has no RETURNING: what one statement decides
 	// elsewhere is then two, in a transaction.
 	NoReturning bool
+	// Note is a function that returns its argument, and from whose argument DB
+	// sets Stmt.Last, to 0 if it was not called. With it, a database without
+	// RETURNING needs no transaction for a single ticket.
+	Note string
+	// Batch is how many tickets one statement decides about at most: 256 if it
+	// is 0, else one of 1, 16, 64, 256 and 1,024.
+	Batch int
 
 	// Prefix begins the names of all tables. Empty: holdfast_. It is part of
 	// statements as it is, so it must be checked by who takes it from a user.
@@ -51,6 +58,14 @@ type Dialect struct {
 	// Tell returns the statements that deliver pushes, to be run with the
 	// commit of their transaction. Nil where that happens outside.
 	Tell func([]Push) []*Stmt
+}
+
+// batch is how many tickets one statement decides about at most.
+func (d *Dialect) batch() int {
+	if d.Batch == 0 {
+		return 256
+	}
+	return d.Batch
 }
 
 // Types are the column types of a dialect. Bytes compare byte for byte.
@@ -102,6 +117,7 @@ const (
 //	{line}   and {ticket}, {grave}, {store}: the tables
 //	{lock}   the end of a SELECT that locks
 //	{max}    the function that returns its greatest argument
+//	{note}   the function whose argument the DB learns of
 //	{list}   n arguments, separated by commas
 func (d *Dialect) text(n int, s string) *Text {
 	t := &Text{clock: d.Clock}
@@ -115,7 +131,7 @@ func (d *Dialect) text(n int, s string) *Text {
 	}
 	plain := strings.NewReplacer(
 		"{line}", prefix+"line", "{ticket}", prefix+"ticket", "{grave}", prefix+"grave", "{store}", prefix+"store",
-		"{lock}", d.ForUpdate, "{max}", greatest,
+		"{lock}", d.ForUpdate, "{max}", greatest, "{note}", d.Note,
 		"{list}", strings.TrimSuffix(strings.Repeat("?, ", n), ", "),
 		"\n", " ", "\t", "",
 	)

@@ -9,7 +9,7 @@ import (
 // other is a dialect with everything different, as a server's would be.
 var other = Dialect{
 	Now: "micros()", Tick: "ticks()", Numbered: true, Greatest: "GREATEST", ForUpdate: " FOR UPDATE",
-	Prefix: "app.hf_", NoPartial: true,
+	Prefix: "app.hf_", NoPartial: true, Note: "LAST", Batch: 1024,
 	Types: Types{Int: "BIGINT", Key: "BYTEA", Bytes: "BYTEA", ID: "TEXT", Owner: "TEXT", Text: "TEXT", Wake: "TEXT"},
 }
 
@@ -66,6 +66,9 @@ func sqlOf(v reflect.Value) (all []string) {
 			all = append(all, sqlOf(v.Index(i))...)
 		}
 	default:
+		if v.IsNil() {
+			return nil // a batch greater than the dialect's
+		}
 		all = []string{v.Elem().FieldByName("SQL").String()}
 	}
 	return all

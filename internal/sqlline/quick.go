@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// quick decides what it can of todo, with one statement for up to 256 tickets,
-// and hands the tokens of those it decided to found.
+// quick decides what it can of todo, with one statement for up to
+// Dialect.Batch tickets, and hands the tokens of those it decided to found.
 func (b *batch) quick(ctx context.Context, s *Lines, db DB, texts *quickTexts, todo []int, found func(i int, token int64)) {
-	for part := range slices.Chunk(todo, sizes[len(sizes)-1]) {
+	for part := range slices.Chunk(todo, s.d.batch()) {
 		n := sizeFor(len(part))
 		at := make(map[string]int, len(part))
 		var keys, ids []any
@@ -31,11 +31,17 @@ func (b *batch) quick(ctx context.Context, s *Lines, db DB, texts *quickTexts, t
 			return err
 		}
 		var err error
-		if !s.d.NoReturning {
+		switch {
+		case !s.d.NoReturning:
 			stmt := texts.once[n].with(args...)
 			stmt.Row = row
 			err = db.Auto(ctx, stmt)
-		} else {
+		case s.d.Note != "" && len(part) == 1:
+			stmt := texts.single.with(args...)
+			if err = db.Auto(ctx, stmt); err == nil && stmt.Last > 0 {
+				found(part[0], stmt.Last)
+			}
+		default:
 			err = db.Tx(ctx, func(tx Tx) ([]*Stmt, error) {
 				changed = nil
 				for _, i := range part {

@@ -3,6 +3,8 @@ package sqlline
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -133,16 +135,16 @@ func (l *line) scan(scan func(...any) error) error {
 		return err
 	}
 	if !bytes.Equal(name, []byte(l.name)) {
-		return driver.Errorf(driver.Refused, "the row of line %q has another name", l.name)
+		return foreign("the row of line %q has another name", l.name)
 	}
 	if !l.sound() {
-		return driver.Errorf(driver.Refused, "the row of line %q is not one of this layout", l.name)
+		return foreign("the row of line %q is not one of this layout", l.name)
 	}
 	l.rest = l.waiting > 0
 	l.from = position{l.turn, never}
 	if h.id != "" {
 		if h.place < 1 || h.place > l.turn || h.units < 1 || h.units > l.used || h.token < 1 || h.token > l.token || h.keep < 1 || l.held < 1 {
-			return driver.Errorf(driver.Refused, "the holder in the row of line %q is not one of this layout", l.name)
+			return foreign("the holder in the row of line %q is not one of this layout", l.name)
 		}
 		l.head = h
 		l.known = append(l.known, h)
@@ -216,7 +218,7 @@ func (l *line) ticketRow(out *[]*ticket) func(func(...any) error) error {
 		}
 		if t.place < 1 || t.seq < t.place || t.seq > l.seq || t.units < 1 || t.units > l.lim ||
 			t.floor < 0 || t.keep < 1 || (t.token > 0) != (t.place <= l.turn) {
-			return driver.Errorf(driver.Refused, "a ticket of line %q is not one of this layout", l.name)
+			return foreign("a ticket of line %q is not one of this layout", l.name)
 		}
 		*out = append(*out, t)
 		return nil
@@ -254,4 +256,21 @@ func (l *line) finish() []*Stmt {
 		l.writes = append(l.writes, l.d.Tell(l.pushes)...)
 	}
 	return l.writes
+}
+
+// foreignError says that a row is not one that this package has written.
+type foreignError struct{ text string }
+
+// Error says which row, and why.
+func (e foreignError) Error() string { return e.text }
+
+func foreign(format, name string) error {
+	return &driver.Error{Class: driver.Refused, Err: foreignError{fmt.Sprintf(format, name)}}
+}
+
+// Foreign says whether err is about a row that is not one of this package, so
+// that nobody can live in its line.
+func Foreign(err error) bool {
+	_, ok := errors.AsType[foreignError](err)
+	return ok
 }

@@ -83,7 +83,8 @@ type Stmt struct {
 	// of scan are *int64, *string and *[]byte.
 	Row func(scan func(dest ...any) error) error
 
-	// Last is set by a DB whose dialect has no RETURNING, see Dialect.Join.
+	// Last is set by Auto of a DB whose dialect has no RETURNING, see
+	// Dialect.Join and Dialect.Note.
 	Last int64
 }
 

@@ -4,7 +4,7 @@ import "strings"
 
 // sizes are the numbers of tickets for which the batched statements exist; a
 // batch is filled up with its last ticket, so that few texts are prepared.
-var sizes = [...]int{1, 16, 64, 256}
+var sizes = [...]int{1, 16, 64, 256, 1024}
 
 type texts struct {
 	// An uncontended line, decided by one statement.
@@ -57,9 +57,11 @@ const joinText = `
 
 // quickTexts decide about many tickets that are in the rows of their lines:
 // all at once, or, where UPDATE has no RETURNING, in two steps of one
-// transaction: find locks the rows, and change then takes their keys.
+// transaction: find locks the rows, and change then takes their keys. Single
+// is for one ticket there.
 type quickTexts struct {
 	once, find, change [len(sizes)]*Text
+	single             *Text
 }
 
 // Which tickets can be renewed without a look at the rest of their lines:
@@ -80,7 +82,9 @@ func newTexts(d *Dialect) texts {
 	one := func(s string) *Text { return d.text(1, s) }
 	sized := func(s string) (t [len(sizes)]*Text) {
 		for i, n := range sizes {
-			t[i] = d.text(n, s)
+			if n <= d.batch() {
+				t[i] = d.text(n, s)
+			}
 		}
 		return t
 	}
@@ -89,6 +93,7 @@ func newTexts(d *Dialect) texts {
 			once:   sized(set + where + " RETURNING k, h_token"),
 			find:   sized("SELECT k, h_token FROM {line} WHERE k IN ({list})" + where + " ORDER BY k{lock}"),
 			change: sized(set),
+			single: one(strings.Replace(set, " SET ", " SET h_token = {note}(h_token), ", 1) + where),
 		}
 	}
 	ignore, rebury := d.Ignore, d.Bury
@@ -143,7 +148,7 @@ func newTexts(d *Dialect) texts {
 			WHERE k > ? AND held + waiting > 0 ORDER BY k LIMIT ?`),
 		page: one(`SELECT k, name, held, waiting, due, graves, token, h_id, h_until FROM {line}
 			WHERE k > ? ORDER BY k LIMIT ?`),
-		purged:      one("UPDATE {store} SET purged = {max}(purged, ?)"),
+		purged:      one("UPDATE {store} SET purged = {max}(purged, ?) WHERE one = 1"),
 		purgeGraves: d.text(sweepPage, "DELETE FROM {grave} WHERE line IN ({list}) AND until <= ?"),
 		purgeLines: d.text(sweepPage, `DELETE FROM {line}
 			WHERE k IN ({list}) AND held = 0 AND waiting = 0 AND graves <= ? AND token <= ?`),
