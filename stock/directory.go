@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -34,9 +33,9 @@ type past struct {
 
 // product is what a client knows of one.
 type product struct {
-	mu   sync.Mutex // held to read the directory, so that only one does
-	dir  atomic.Pointer[known]
-	turn atomic.Uint64 // where the next search for units begins
+	reading chan struct{} // has room for one, who reads the directory
+	dir     atomic.Pointer[known]
+	turn    atomic.Uint64 // where the next search for units begins
 
 	// sold out: until when to answer without asking, and how much was left.
 	empty atomic.Pointer[emptied]
@@ -116,8 +115,14 @@ func (s *Stock) find(ctx context.Context, sku string, bad *known) (*product, *kn
 	if k := p.dir.Load(); k != nil && k != bad && !k.stale() {
 		return p, k, nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.reading <- struct{}{}:
+		defer func() { <-p.reading }()
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	case <-s.life.Done():
+		return nil, nil, ErrClosed
+	}
 	if k := p.dir.Load(); k != nil && k != bad && !k.stale() {
 		return p, k, nil
 	}

@@ -17,7 +17,6 @@ type memory struct {
 	places int
 	dirs   map[string][]byte
 	shards map[shard]*cell
-	closed bool
 }
 
 // cell is one shard.

@@ -224,20 +224,17 @@ func lookOf(m rueidis.RedisMessage) (look, error) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, value := reply(fields).text(i), reply(fields).text(i+1)
 		kind, peer, _ := strings.Cut(name, ":")
-		n, err := strconv.Atoi(peer)
+		n, _ := strconv.Atoi(peer) // only out and in have one
+		var err error
 		switch {
 		case whole[name] != nil:
 			*whole[name], err = strconv.ParseInt(value, 10, 64)
 		case kind == "in":
-			var seq int64
-			seq, err = strconv.ParseInt(value, 10, 64)
-			l.in[n] = seq
+			l.in[n], err = strconv.ParseInt(value, 10, 64)
 		case kind == "out":
 			var out moved
 			_, err = fmt.Sscanf(value, "%d %d", &out.seq, &out.units)
 			l.out[n] = out
-		default:
-			err = nil
 		}
 		if err != nil {
 			return l, fmt.Errorf("field %s of a shard is %q", name, value)

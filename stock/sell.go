@@ -216,7 +216,10 @@ func (g *gathering) round(ctx context.Context, begin int, short answer) (done bo
 		if a, err = g.bring(ctx, i, b.move); err != nil || a.status != isShort {
 			return true, a, err
 		}
+		// It was one that somebody had begun, and smaller. What else the shard
+		// has is not known.
 		sum += a.free - before
+		under = true
 	}
 	g.left = sum
 	if sum >= g.q.units {

@@ -175,7 +175,7 @@ func (s *Stock) product(sku string) *product {
 	if p, ok := s.products.Load(sku); ok {
 		return p.(*product)
 	}
-	p := new(product)
+	p := &product{reading: make(chan struct{}, 1)}
 	p.turn.Store(rand.Uint64() >> 1)
 	first, _ := s.products.LoadOrStore(sku, p)
 	return first.(*product)
