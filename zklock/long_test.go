@@ -120,18 +120,20 @@ func TestCounterAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{})
 	m := s.Members[0]
-	look := raw(t, s.Addrs()...)
 	const name = "counter"
-	for _, path := range []string{"/holdfast", lineOf(name)} {
-		if _, err := look.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
+	t.Run("prepare", func(t *testing.T) { // whose connection has ended before the server does
+		look := raw(t, s.Addrs()...)
+		for _, path := range []string{"/holdfast", lineOf(name)} {
+			if _, err := look.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
+	})
 	m.Restart(t) // it writes a snapshot when it starts
 	m.Kill()
 	presetCounter(t, m, lineOf(name), math.MaxInt32-2)
 	m.Restart(t)
-	look = raw(t, s.Addrs()...) // whose server has always been there
+	look := raw(t, s.Addrs()...)
 	d := open(t, s.URL("", ""))
 	defer d.Close()
 	ps := watch(t, d)
