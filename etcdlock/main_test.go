@@ -100,6 +100,7 @@ func TestConformance(t *testing.T) {
 // a driver hears, which TestConformance asks of each. Locks on the old one are
 // in the tests of faults, of clusters and of foreign clients.
 func TestLocks(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	locktest.Run(t, drivertest.Harness{
 		Open: func(t drivertest.T) driver.Driver { return open(t, s, "prefix=locks/") },
@@ -107,7 +108,10 @@ func TestLocks(t *testing.T) {
 	})
 }
 
+// TestProcesses kills and pauses real processes: the next holder comes within
+// the TTL, 5 %, 250 ms and the store's granularity.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	procs.Run(t, procs.Store{Target: s.URL("prefix=procs/"), TTL: 2 * time.Second})
+	procs.Run(t, procs.Store{Target: s.URL("prefix=procs/"), TTL: 2 * time.Second, Slack: etcdlock.Granularity + 500*time.Millisecond})
 }

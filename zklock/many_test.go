@@ -17,6 +17,7 @@ import (
 
 // TestLocks is the suite of the lock as its users see it.
 func TestLocks(t *testing.T) {
+	t.Parallel()
 	url := backends.SharedZooKeeper(t).URL("", "")
 	locktest.Run(t, drivertest.Harness{
 		Open: func(t drivertest.T) driver.Driver { return open(t, url) },
@@ -27,6 +28,7 @@ func TestLocks(t *testing.T) {
 // TestProcesses kills and pauses real processes: the next holder comes within
 // the TTL, 5 %, 250 ms and the store's granularity, which is 3 of the ticks it is told.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	procs.Run(t, procs.Store{Target: s.URL("", ""), TTL: 3 * time.Second, Slack: 6*s.Tick + 500*time.Millisecond})
 }
