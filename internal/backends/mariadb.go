@@ -1,0 +1,307 @@
+package backends
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MariaDBOptions say what a MariaDB or MySQL server is like. The zero value is
+// one that writes every commit to the disk.
+type MariaDBOptions struct {
+	Settings []string // "name=value", as on the command line
+	TLS      bool     // it has a certificate, see MariaDBServer.Certs
+}
+
+// MariaDBPassword is that of the users of a server.
+const MariaDBPassword = "s3cret/pass"
+
+// MariaDBServer is a running MariaDB, or the MySQL that HOLDFAST_MARIADB_SERVER
+// names, with the database locks, the user holdfast who may do everything, and
+// the user app who may do nothing yet.
+type MariaDBServer struct {
+	*Process
+	Port  int
+	MySQL bool   // it is a MySQL
+	Certs *Certs // with MariaDBOptions.TLS
+
+	opts MariaDBOptions
+	bin  string
+	dir  string
+}
+
+// MariaDB starts a server for one test; it ends with the test, which sees its
+// log when it failed. HOLDFAST_MARIADB_SERVER may name another program than the
+// mariadbd that is installed, also a mysqld of MySQL 8.
+func MariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-mariadb-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := newMariaDB(t, freshFor(t), opts, dir)
+	t.Cleanup(func() {
+		s.stop()
+		s.tell(t)
+	})
+	return s
+}
+
+// SharedMariaDB returns the one plain server of the test's package, without
+// options. The package's TestMain has to be [Main].
+func SharedMariaDB(t testing.TB) *MariaDBServer {
+	t.Helper()
+	fresh := freshFor(t)
+	s := share(t, "mariadb", func(dir string) *MariaDBServer {
+		return newMariaDB(t, fresh, MariaDBOptions{}, dir)
+	})
+	t.Cleanup(func() { s.tell(t) })
+	return s
+}
+
+func (s *MariaDBServer) tell(t testing.TB) {
+	if t.Failed() {
+		t.Logf("mariadb on port %d said:\n%s", s.Port, s.Log())
+	}
+}
+
+func (s *MariaDBServer) stop() { s.Stop() }
+
+func newMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir string) *MariaDBServer {
+	t.Helper()
+	s := &MariaDBServer{MySQL: fresh.mysql, opts: opts, dir: dir, bin: fresh.bin}
+	if err := own(dir); err != nil {
+		t.Fatal(err)
+	}
+	// Making a data folder takes seconds, copying one does not.
+	if out, err := exec.Command("cp", "-a", "--sparse=always", fresh.data, s.data()).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v\n%s", err, out)
+	}
+	if opts.TLS {
+		s.Certs = NewCerts(t, dir)
+		for _, file := range []string{s.Certs.Cert, s.Certs.Key, s.Certs.CA} {
+			if err := own(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var err error
+	for range 3 { // another process may take the port first
+		s.Port = FreePort(t)
+		if err = s.boot(); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Exec(t, "CREATE DATABASE locks")
+	for _, user := range []string{"holdfast", "app"} {
+		s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")
+	}
+	s.Exec(t, "GRANT ALL ON *.* TO holdfast@'%'")
+	return s
+}
+
+// freshMariaDB is a data folder that no server has run on.
+type freshMariaDB struct {
+	bin   string // of the server
+	data  string
+	mysql bool
+}
+
+func freshFor(t testing.TB) *freshMariaDB {
+	t.Helper()
+	bin := Find(t, "HOLDFAST_MARIADB_SERVER", "mariadb-server", "mariadbd", "mysqld")
+	return share(t, "mariadb-fresh", func(dir string) *freshMariaDB { return initMariaDB(t, bin, dir) })
+}
+
+func (*freshMariaDB) stop() {}
+
+func initMariaDB(t testing.TB, bin, dir string) *freshMariaDB {
+	t.Helper()
+	if err := own(dir); err != nil {
+		t.Fatal(err)
+	}
+	run := func(program string, args ...string) string {
+		path, args := asServer(program, args)
+		cmd := exec.Command(path, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, out)
+		}
+		return string(out)
+	}
+	f := &freshMariaDB{bin: bin, data: filepath.Join(dir, "data")}
+	f.mysql = !strings.Contains(run(bin, "--no-defaults", "--version"), "MariaDB")
+	if f.mysql {
+		run(bin, "--no-defaults", "--initialize-insecure", "--datadir="+f.data)
+		return f
+	}
+	run("mariadb-install-db", "--no-defaults", "--datadir="+f.data, "--auth-root-authentication-method=normal", "--skip-test-db",
+		"--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M")
+	return f
+}
+
+func (s *MariaDBServer) data() string   { return filepath.Join(s.dir, "data") }
+func (s *MariaDBServer) socket() string { return filepath.Join(s.dir, "s") }
+
+// URL returns the server's address for a user, with these options in its
+// query.
+func (s *MariaDBServer) URL(user, query string) string {
+	u := url.URL{Scheme: "mysql", Host: "127.0.0.1:" + strconv.Itoa(s.Port), Path: "/locks", RawQuery: query}
+	u.User = url.UserPassword(user, MariaDBPassword)
+	return u.String()
+}
+
+func (s *MariaDBServer) boot() error {
+	args := []string{"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve", "--performance-schema=OFF",
+		"--max-connections=400", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M"}
+	if s.MySQL {
+		args = append(args, "--mysqlx=OFF", "--disable-log-bin")
+	}
+	for _, setting := range s.opts.Settings {
+		args = append(args, "--"+setting)
+	}
+	if s.opts.TLS {
+		args = append(args, "--ssl-cert="+s.Certs.Cert, "--ssl-key="+s.Certs.Key, "--ssl-ca="+s.Certs.CA)
+	}
+	path, args := asServer(s.bin, args)
+	p, err := start(Spec{
+		Name:  "mariadb",
+		Path:  path,
+		Args:  args,
+		Dir:   s.dir,
+		Ready: func(ctx context.Context) error { return s.do(ctx, func(c *sql.Conn) error { return nil }) },
+	})
+	if err != nil {
+		return err
+	}
+	s.Process = p
+	return nil
+}
+
+// quiet drops what the client library would print of connections that end.
+type quiet struct{}
+
+// Print implements mysql.Logger.
+func (quiet) Print(...any) {}
+
+// do runs f on a connection of the superuser, on the socket.
+func (s *MariaDBServer) do(ctx context.Context, f func(*sql.Conn) error) error {
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = "root", "unix", s.socket()
+	config.InterpolateParams = true
+	config.Logger = quiet{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }()
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.PingContext(ctx); err != nil {
+		return err
+	}
+	if _, err := c.ExecContext(ctx, "USE locks"); err != nil && !strings.Contains(err.Error(), "1049") {
+		return err // it has yet to be made
+	}
+	return f(c)
+}
+
+// Exec runs a statement as the superuser.
+func (s *MariaDBServer) Exec(t testing.TB, query string, args ...any) {
+	t.Helper()
+	s.must(t, query, func(ctx context.Context, c *sql.Conn) error {
+		_, err := c.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+// Value runs a statement that returns one number.
+func (s *MariaDBServer) Value(t testing.TB, query string, args ...any) (n int64) {
+	t.Helper()
+	s.must(t, query, func(ctx context.Context, c *sql.Conn) error {
+		return c.QueryRowContext(ctx, query, args...).Scan(&n)
+	})
+	return n
+}
+
+// KillConnections ends the connections that the condition on the process list selects,
+// and returns how many those were.
+func (s *MariaDBServer) KillConnections(t testing.TB, where string) int {
+	t.Helper()
+	killed := 0
+	s.must(t, where, func(ctx context.Context, c *sql.Conn) error {
+		rows, err := c.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND user = 'holdfast' AND "+where)
+		if err != nil {
+			return err
+		}
+		var ids []int64
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			// It may have ended by itself.
+			if _, err := c.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err == nil {
+				killed++
+			}
+		}
+		return nil
+	})
+	return killed
+}
+
+func (s *MariaDBServer) must(t testing.TB, what string, f func(context.Context, *sql.Conn) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	if err := s.do(ctx, func(c *sql.Conn) error { return f(ctx, c) }); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Restart stops the server in an orderly way and starts it again, on the same
+// port and with its data.
+func (s *MariaDBServer) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop()
+	s.again(t)
+}
+
+// Crash kills the server and starts it again: it recovers from its log.
+func (s *MariaDBServer) Crash(t testing.TB) {
+	t.Helper()
+	s.Kill()
+	s.again(t)
+}
+
+func (s *MariaDBServer) again(t testing.TB) {
+	t.Helper()
+	if err := s.boot(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,376 @@
+package mysqllock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline"
+)
+
+// F95: the server is restarted, and crashes, while a lock is held and waited
+// for: the hold survives, the wait goes on, tokens grow.
+func TestServerRestarts(t *testing.T) {
+	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	url := s.URL("holdfast", "")
+	clients := make([]*holdfast.Mutex, 2)
+	for i := range clients {
+		c, err := holdfast.New(openOn(t, url), holdfast.WithTTL(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		clients[i] = c.Mutex("n")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	h, err := clients[0].Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, down := range []func(testing.TB){s.Restart, s.Crash} {
+		token := h.Token()
+		next := make(chan *holdfast.Hold, 1)
+		go func() {
+			h, err := clients[(i+1)%2].Lock(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			next <- h
+		}()
+		for s.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		down(t)
+		if err := h.Err(); err != nil {
+			t.Fatalf("the hold did not survive: %v", err)
+		}
+		if n := s.Value(t, "SELECT held FROM holdfast_line"); n != 1 {
+			t.Fatalf("%d hold after the server came back", n)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if h = <-next; h == nil {
+			return
+		}
+		if h.Token() <= token {
+			t.Errorf("token %d after %d", h.Token(), token)
+		}
+	}
+	if err := h.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// F97: connections are killed all the time, in whatever step they are. Nobody
+// sees an error, and the count is exact.
+func TestKilledConnections(t *testing.T) {
+	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	url := s.URL("holdfast", "max_conns=3")
+	count := exact(t, 3, 3, 8, func() driver.Driver { return openOn(t, url) })
+	kills := 0
+	for over := false; !over; {
+		select {
+		case <-count:
+			over = true
+		case <-time.After(30 * time.Millisecond):
+			kills += s.KillConnections(t, fmt.Sprintf("id %% 3 = %d", rand.IntN(3)))
+		}
+	}
+	t.Logf("%d connections killed", kills)
+	if kills == 0 {
+		t.Error("no connection was killed")
+	}
+}
+
+// exact counts under a lock, from several goroutines of several clients, and
+// says so on a channel when the count is right and done.
+func exact(t *testing.T, clients, goroutines, times int, open func() driver.Driver) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	var wg sync.WaitGroup
+	count, inside := 0, 0
+	for range clients {
+		c, err := holdfast.New(open(), holdfast.WithTTL(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		for range goroutines {
+			wg.Go(func() {
+				for range times {
+					err := c.Do(ctx, "n", func(context.Context) error {
+						inside++
+						if inside != 1 {
+							t.Error("two at once")
+						}
+						count++
+						time.Sleep(time.Millisecond)
+						inside--
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wg.Wait()
+		if want := clients * goroutines * times; count != want {
+			t.Errorf("counted to %d, want %d", count, want)
+		}
+	}()
+	return done
+}
+
+// F92, F93: sessions of every isolation level: a client counts right, and no
+// user sees an error.
+func TestIsolation(t *testing.T) {
+	s := backends.SharedMariaDB(t)
+	variable := "tx_isolation"
+	if s.MySQL {
+		variable = "transaction_isolation"
+	}
+	for _, level := range []string{"READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"} {
+		url := s.URL("holdfast", own())
+		<-exact(t, 3, 4, 4, func() driver.Driver {
+			db := poolOf(t, url, func(c *mysql.Config) {
+				c.InterpolateParams, c.MultiStatements = true, true
+				c.Params = map[string]string{variable: "'" + level + "'"}
+			})
+			d, err := New(db, &Options{TablePrefix: prefixOf(url)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		})
+	}
+}
+
+// What the server may say, and the class it is given.
+func TestServerSays(t *testing.T) {
+	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	d := openOn(t, s.URL("holdfast", "max_conns=2"))
+	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.* TO app@'%'")
+	app := openOn(t, s.URL("app", "max_conns=1"))
+	held := ticket(1, "held")
+	mustJoin(t, d, held, driver.Held)
+	check := func(what string, class driver.Class, say string, d *Driver) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, err := d.Join(ctx, ticket(2, "held"), true)
+		if driver.ClassOf(err) != class || !strings.Contains(fmt.Sprint(err), say) {
+			t.Errorf("%s: %v", what, err)
+		}
+		places, err := d.Renew(ctx, []driver.Ref{{Ticket: held, State: driver.Held}})
+		if err == nil {
+			err = places[0].Err
+		}
+		if err == nil {
+			t.Errorf("%s: a renewal succeeds", what)
+		}
+	}
+
+	// F94: somebody else has the row locked. The server gives up first, and
+	// without our asking it would not for 50 seconds.
+	ctx := context.Background()
+	db := poolOf(t, s.URL("holdfast", ""), nil)
+	tx, err := db.Begin()
+	if err == nil {
+		_, err = tx.Exec("UPDATE holdfast_line SET held = held + 0, due = due - 1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a locked row", driver.NotDone, "1205", d)
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if _, err := d.Join(short, ticket(3, "held"), true); err == nil || short.Err() == nil {
+		t.Errorf("a locked row, for 200 ms: %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+
+	// F96: read-only, as after a failover, for who is no administrator.
+	s.Exec(t, "SET GLOBAL read_only = 1")
+	check("read-only", driver.Unavailable, "takes no writes", app)
+	findings, err := app.Check(ctx)
+	if err != nil || findings[len(findings)-1].Level != driver.Problem || findings[len(findings)-1].Topic != "writes" {
+		t.Errorf("the doctor on a read-only server: %v, %v", findings, err)
+	}
+	s.Exec(t, "SET GLOBAL read_only = 0")
+	if p := mustRenew(t, app, held); p.State != driver.Held {
+		t.Errorf("afterwards the hold is %v", p.State)
+	}
+
+	// No connection left, for requests or for the bell.
+	s.Exec(t, "CREATE USER few@'%' IDENTIFIED BY '"+backends.MariaDBPassword+"' WITH MAX_USER_CONNECTIONS 1")
+	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.* TO few@'%'")
+	few := openOn(t, s.URL("few", ""))
+	_, err = Open(ctx, s.URL("few", ""))
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "no connection left") {
+		t.Errorf("no connection left: %v", err)
+	}
+	if err := few.Watch(ctx, func(string, driver.Place) {}); err != nil || few.r.Hears.Load() {
+		t.Errorf("Watch without a connection: %v", err)
+	}
+	if p := mustJoin(t, few, ticket(5, "held"), driver.Waiting); p.Recheck > sqlline.PaceLast {
+		t.Errorf("recheck after %v", p.Recheck)
+	}
+
+	// A table was dropped: said once, and made again for the next request.
+	s.Exec(t, "DROP TABLE holdfast_ticket, holdfast_line, holdfast_grave, holdfast_post, holdfast_store")
+	_, err = d.Join(ctx, ticket(3, "n"), true)
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("without tables: %v", err)
+	}
+	mustJoin(t, d, ticket(4, "n"), driver.Held)
+	findings, err = d.Check(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		t.Logf("%v: %s: %s", f.Level, f.Topic, f.Detail)
+		if f.Level != driver.OK {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// F12, F98: a process is stopped in the middle of a transaction: the server
+// ends it, and the line goes on.
+func TestIdleInTransaction(t *testing.T) {
+	s := backends.SharedMariaDB(t)
+	d := openOn(t, s.URL("holdfast", own()))
+	mustJoin(t, d, ticket(1, "n"), driver.Held)
+	mustJoin(t, d, ticket(2, "n"), driver.Waiting) // later ones begin by locking the row
+	inside, err := make(chan error, 1), error(nil)
+	go func() {
+		_, _, err := d.r.Lines.Join(context.Background(), stopped{d, inside}, ticket(3, "n"), "", true)
+		inside <- err
+	}()
+	if err = <-inside; err != nil {
+		t.Fatal(err)
+	}
+	limit := time.Now().Add(30 * time.Second)
+	for {
+		_, err := d.Join(context.Background(), ticket(4, "n"), true)
+		if err == nil {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("the line is still locked: %v", err)
+		}
+	}
+	if err := <-inside; driver.ClassOf(err) == driver.Refused || err == nil {
+		t.Errorf("the stopped transaction: %v", err)
+	}
+}
+
+// stopped sleeps in its transactions, for longer than the server allows.
+type stopped struct {
+	*Driver
+	inside chan error
+}
+
+// Tx implements sqlline.DB.
+func (s stopped) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
+	return s.Driver.Tx(ctx, func(tx sqlline.Tx) ([]*sqlline.Stmt, error) {
+		last, err := f(tx)
+		s.inside <- err
+		time.Sleep((idleMax + 1) * time.Second)
+		return last, err
+	})
+}
+
+// F100: the bell's connection is killed: the client hangs another, and says
+// that there was a gap. A ring whose message is there is heard in all cases.
+func TestBell(t *testing.T) {
+	s := backends.SharedMariaDB(t)
+	url := s.URL("holdfast", own())
+	d, e := openOn(t, url), openOn(t, url)
+	told := make(chan string, 10)
+	if err := e.Watch(context.Background(), func(id string, _ driver.Place) { told <- id }); err != nil {
+		t.Fatal(err)
+	}
+	ring := func(i int) {
+		t.Helper()
+		a, b := ticket(2*i, "n"), ticket(2*i+1, "n")
+		mustJoin(t, d, a, driver.Held)
+		mustJoin(t, e, b, driver.Waiting)
+		mustLeave(t, d, a)
+		if id := <-told; id != b.ID {
+			t.Errorf("told %q, want %q", id, b.ID)
+		}
+		mustLeave(t, e, b)
+	}
+	start := time.Now()
+	for i := range 20 {
+		ring(i)
+	}
+	if took := time.Since(start); took > 20*nap/2 {
+		t.Errorf("20 rings took %v: they are not heard", took)
+	}
+	holder := fmt.Sprintf("id = is_used_lock('%s')", e.r.Name)
+	for s.KillConnections(t, holder) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for gaps := 0; gaps < 2; gaps++ { // when it ends, and when there is another
+		if id := <-told; id != "" {
+			t.Errorf("told %q of the gap", id)
+		}
+	}
+	ring(100)
+}
+
+// A client that is not heard notices: here because those who ring are another
+// user, without the right to interrupt its statements.
+func TestNotHeard(t *testing.T) {
+	s := backends.SharedMariaDB(t)
+	url := s.URL("holdfast", own())
+	d := openOn(t, url)
+	s.Exec(t, "CREATE USER deaf@'%' IDENTIFIED BY '"+backends.MariaDBPassword+"'")
+	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.* TO deaf@'%'")
+	bells := openOn(t, url) // of the user holdfast, while the pool is of another
+	quietly := poolOf(t, s.URL("deaf", ""), func(c *mysql.Config) { c.InterpolateParams, c.MultiStatements = true, true })
+	e := newDriver(quietly, bells.db, false, &Options{TablePrefix: prefixOf(url)})
+	defer e.Close()
+	gaps := make(chan struct{}, 10)
+	if err := e.Watch(context.Background(), func(id string, _ driver.Place) {
+		if id == "" {
+			gaps <- struct{}{}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-gaps
+	if e.r.Hears.Load() || !e.bell.deaf.Load() {
+		t.Error("it takes itself for heard")
+	}
+	a, b := ticket(1, "n"), ticket(2, "n")
+	mustJoin(t, d, a, driver.Held)
+	if p := mustJoin(t, e, b, driver.Waiting); p.Recheck > sqlline.PaceLast {
+		t.Errorf("recheck after %v", p.Recheck)
+	}
+	mustLeave(t, d, a)
+	if p := mustRenew(t, e, b); p.State != driver.Held {
+		t.Errorf("the waiter is %v", p.State)
+	}
+}

@@ -1,0 +1,191 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+func TestMain(m *testing.M) {
+	procs.Child(func(target string) (driver.Driver, error) { return Open(context.Background(), target) })
+	if url := os.Getenv(asSeller); url != "" {
+		if err := sell(url); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
+		panic(err)
+	}
+	backends.Main(m)
+}
+
+var prefixes atomic.Int64
+
+// own returns the option for tables of the test's own on a shared server.
+func own() string { return fmt.Sprintf("table_prefix=t%d_", prefixes.Add(1)) }
+
+func prefixOf(url string) string {
+	_, rest, _ := strings.Cut(url, "table_prefix=")
+	prefix, _, _ := strings.Cut(rest, "&")
+	return prefix
+}
+
+// openOn opens a client that the test closes.
+func openOn(t drivertest.T, url string) *Driver {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	d, err := Open(ctx, url)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// poolOf returns a pool of the user's own, with the library's defaults but for
+// what edit changes.
+func poolOf(t drivertest.T, url string, edit func(*mysql.Config)) *sql.DB {
+	t.Helper()
+	config, _, err := parseURL(url)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	config.InterpolateParams, config.MultiStatements, config.Params = false, false, nil
+	if edit != nil {
+		edit(config)
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// harness describes a server of the test's own to the suite. The clock is the
+// server's, and a number in a table that StepClock adds to it.
+func harness(t *testing.T) drivertest.Harness {
+	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	s.Exec(t, "CREATE TABLE step (us bigint PRIMARY KEY)")
+	s.Exec(t, "INSERT INTO step VALUES (0)")
+	url := s.URL("holdfast", "max_conns=4")
+	return drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver {
+			config, o, err := parseURL(url)
+			if err != nil {
+				dt.Fatalf("%v", err)
+			}
+			o.clock = "(" + clockNow + " + (SELECT us FROM step))"
+			d, err := open(context.Background(), config, o)
+			if err != nil {
+				dt.Fatalf("Open: %v", err)
+			}
+			return d
+		},
+		TTL:      2 * time.Second,
+		Slack:    2 * time.Second,
+		Many:     300,
+		Pause:    func(drivertest.T) func() { s.Pause(t); return func() { s.Resume(t) } },
+		Restart:  func(drivertest.T) { s.Restart(t) },
+		LoseData: func(drivertest.T) { empty(t, s) },
+		Snapshot: func(drivertest.T) func() {
+			for _, name := range tables {
+				s.Exec(t, "DROP TABLE IF EXISTS old_"+name)
+				s.Exec(t, "CREATE TABLE old_"+name+" AS SELECT * FROM holdfast_"+name)
+			}
+			return func() {
+				empty(t, s)
+				s.Exec(t, "DELETE FROM holdfast_store")
+				for _, name := range tables {
+					s.Exec(t, "INSERT INTO holdfast_"+name+" SELECT * FROM old_"+name)
+				}
+			}
+		},
+		StepClock: func(_ drivertest.T, d time.Duration) {
+			s.Exec(t, fmt.Sprintf("UPDATE step SET us = us + %d", d.Microseconds()))
+		},
+		Connections: func(drivertest.T) int {
+			return int(s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE user = 'holdfast'"))
+		},
+	}
+}
+
+func empty(t *testing.T, s *backends.MariaDBServer) {
+	for _, name := range tables[1:] {
+		s.Exec(t, "DELETE FROM holdfast_"+name)
+	}
+}
+
+func TestConformance(t *testing.T) { drivertest.Run(t, harness(t)) }
+
+// shared describes clients of the shared server, with more options.
+func shared(t *testing.T, more string) drivertest.Harness {
+	url := backends.SharedMariaDB(t).URL("holdfast", own()+more)
+	return drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
+		TTL:  4 * time.Second,
+	}
+}
+
+func TestLocks(t *testing.T) { locktest.Run(t, shared(t, "")) }
+
+func TestProcesses(t *testing.T) {
+	procs.Run(t, procs.Store{Target: backends.SharedMariaDB(t).URL("holdfast", own()), TTL: 2 * time.Second})
+}
+
+// Pools of the user's own, as the library makes them, under every isolation
+// level, and in a session that does not commit by itself: each statement
+// travels alone, and the suite holds.
+func TestConformanceOfPools(t *testing.T) {
+	for name, params := range map[string]map[string]string{
+		"default":        nil,
+		"serializable":   {"sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'"},
+		"no autocommit":  {"autocommit": "0"},
+		"long lock wait": {"innodb_lock_wait_timeout": "100"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			s := backends.SharedMariaDB(t)
+			url := s.URL("holdfast", own())
+			level := "tx_isolation"
+			if s.MySQL {
+				level = "transaction_isolation"
+			}
+			if name == "serializable" {
+				params[level] = "'SERIALIZABLE'"
+			}
+			drivertest.Run(t, drivertest.Harness{
+				Open: func(dt drivertest.T) driver.Driver {
+					db := poolOf(dt, url, func(c *mysql.Config) { c.Params = params })
+					db.SetMaxOpenConns(4)
+					d, err := New(db, &Options{TablePrefix: prefixOf(url)})
+					if err != nil {
+						dt.Fatalf("New: %v", err)
+					}
+					return d
+				},
+				TTL:   2 * time.Second,
+				Slack: 2 * time.Second,
+				Many:  50, Clients: 3, Rounds: 5,
+			})
+		})
+	}
+}
