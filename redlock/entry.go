@@ -26,18 +26,19 @@ type entry struct {
 	t    *driver.Ticket
 	turn chan struct{} // holds a value while somebody goes for the majority
 
-	mu      sync.Mutex
-	stage   stage
-	left    bool // it leaves, or has left: what comes now is given back
-	chasing bool // a goroutine goes for the majority
-	votes   []vote
-	home    int // the node in whose line it stands, -1 for none
-	gens    int // names of tickets given out
-	fails   int // tries for the majority that failed in a row
-	token   uint64
-	since   uint64        // the mark of the grant
-	changed chan struct{} // closed and replaced with every answer
-	back    int           // votes on their way back
+	mu       sync.Mutex
+	stage    stage
+	left     bool // it leaves, or has left: what comes now is given back
+	chasing  bool // a goroutine goes for the majority
+	votes    []vote
+	home     int // the node in whose line it stands, -1 for none
+	gens     int // names of tickets given out
+	fails    int // tries for the majority that failed in a row
+	rewrites int // rounds to write a token back
+	token    uint64
+	since    uint64        // the mark of the grant
+	changed  chan struct{} // closed and replaced with every answer
+	back     int           // votes on their way back
 }
 
 // A vote is a node's ticket for an entry, or that there is none.
@@ -48,7 +49,6 @@ type vote struct {
 	token  uint64
 	until  time.Time // the node keeps it as long as this at least
 	place  driver.Place
-	floor  uint64
 	busy   bool // a Join of it is under way
 	unsure bool // a Join of it went unanswered
 	pushed bool // granted by a push that came before the answer

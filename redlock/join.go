@@ -119,7 +119,7 @@ func (d *Driver) start(e *entry, wait bool, old []vote) error {
 	if old != nil {
 		was = old[e.home].t
 	}
-	floor := d.floor(e)
+	floor := d.floor(e, wait)
 	d.vote(e, e.home, wait, e.t.TTL, floor, was)
 	if !alone {
 		d.voteElsewhere(e, e.t.TTL, floor)
@@ -129,10 +129,14 @@ func (d *Driver) start(e *entry, wait bool, old []vote) error {
 
 // floor is the token to propose. While all nodes answer, the middle one of what
 // they give is right, and asking for none is quicker.
-func (d *Driver) floor(e *entry) uint64 {
+func (d *Driver) floor(e *entry, wait bool) uint64 {
+	tries := e.rewrites
+	if wait { // its turn may come later
+		tries = max(tries, 3)
+	}
 	for _, n := range d.nodes {
 		if !n.prompt() {
-			return d.tokens.ahead(time.Now(), lead(e.fails))
+			return d.tokens.ahead(time.Now(), lead(tries))
 		}
 	}
 	return 0
@@ -140,7 +144,7 @@ func (d *Driver) floor(e *entry) uint64 {
 
 // lead is by how much a floor is ahead of the fastest clock: more after each
 // try that a clock was faster than.
-func lead(fails int) time.Duration { return 2 * time.Millisecond << (3 * min(fails, 4)) }
+func lead(tries int) time.Duration { return 2 * time.Millisecond << (3 * min(tries, 4)) }
 
 // voteElsewhere asks all nodes that can be asked and have no vote of e's, except
 // the home.

@@ -71,7 +71,7 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 			continue
 		}
 		n := d.nodes[i]
-		if n.down.Load() && d.enoughUp() {
+		if !n.usable() {
 			for _, r := range part.refs {
 				d.clean(n, r)
 			}
@@ -109,17 +109,6 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 			return
 		}
 	}
-}
-
-// enoughUp says whether a majority of nodes is not known to be down.
-func (d *Driver) enoughUp() bool {
-	up := 0
-	for _, n := range d.nodes {
-		if !n.down.Load() {
-			up++
-		}
-	}
-	return up >= d.quorum
 }
 
 // settled says whether enough is known of all entries that leave.

@@ -15,8 +15,9 @@ import (
 // and goes for the others; so equal contenders do not split the votes.
 func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time) (driver.Place, error) {
 	d.rounds.Add(1)
-	asked := false // the other nodes, since the home is held
-	wrote := 0     // rounds to write a token back
+	asked := false    // the other nodes, since the home is held
+	wrote := 0        // rounds to write a token back
+	overtime := false // somebody has been slow
 	slow := time.NewTimer(d.patience())
 	defer slow.Stop()
 	for {
@@ -58,13 +59,15 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 			if moved = d.rehome(e, wait); !moved && held+prompt+late < d.quorum {
 				return d.failed(ctx, e, wait, sent)
 			}
+		case !asked && e.back > 0 && !overtime:
+			// What it replaces leaves the other nodes first.
 		case !asked && held+prompt+late < len(e.votes):
 			asked = true
 			ttl := home.until.Sub(now)
 			if ttl < d.traits.MinTTL/5 {
 				return d.failed(ctx, e, wait, sent)
 			}
-			moved = d.voteElsewhere(e, ttl, max(d.floor(e), home.token))
+			moved = d.voteElsewhere(e, ttl, home.token)
 		case held+prompt+late < d.quorum:
 			return d.failed(ctx, e, wait, sent)
 		}
@@ -78,6 +81,7 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 		select {
 		case <-changed:
 		case <-slow.C:
+			overtime = true
 			d.overdue(e)
 		case <-ctx.Done():
 			err = d.ended(ctx)
@@ -114,31 +118,36 @@ func (d *Driver) rehome(e *entry, wait bool) bool {
 			*v = vote{}
 		}
 		d.giveBack(e, next)
-		d.vote(e, next, wait, e.t.TTL, d.floor(e), nil)
+		d.vote(e, next, wait, e.t.TTL, d.floor(e, wait), nil)
 	}
 	e.home = next
 	return true
 }
 
-// writeBack makes the votes that are below the token, which a majority has to
-// remember, anew with a floor that all reach. It returns false when there is
-// nothing to write.
+// writeBack makes votes anew, with a floor, so that a majority remembers the
+// token. It returns false when there is nothing to write.
+//
+// Where others may wait at home, they are granted first, and this one stands in
+// line again and comes back with a floor that is ahead of all clocks. Nothing
+// else is raised then: it would be above the floors of the others in the line.
 func (d *Driver) writeBack(e *entry, wait bool, now time.Time) bool {
-	tokens := e.tokensHeld(now)
 	var top uint64
-	for _, t := range tokens {
+	for _, t := range e.tokensHeld(now) {
 		top = max(top, t)
 	}
-	floor := max(top, d.tokens.ahead(now, lead(e.fails)))
-	e.fails++ // should it not do, the next floor is further ahead
+	home := &e.votes[e.home]
+	floor := max(top, d.tokens.ahead(now, lead(e.rewrites)))
+	alone := home.holds(now) && d.crowded.has(e.t.Name)
+	if alone && home.token >= top {
+		floor, alone = top, false
+	}
+	e.rewrites++
 	wrote := false
 	for i := range e.votes {
 		v := &e.votes[i]
-		if !v.holds(now) || v.token >= floor {
+		if !v.holds(now) || v.token >= floor || alone && i != e.home {
 			continue
 		}
-		// At the home others may wait, who are granted first: then this one
-		// stands in line again, and comes back with a floor.
 		d.vote(e, i, wait && i == e.home, v.until.Sub(now), floor, v.t)
 		wrote = true
 	}

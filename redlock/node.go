@@ -13,6 +13,7 @@ import (
 // node is one of the stores, and what is believed of its health. Belief decides
 // how long somebody waits for it, never who holds.
 type node struct {
+	of      *Driver
 	at      int // in the driver's nodes
 	d       driver.Driver
 	down    atomic.Bool // it failed: it is asked nothing but whether it is back
@@ -41,11 +42,29 @@ func limit(ttl time.Duration) time.Duration {
 	return min(max(ttl/12, 50*time.Millisecond), time.Second)
 }
 
+// Belief excludes a minority at most: when more nodes are slow or down than
+// that, it may well be this process that is, and all are asked as before.
+
 // usable says whether joins are sent to the node.
-func (n *node) usable() bool { return !n.down.Load() && n.twin.Load() == nil && n.who.Load() != nil }
+func (n *node) usable() bool { return n.known() && (n.up() || !n.of.most((*node).up)) }
 
 // prompt says whether its answer is worth waiting for.
-func (n *node) prompt() bool { return n.usable() && !n.slow.Load() }
+func (n *node) prompt() bool { return n.usable() && (n.quick() || !n.of.most((*node).quick)) }
+
+func (n *node) known() bool { return n.twin.Load() == nil && n.who.Load() != nil }
+func (n *node) up() bool    { return n.known() && !n.down.Load() }
+func (n *node) quick() bool { return n.up() && !n.slow.Load() }
+
+// most says whether a majority of nodes is so.
+func (d *Driver) most(is func(n *node) bool) bool {
+	count := 0
+	for _, n := range d.nodes {
+		if is(n) {
+			count++
+		}
+	}
+	return count >= d.quorum
+}
 
 // patience is how long to wait for the nodes that still owe an answer.
 func (d *Driver) patience() time.Duration {
@@ -134,21 +153,39 @@ func (d *Driver) identify(ctx context.Context, n *node) error {
 	return nil
 }
 
+var errSilent = driver.Errorf(driver.Unavailable, "it does not answer")
+
+// minority is for how long New waits for the rest when a majority has answered.
+const minority = 500 * time.Millisecond
+
 // greet asks all nodes who they are. Those that are silent are asked on.
 func (d *Driver) greet(limit time.Duration) error {
 	errs := make([]error, len(d.nodes))
-	done := make(chan int, len(d.nodes))
+	type answer struct {
+		at  int
+		err error
+	}
+	done := make(chan answer, len(d.nodes))
 	ctx, cancel := context.WithTimeout(d.life, limit)
+	defer cancel()
 	for i, n := range d.nodes {
-		d.begin(func() {
-			errs[i] = d.identify(ctx, n)
-			done <- i
-		})
+		errs[i] = errSilent
+		d.begin(func() { done <- answer{i, d.identify(ctx, n)} })
 	}
-	for range d.nodes {
-		<-done
+	var enough <-chan time.Time
+	for rest, heard := len(d.nodes), 0; rest > 0; rest-- {
+		select {
+		case a := <-done:
+			if errs[a.at] = a.err; a.err == nil {
+				heard++
+			}
+			if heard == d.quorum {
+				enough = time.After(minority)
+			}
+		case <-enough:
+			rest = 0
+		}
 	}
-	cancel()
 	alive := 0
 	var failed []error
 	for i, n := range d.nodes {

@@ -81,12 +81,13 @@ func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 		entries: make(map[string]*entry),
 		graves:  make(map[string]time.Time),
 	}
+	d.tokens.start, d.tokens.nodes = time.Now(), make([]offsets, len(nodes))
 	d.life, d.end = context.WithCancel(context.Background())
 	for i, n := range nodes {
 		if n == nil {
 			return nil, fmt.Errorf("redlock: node %d is nil", i+1)
 		}
-		d.nodes = append(d.nodes, &node{at: i, d: n})
+		d.nodes = append(d.nodes, &node{of: d, at: i, d: n})
 	}
 	var err error
 	if d.traits, err = traitsOf(nodes); err != nil {

@@ -161,7 +161,7 @@ func (d *Driver) renewAt(ctx context.Context, n *node, part renewal) error {
 			p = ps[i]
 		}
 		e.mu.Lock()
-		if v := &e.votes[n.at]; v.t != nil && v.t.ID == part.refs[i].ID && !v.busy {
+		if v := &e.votes[n.at]; v.t != nil && v.t.ID == part.refs[i].ID && !v.busy && !e.left {
 			if v.err = p.Err; p.Err == nil && v.state != driver.Gone && p.State >= v.state {
 				v.state, v.place = p.State, p
 				if p.State != driver.Gone {
@@ -184,6 +184,9 @@ func (d *Driver) renewAt(ctx context.Context, n *node, part renewal) error {
 // kept says what became of an entry by a renewal sent then, if that is known
 // without going for the majority. The lock is held.
 func (d *Driver) kept(e *entry, sent time.Time, mark uint64) (driver.Place, bool) {
+	if e.left { // what the nodes say is of the leaving
+		return driver.Place{State: driver.Gone}, true
+	}
 	switch e.stage {
 	case over:
 		return driver.Place{State: driver.Gone}, true

@@ -24,23 +24,44 @@ func final(tokens []uint64, quorum int) (uint64, bool) {
 	return t, len(tokens)-first >= quorum
 }
 
-// estimate knows how far the fastest clock of the nodes is, in ticks of
-// tokens. It only proposes floors: where it is wrong, a round more is needed.
+// estimate knows how far the fastest clock of the nodes is, in ticks of tokens.
+// It only proposes floors: where it is wrong, a round more is needed.
+//
+// A node's token is never below its clock, but above it where tokens ran ahead.
+// So the clock is taken to be the lowest that answers of late allow, and what
+// floors bring about does not raise the next ones.
 type estimate struct {
-	mu    sync.Mutex
-	token uint64
-	at    time.Time
+	mu     sync.Mutex
+	start  time.Time // of ticks
+	window time.Time // when the current one began
+	nodes  []offsets
 }
 
-// saw takes an answer that was above the floor that was proposed.
-func (e *estimate) saw(token, floor uint64, at time.Time) {
-	if token <= floor {
-		return
-	}
+// offsets are how far a node's tokens were ahead of our ticks, at least: in this
+// window and in the one before. 0 says that there was none.
+type offsets struct{ now, before uint64 }
+
+// windowLasts is how soon a clock that was set forward is noticed.
+const windowLasts = 10 * time.Second
+
+func (e *estimate) ticks(at time.Time) uint64 {
+	return uint64(max(0, at.Sub(e.start)) / driver.TokenTick)
+}
+
+// saw takes a node's answer.
+func (e *estimate) saw(node int, token uint64, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if token > e.now(at) {
-		e.token, e.at = token, at
+	if at.Sub(e.window) > windowLasts {
+		e.window = at
+		for i := range e.nodes {
+			e.nodes[i] = offsets{before: e.nodes[i].now}
+		}
+	}
+	if ticks := e.ticks(at); token > ticks {
+		if o := &e.nodes[node].now; *o == 0 || token-ticks < *o {
+			*o = token - ticks
+		}
 	}
 }
 
@@ -49,17 +70,17 @@ func (e *estimate) saw(token, floor uint64, at time.Time) {
 func (e *estimate) ahead(at time.Time, lead time.Duration) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.token == 0 {
+	var most uint64
+	for _, o := range e.nodes {
+		if o.now == 0 || o.before != 0 && o.before < o.now {
+			o.now = o.before
+		}
+		most = max(most, o.now)
+	}
+	if most == 0 {
 		return 0
 	}
-	return e.now(at) + uint64(lead/driver.TokenTick)
-}
-
-func (e *estimate) now(at time.Time) uint64 {
-	if e.token == 0 {
-		return 0
-	}
-	return e.token + uint64(max(0, at.Sub(e.at))/driver.TokenTick)
+	return most + e.ticks(at.Add(lead))
 }
 
 // hints remembers which names were contended of late: for those, it is better

@@ -15,7 +15,7 @@ func (d *Driver) vote(e *entry, at int, wait bool, ttl time.Duration, floor uint
 	n, v := d.nodes[at], &e.votes[at]
 	t := e.ticket(ttl, floor)
 	t.Replaces = old
-	*v = vote{t: t, old: old, busy: true, floor: t.Floor}
+	*v = vote{t: t, old: old, busy: true}
 	sent, mark := time.Now(), d.marks.Add(1)
 	if ttl < e.t.TTL {
 		mark = 0
@@ -46,7 +46,7 @@ func (d *Driver) voted(e *entry, n *node, v *vote, t *driver.Ticket, p driver.Pl
 		v.state, v.token, v.place, v.old = p.State, p.Token, p, nil
 		v.until, v.mark = sent.Add(p.Lease), mark
 		if p.State == driver.Held {
-			d.tokens.saw(p.Token, v.floor, time.Now())
+			d.tokens.saw(n.at, p.Token, time.Now())
 		}
 		// From now on it is renewed for the ticket's own TTL, whatever it was
 		// taken for.
@@ -196,10 +196,10 @@ func (d *Driver) sweep(n *node) {
 		}
 		c.mu.Unlock()
 		failed := batch
-		if n.down.Load() || n.slow.Load() {
+		if !n.prompt() {
 			d.pause(wait)
 		}
-		if !n.down.Load() {
+		if n.usable() {
 			failed = d.leaveBatch(n, batch)
 		}
 		if d.life.Err() != nil {

@@ -1,0 +1,469 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest/faults"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+const ttl = 4 * time.Second
+
+// What may go wrong with a minority of nodes: what begins it, and what ends it.
+var minorityFaults = []struct {
+	name       string
+	begin, end func(s *store)
+	client     func(w *wire) (heal func()) // of one client alone
+}{
+	{name: "silent", begin: func(s *store) { s.shut() }, end: func(s *store) { s.reopen() }},
+	{name: "dead", begin: func(s *store) { s.dead.Store(true) }, end: func(s *store) { s.dead.Store(false) }},
+	{name: "slow", begin: func(s *store) { s.slow.Store(int64(300 * time.Millisecond)) }, end: func(s *store) { s.slow.Store(0) }},
+	{name: "restarted empty", begin: func(s *store) { s.restart(ttl) }, end: func(*store) {}},
+	{name: "cut off from one client", client: func(w *wire) func() { w.own.shut(); return w.own.reopen }},
+}
+
+// A minority of nodes fails in each way while clients take turns: one holds at
+// a time, tokens grow, and everybody comes to its turn.
+func TestMinority(t *testing.T) {
+	for n, away := range map[int]int{3: 1, 5: 2} {
+		for _, f := range minorityFaults {
+			t.Run(fmt.Sprintf("%s %d of %d", f.name, away, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(n)
+					for _, s := range w.nodes {
+						s.slow.Store(int64(2 * time.Millisecond))
+					}
+					var r record
+					ctx, cancel := context.WithCancel(t.Context())
+					var wg sync.WaitGroup
+					var first *Driver
+					for i := range 3 {
+						c, d := w.client(t, ttl)
+						if first == nil {
+							first = d
+						}
+						wg.Go(func() {
+							for ctx.Err() == nil {
+								r.turn(t, ctx, fmt.Sprint("client ", i), c, "n", 50*time.Millisecond)
+							}
+						})
+					}
+					progress := func(what string) {
+						t.Helper()
+						r.mu.Lock()
+						before := r.count
+						r.mu.Unlock()
+						time.Sleep(2 * ttl)
+						r.mu.Lock()
+						defer r.mu.Unlock()
+						if r.count-before < 10 {
+							t.Errorf("%s: %d turns in %v", what, r.count-before, 2*ttl)
+						}
+					}
+					progress("before")
+					var heal []func()
+					for i := range away {
+						if f.client != nil {
+							heal = append(heal, f.client(wireTo(first, i)))
+							continue
+						}
+						f.begin(w.nodes[i])
+						heal = append(heal, func() { f.end(w.nodes[i]) })
+					}
+					progress("meanwhile")
+					for _, h := range heal {
+						h()
+					}
+					progress("afterwards")
+					cancel()
+					wg.Wait()
+					time.Sleep(2 * ttl) // what is late is cleaned up
+					for i, s := range w.nodes {
+						l, err := memlock.New(s.Store).Inspect(context.Background(), "n")
+						if err != nil || len(l.Tickets) > 0 {
+							t.Errorf("node %d has %d tickets left: %v", i+1, len(l.Tickets), err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// Random faults, at random nodes, for random times, on nodes whose clocks
+// differ. Data are lost by a minority alone.
+func TestRandomWorlds(t *testing.T) {
+	worlds := 40
+	if testing.Short() {
+		worlds = 5
+	}
+	turns := 0
+	for seed := range worlds {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(uint64(seed), 1))
+			n := 3 + 2*rnd.IntN(2)
+			w := newWorld(n)
+			for _, s := range w.nodes {
+				s.slow.Store(rnd.Int64N(int64(20 * time.Millisecond)))
+				s.StepClock(time.Duration(rnd.Int64N(int64(ttl / 2))))
+			}
+			var r record
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			var drivers []*Driver
+			for i := range 3 {
+				c, d := w.client(t, ttl)
+				drivers = append(drivers, d)
+				work := time.Duration(rnd.Int64N(int64(400 * time.Millisecond)))
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						wait, cancel := context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(2*ttl))))
+						r.turn(t, wait, fmt.Sprint("client ", i), c, "n", work)
+						cancel()
+					}
+				})
+			}
+			for range 30 {
+				at := rnd.IntN(n)
+				s := w.nodes[at]
+				heal := func() {}
+				switch kind := rnd.IntN(5); {
+				case kind == 0:
+					s.shut()
+					heal = s.reopen
+				case kind == 1:
+					s.dead.Store(true)
+					heal = func() { s.dead.Store(false) }
+				case kind == 2:
+					wi := wireTo(drivers[rnd.IntN(len(drivers))], at)
+					wi.own.shut()
+					heal = wi.own.reopen
+				case kind == 3 && at < (n-1)/2:
+					s.restart(ttl)
+				default:
+					was := s.slow.Swap(int64(time.Second))
+					heal = func() { s.slow.Store(was) }
+				}
+				time.Sleep(time.Duration(rnd.Int64N(int64(ttl))))
+				if rnd.IntN(4) > 0 {
+					heal()
+				} else {
+					wg.Go(func() { // it overlaps with the next
+						time.Sleep(time.Duration(rand.Int64N(int64(ttl))))
+						heal()
+					})
+				}
+			}
+			time.Sleep(2 * ttl)
+			r.mu.Lock()
+			before := r.count
+			r.mu.Unlock()
+			time.Sleep(3 * ttl)
+			cancel()
+			wg.Wait()
+			if r.count == before {
+				t.Errorf("seed %d: after all faults, nobody came to a turn", seed)
+			}
+			turns += r.count
+		})
+	}
+	t.Logf("%d turns in %d worlds", turns, worlds)
+}
+
+// A request for a vote that arrives long after its client gave up finds that
+// the ticket has left.
+func TestLateVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		plan, err := faults.Parse("join: hold request 3s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes := w.drivers()
+		late := faults.Wrap(nodes[2], plan)
+		nodes[2] = late
+		d, err := New(nodes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := clientOf(t, d, ttl)
+		h, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if met := late.Met(); met[0] == 0 {
+			t.Error("no request was late")
+		}
+		l, err := memlock.New(w.nodes[2].Store).Inspect(context.Background(), "n")
+		if err != nil || len(l.Tickets) > 0 {
+			t.Errorf("the late vote stays: %+v, %v", l.Tickets, err)
+		}
+	})
+}
+
+// F43: nodes restart without their data, one after the other, and the hold
+// survives with its token, since it is given again what it lost.
+func TestVotesDoNotErode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		c, _ := w.client(t, ttl)
+		h, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := h.Token()
+		for range 2 {
+			for _, s := range w.nodes {
+				s.restart(ttl)
+				time.Sleep(2 * ttl)
+			}
+		}
+		if err := h.Err(); err != nil || h.Token() != token {
+			t.Errorf("after all nodes have restarted: %v, token %d was %d", err, h.Token(), token)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// A majority restarts without its data: the hold is told lost, and the next one
+// has a greater token.
+func TestMajorityLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		c, _ := w.client(t, ttl)
+		h, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[0].restart(ttl)
+		w.nodes[1].restart(ttl)
+		select {
+		case <-h.Context().Done():
+		case <-time.After(ttl):
+			t.Error("the loss is not told within a TTL")
+		}
+		other, _ := w.client(t, ttl)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*ttl)
+		defer cancel()
+		for {
+			next, err := other.Mutex("n").Lock(ctx)
+			if err == nil {
+				if next.Token() <= h.Token() {
+					t.Errorf("token %d after %d", next.Token(), h.Token())
+				}
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// The home of the line dies while somebody waits there.
+func TestHomeDies(t *testing.T) {
+	for _, how := range []string{"silent", "dead"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(3)
+				a, d := w.client(t, ttl)
+				b, _ := w.client(t, ttl)
+				h, err := a.Mutex("n").Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := make(chan error, 1)
+				go func() {
+					next, err := b.Mutex("n").Lock(t.Context())
+					if err == nil && next.Token() <= h.Token() {
+						err = fmt.Errorf("token %d after %d", next.Token(), h.Token())
+					}
+					got <- err
+				}()
+				time.Sleep(time.Second)
+				home := w.nodes[d.homes("n")[0]]
+				if how == "dead" {
+					home.dead.Store(true)
+				} else {
+					home.shut()
+				}
+				time.Sleep(time.Second)
+				begun := time.Now()
+				if err := h.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+				if err := <-got; err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took > ttl/2 {
+					t.Errorf("the next one waited %v", took)
+				}
+				home.reopen()
+				home.dead.Store(false)
+			})
+		})
+	}
+}
+
+// A node that hangs adds nothing to a lock or its release, once it is known.
+func TestStalledMinorityAddsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		c, _ := w.client(t, ttl)
+		w.nodes[1].shut()
+		slowest := 0
+		for i := range 100 {
+			begun := time.Now()
+			h, err := c.Mutex("n").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > 0 { // the bubble's time, in which work takes none
+				slowest++
+				if took > 2*mostPatience {
+					t.Errorf("lock %d took %v", i, took)
+				}
+			}
+		}
+		if slowest > 2 {
+			t.Errorf("%d of 100 locks waited for the node that hangs", slowest)
+		}
+		w.nodes[1].reopen()
+	})
+}
+
+// Equal contenders do not take votes from each other for long.
+func TestRounds(t *testing.T) {
+	for _, clients := range []int{2, 8, 32} {
+		for _, away := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%d clients, %d of 3 down", clients, away), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(3)
+					for _, s := range w.nodes {
+						s.slow.Store(int64(time.Millisecond))
+					}
+					for _, s := range w.nodes[:away] {
+						s.dead.Store(true)
+					}
+					var r record
+					var wg sync.WaitGroup
+					var drivers []*Driver
+					for i := range clients {
+						c, d := w.client(t, ttl)
+						drivers = append(drivers, d)
+						wg.Go(func() {
+							for range 20 {
+								if !r.turn(t, t.Context(), fmt.Sprint(i), c, "n", time.Millisecond) {
+									t.Error("no turn")
+								}
+							}
+						})
+					}
+					begun := time.Now()
+					wg.Wait()
+					var rounds, grants int64
+					for _, d := range drivers {
+						rounds += d.rounds.Load()
+						grants += d.grants.Load()
+					}
+					per := float64(rounds) / float64(grants)
+					t.Logf("%d acquisitions, %.2f tries for the majority each, %v each", grants, per, time.Since(begun)/time.Duration(grants))
+					// A first try puts a waiter in line, a second one wins.
+					if per > 6 {
+						t.Errorf("%.2f tries for each acquisition", per)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is no majority of independent nodes is refused.
+func TestNodes(t *testing.T) {
+	s := memlock.NewStore()
+	node := func() driver.Driver { return memlock.New(memlock.NewStore()) }
+	for want, nodes := range map[string][]driver.Driver{
+		"0 nodes":             nil,
+		"1 nodes":             {node()},
+		"2 nodes":             {node(), node()},
+		"4 nodes":             {node(), node(), node(), node()},
+		"node 2 is nil":       {node(), nil, node()},
+		"nodes 1 and 3 are":   {memlock.New(s), node(), memlock.New(s)},
+		"no fencing tokens":   {node(), node(), traitless{node(), driver.Traits{}}},
+		"node 1 is a cluster": {traitless{node(), driver.Traits{Fencing: true, Lane: func(string) uint64 { return 0 }}}, node(), node()},
+	} {
+		d, err := New(nodes, nil)
+		if err == nil {
+			d.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+type traitless struct {
+	driver.Driver
+	tr driver.Traits
+}
+
+func (d traitless) Traits() driver.Traits { return d.tr }
+
+// A node that comes back as one that is there already is kept out.
+func TestTwinFoundLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		nodes := w.drivers()
+		opened := 0
+		nodes[2] = Later(nodes[0].Traits(), func(context.Context) (driver.Driver, error) {
+			if opened++; opened < 4 {
+				return nil, fmt.Errorf("no server")
+			}
+			return memlock.New(w.nodes[0].Store), nil
+		})
+		d, err := New(nodes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := clientOf(t, d, ttl)
+		time.Sleep(time.Minute)
+		if d.nodes[2].twin.Load() == nil || d.nodes[2].usable() {
+			t.Error("the same store twice is not noticed")
+		}
+		h, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+		fs, err := d.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := false
+		for _, f := range fs {
+			told = told || f.Level == driver.Problem && strings.Contains(f.Detail, "one and the same")
+		}
+		if !told {
+			t.Errorf("Check does not tell: %+v", fs)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package redlock
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/redislock"
+)
+
+func TestMain(m *testing.M) {
+	procs.Child(openTarget)
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait more than they work
+		panic(err)
+	}
+	backends.Main(m)
+}
+
+// openTarget opens a driver on the Redis servers at some URLs.
+func openTarget(target string) (driver.Driver, error) {
+	var nodes []driver.Driver
+	for url := range strings.SplitSeq(target, " ") {
+		d, err := redislock.Open(context.Background(), url)
+		if err != nil {
+			for _, n := range nodes {
+				n.Close()
+			}
+			return nil, err
+		}
+		nodes = append(nodes, d)
+	}
+	return New(nodes, nil)
+}

@@ -1,0 +1,251 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// A world is some stores in memory, on which clients open their drivers, and
+// what is wrong with them.
+type world struct {
+	nodes []*store
+}
+
+// store is one of them: with a gate before which requests wait while it is
+// silent, a time for which each takes, and a restart guard.
+type store struct {
+	*memlock.Store
+	gate
+	slow    atomic.Int64 // a request takes up to so long
+	dead    atomic.Bool  // connections are refused
+	guarded atomic.Int64 // joins are refused until then
+}
+
+func newWorld(n int) *world {
+	w := new(world)
+	for range n {
+		s := &store{Store: memlock.NewStore()}
+		s.StepClock(30 * 365 * 24 * time.Hour) // bubbles begin in 2000, tokens in 2025
+		w.nodes = append(w.nodes, s)
+	}
+	return w
+}
+
+// restart brings a store back without its data; the guard watches over it.
+func (s *store) restart(ttl time.Duration) {
+	s.guarded.Store(time.Now().Add(ttl).UnixNano())
+	s.LoseData()
+}
+
+// drivers are a client's drivers of the stores.
+func (w *world) drivers() []driver.Driver {
+	var ds []driver.Driver
+	for _, s := range w.nodes {
+		ds = append(ds, &wire{Driver: memlock.New(s.Store), s: s})
+	}
+	return ds
+}
+
+func (w *world) open(t drivertest.T) *Driver {
+	t.Helper()
+	d, err := New(w.drivers(), nil)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return d
+}
+
+// client opens a client of the core, closed with the test.
+func (w *world) client(t *testing.T, ttl time.Duration) (*holdfast.Client, *Driver) {
+	t.Helper()
+	d := w.open(t)
+	return clientOf(t, d, ttl), d
+}
+
+func clientOf(t *testing.T, d driver.Driver, ttl time.Duration) *holdfast.Client {
+	t.Helper()
+	c, err := holdfast.New(d, holdfast.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Logf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// wireTo is the wire of a driver's client to a node.
+func wireTo(d *Driver, at int) *wire { return d.nodes[at].d.(*wire) }
+
+// wire is what is between one client and one store; its own gate cuts off this
+// client alone.
+type wire struct {
+	*memlock.Driver
+	s   *store
+	own gate
+}
+
+func (d *wire) pass(ctx context.Context) error {
+	if d.s.dead.Load() {
+		return driver.Errorf(driver.Unavailable, "connection refused")
+	}
+	for _, g := range []*gate{&d.s.gate, &d.own} {
+		if err := g.pass(ctx); err != nil {
+			return err
+		}
+	}
+	if most := d.s.slow.Load(); most > 0 {
+		select {
+		case <-time.After(rand.N(time.Duration(most))):
+		case <-ctx.Done():
+			return driver.Wrap(driver.Unknown, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+func (d *wire) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+	if err := d.pass(ctx); err != nil {
+		return driver.Place{}, err
+	}
+	if time.Now().UnixNano() < d.s.guarded.Load() {
+		return driver.Place{}, driver.Errorf(driver.Unavailable, "restarted without its data")
+	}
+	return d.Driver.Join(ctx, t, wait)
+}
+
+func (d *wire) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+	if err := d.pass(ctx); err != nil {
+		return nil, err
+	}
+	return d.Driver.Renew(ctx, refs)
+}
+
+func (d *wire) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+	if err := d.pass(ctx); err != nil {
+		return nil, err
+	}
+	return d.Driver.Leave(ctx, refs)
+}
+
+func (d *wire) Watch(ctx context.Context, moved func(string, driver.Place)) error {
+	if err := d.pass(ctx); err != nil {
+		return err
+	}
+	return d.Driver.Watch(ctx, moved)
+}
+
+func (d *wire) Inspect(ctx context.Context, name string) (driver.Line, error) {
+	if err := d.pass(ctx); err != nil {
+		return driver.Line{}, err
+	}
+	return d.Driver.Inspect(ctx, name)
+}
+
+func (d *wire) Identity(ctx context.Context) (string, error) {
+	if err := d.pass(ctx); err != nil {
+		return "", err
+	}
+	return d.Driver.Identity(ctx)
+}
+
+func (d *wire) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	if err := d.pass(ctx); err != nil {
+		return func(yield func(string, error) bool) { yield("", err) }
+	}
+	return d.Driver.Names(ctx, prefix)
+}
+
+// A gate is where requests wait while it is shut.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // nil while open
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == nil {
+		g.open = make(chan struct{})
+	}
+}
+
+func (g *gate) reopen() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open != nil {
+		close(g.open)
+		g.open = nil
+	}
+}
+
+func (g *gate) pass(ctx context.Context) error {
+	g.mu.Lock()
+	ch := g.open
+	g.mu.Unlock()
+	if ch == nil {
+		return nil
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return driver.Wrap(driver.Unknown, context.Cause(ctx))
+	}
+}
+
+// A record is what is known of the holds of one lock: that none overlaps with
+// another, and that tokens grow.
+type record struct {
+	mu     sync.Mutex
+	holder string
+	last   uint64
+	count  int
+}
+
+// turn takes the lock, holds it for a while, and gives it back. It returns
+// false when it did not get it.
+func (r *record) turn(t *testing.T, ctx context.Context, who string, c *holdfast.Client, name string, work time.Duration) bool {
+	t.Helper()
+	h, err := c.Mutex(name).Lock(ctx)
+	if err != nil {
+		return false
+	}
+	r.mu.Lock()
+	if r.holder != "" {
+		t.Errorf("%s holds beside %s", who, r.holder)
+	}
+	if h.Token() <= r.last {
+		t.Errorf("%s has token %d after %d", who, h.Token(), r.last)
+	}
+	r.holder, r.last = who, h.Token()
+	r.count++
+	r.mu.Unlock()
+	end := make(chan struct{})
+	timer := time.AfterFunc(work, func() { close(end) })
+	select {
+	case <-end:
+	case <-h.Context().Done(): // lost: from now on others may hold
+	}
+	timer.Stop()
+	r.mu.Lock()
+	if r.holder == who {
+		r.holder = ""
+	}
+	r.mu.Unlock()
+	_ = h.Unlock()
+	return true
+}
