@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	})
 	// They wait, for sessions to expire, more than they compute.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "5"); err != nil {
 		panic(err)
 	}
 	backends.Main(m)

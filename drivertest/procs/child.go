@@ -110,9 +110,17 @@ func watch(w *teller, h *holdfast.Hold) {
 // which must have grown.
 func count(w *teller, m *holdfast.Mutex, c command) {
 	for range c.Times {
-		err := m.Do(context.Background(), func(ctx context.Context) error {
-			return increment(c.File, holdfast.Token(ctx, c.Name))
-		})
+		began := false
+		once := func() error {
+			return m.Do(context.Background(), func(ctx context.Context) error {
+				began = true
+				return increment(c.File, holdfast.Token(ctx, c.Name))
+			})
+		}
+		err := once()
+		for tries := 5; err != nil && !began && tries > 0 && mayPass(err); tries-- {
+			err = once()
+		}
 		if err != nil {
 			w.tell("failed", 0, err)
 			return
