@@ -81,6 +81,11 @@ func newClient(d driver.Driver, asleep func() time.Duration, opts ...Option) (*C
 	c.hearing, c.deafen = context.WithCancel(c.life)
 	c.keeper.start(c)
 	c.cleaner.c, c.cleaner.lanes = c, make(map[uint64][]chore)
+	if n, ok := d.(driver.Noticer); ok {
+		for _, f := range n.Notices() {
+			c.tellTrouble(fmt.Errorf("holdfast: %s: %s; %s", f.Topic, f.Detail, f.Advice))
+		}
+	}
 	return c, nil
 }
 

@@ -21,6 +21,7 @@ type Observer struct {
 	// Lost: a hold ended otherwise.
 	Lost func(err *LostError)
 	// Trouble: the store failed to answer a background request (a renewal, a
-	// clean-up) in the way it should. Holds and waits go on where they can.
+	// clean-up) in the way it should, or was found to be set up so that a
+	// promise does not hold. Holds and waits go on where they can.
 	Trouble func(err error)
 }

@@ -312,6 +312,13 @@ type Checker interface {
 	Check(ctx context.Context) ([]Finding, error)
 }
 
+// Noticer is implemented by drivers that look at their store when they are
+// opened, and may find that it is set up so that a promise does not hold.
+type Noticer interface {
+	// Notices returns what was found then. It sends nothing.
+	Notices() []Finding
+}
+
 // Finding is one thing that Check looked at.
 type Finding struct {
 	Topic  string // a word or two: "eviction", "round trip"

@@ -63,16 +63,21 @@ func (a *aside) close() {
 // beside calls f with the driver's own connection and returns its answer, or
 // the context's end if that is first. f returns the client library's errors.
 func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error)) (T, error) {
+	return besideOn(ctx, d, &d.aside, f)
+}
+
+// besideOn is beside on one of the driver's own connections.
+func besideOn[T any](ctx context.Context, d *Driver, on *aside, f func(c link.Conn) (T, error)) (T, error) {
 	type answer struct {
 		v   T
 		err error
 	}
 	var none T
 	ch := make(chan answer, 1)
-	begun := time.Since(d.aside.start)
+	begun := time.Since(on.start)
 	var conn atomic.Value
 	if !d.begin(func() {
-		c := d.aside.get(d.conn)
+		c := on.get(d.conn)
 		if c == nil {
 			ch <- answer{err: d.cutErr()}
 			return
@@ -80,10 +85,10 @@ func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error
 		conn.Store(&c)
 		v, err := f(c)
 		if broken(err) {
-			d.aside.drop(c)
+			on.drop(c)
 			d.heal()
 		} else {
-			d.aside.answered()
+			on.answered()
 		}
 		ch <- answer{v, classify(err)}
 	}) {
@@ -93,9 +98,9 @@ func beside[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error
 	case a := <-ch:
 		return a.v, a.err
 	case <-ctx.Done():
-		silence := time.Since(d.aside.start) - max(begun, time.Duration(d.aside.spoke.Load()))
+		silence := time.Since(on.start) - max(begun, time.Duration(on.spoke.Load()))
 		if c, ok := conn.Load().(*link.Conn); ok && silence > suspect {
-			d.begin(func() { d.aside.drop(*c) })
+			d.begin(func() { on.drop(*c) })
 		}
 		return none, ended(ctx)
 	case <-d.done:

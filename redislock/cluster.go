@@ -50,6 +50,7 @@ var (
 	_ driver.Driver     = (*Cluster)(nil)
 	_ driver.Identifier = (*Cluster)(nil)
 	_ driver.Checker    = (*Cluster)(nil)
+	_ driver.Noticer    = (*Cluster)(nil)
 )
 
 // OpenCluster returns a driver for the cluster at a URL, with connections of
@@ -80,6 +81,10 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = ended(ctx)
 		}
+		return nil, fmt.Errorf("redislock: open %s: %w", m.address.addr, err)
+	}
+	if err := c.look(ctx, m.picky); err != nil {
+		c.Close()
 		return nil, fmt.Errorf("redislock: open %s: %w", m.address.addr, err)
 	}
 	return c, nil
@@ -168,8 +173,11 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 	}
 	if !c.mute && c.hears(ctx, l.slot) {
 		// From here on it is told. What was before is asked.
-		if again, err := join(); err == nil {
+		again, err := join()
+		if err == nil {
 			p = again
+		} else if driver.ClassOf(err) == driver.Unknown {
+			return driver.Place{}, err // it may yet be carried out, after a leave too
 		}
 	}
 	return c.paced(p), nil

@@ -1,5 +1,8 @@
-// Package redislock keeps lines of tickets in a standalone Redis or Valkey of
-// version 6.2 or later, by scripts and publish/subscribe alone.
+// Package redislock keeps lines of tickets in Redis or Valkey of version 6.2 or
+// later, by scripts and publish/subscribe alone: in one server ([Open], [New]),
+// in the primary that Sentinels watch ([OpenSentinel]), or in a cluster
+// ([OpenCluster]). Package redislock/goredis does so on a client of the user's
+// of another library.
 //
 // # What is in the server
 //
@@ -76,16 +79,48 @@
 //
 // A user for this driver needs, as ACL SETUSER takes it:
 //
-//	+evalsha +eval +publish +subscribe +time
+//	+evalsha +eval +publish +subscribe +time +info
 //	+exists +del +pexpire +pttl +get +set
 //	+hlen +hget +hmget +hgetall +hset +hdel +hexists +hrandfield
 //	+rpush +lpop +lrem +lindex +lrange +lpos
 //	+zadd +zrem +zrange +zrangebyscore
 //	~PREFIX* ~holdfast_* &holdfast_push:*
 //
-// On a server before 7.0 it also needs +hello. Besides, +ping keeps the
+// +info is for the look at the eviction policy; without it, nothing is known of
+// that. On a server before 7.0 it also needs +hello. Besides, +ping keeps the
 // server's log free of refusals, since the client sends it now and then;
-// +select is for a database other than 0, +scan for Names, +info and +client
-// for Identity, +info and +script|load for the restart guard, and +info and +config|get for Check, which says so where it
-// could not look.
+// +select is for a database other than 0, +scan for Names, +client for
+// Identity, +script|load for the restart guard, +wait for confirmed grants, and
+// +config|get for Check, which says so where it could not look.
+//
+// # Rights in a cluster
+//
+// There, on every node, a user needs:
+//
+//	+evalsha +eval +spublish +ssubscribe +time +info +cluster|slots +asking
+//	+exists +del +pexpire +pttl +get +set
+//	+hlen +hget +hmget +hgetall +hset +hdel +hexists +hrandfield
+//	+rpush +lpop +lrem +lindex +lrange +lpos
+//	+zadd +zrem +zrange +zrangebyscore
+//	~PREFIX* ~holdfast_* &holdfast_push:*
+//
+// +asking is for holds whose slot is being moved. The others are as above.
+//
+// # Rights at a Sentinel
+//
+// Users of Sentinels need there, besides what their client needs to log in:
+//
+//	+sentinel|get-master-addr-by-name +subscribe &+switch-master
+//
+// # Clusters
+//
+// A line has a slot, and one more key, "holdfast_none:{K}", which never exists
+// and which no script touches. While a slot is moved, Redis runs no request one
+// of whose keys is not there, but puts it off; without that key it would run
+// one whose keys are all there, and fail it halfway, at a key that it made
+// vanish itself. Those who hold a mutex are renewed by its one key, which is
+// served where it is, so that they outlast a move of any length.
+//
+// The channel of a client in a slot is "holdfast_push:<random>{n}", where n is
+// a number that falls in the slot.
 package redislock

@@ -308,7 +308,7 @@ func (p *post) lose() {
 // heard takes a message.
 func (p *post) heard(message string) {
 	if id, place, err := parsePush(message); err == nil {
-		p.e.tell(id, place)
+		p.d.pushed(id, place, p.e.tell)
 	}
 }
 

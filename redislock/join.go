@@ -34,6 +34,20 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	if t.Limit > maxUnits {
 		return driver.Place{}, driver.Errorf(driver.Refused, "limit %d is above %d, the most that Redis counts exactly", t.Limit, maxUnits)
 	}
+	if d.confirms != nil && wait {
+		d.confirms.awaits(t) // a push may come before the answer
+	}
+	p, err := d.join(ctx, t, wait)
+	if err == nil {
+		p, err = d.confirmed(ctx, t, p)
+	}
+	if d.confirms != nil && (err != nil && driver.ClassOf(err) != driver.Unknown || p.State == driver.Gone) {
+		d.confirms.settled(t.ID)
+	}
+	return p, err
+}
+
+func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
 	l := d.lines.get(t.Name)
 	s, err := d.joinBy(ctx, t, nil)
 	if err != nil {

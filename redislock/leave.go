@@ -12,6 +12,13 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	if err := d.before(ctx); err != nil {
 		return nil, err
 	}
+	if d.confirms != nil {
+		defer d.confirms.forget(refs)
+	}
+	return d.leave(ctx, refs)
+}
+
+func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
 	places := make([]driver.Place, len(refs))
 	if len(refs) == 1 {
 		var b leaveArgs

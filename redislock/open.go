@@ -30,6 +30,11 @@ import (
 //	cert, key     files of the client's certificate and its key
 //	server_name   name in the server's certificate, if it is not the host's
 //	dial_timeout  how long connecting may take, 5s if not given
+//	eviction      report (if not given) or refuse: what becomes of a server that
+//	              drops keys when memory is short, see Options
+//	min_replicas  how many replicas must have a grant before it is shown, and
+//	min_replicas_timeout
+//	              how long they have for that, 1s if not given; see Options
 //	restart_guard on, or the longest TTL that anybody uses: a server that came
 //	              back without its data grants nothing for that long, see
 //	              Options; off if not given
@@ -70,7 +75,7 @@ func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, setup{client: client, alone: watch, end: end, prefix: a.prefix, guard: a.guard})
+	return open(ctx, setup{client: client, alone: watch, end: end, prefix: a.prefix, guard: a.guard, confirms: a.confirms, picky: a.picky})
 }
 
 // connect makes the client, all of whose connections end with life.

@@ -58,10 +58,41 @@ type Options struct {
 	// the ticket that asks, or LongestTTL if that is longer. Needs Redis 7.0,
 	// and the rights to INFO and SCRIPT LOAD.
 	RestartGuard bool
+	// RefuseEviction makes opening fail at a server that has a maxmemory, and a
+	// policy by which it drops keys when that is used up: locks, too. Without
+	// it, such a server is reported, see [Driver.Notices]. Needs the right to
+	// INFO, without which the policy is not known.
+	RefuseEviction bool
+	// MinReplicas is how many replicas must have a grant before it is shown;
+	// one that they do not confirm in time is given back, and the join fails
+	// with ErrUnconfirmed. It narrows what a failover can forget, see the
+	// guarantees; it costs two round trips for each grant, on a connection of
+	// its own, and the right to WAIT. 0 asks none.
+	MinReplicas int
+	// ConfirmWithin is how long they have, never more than a tenth of the TTL.
+	// It is below the client's time-outs. 0 means a second.
+	ConfirmWithin time.Duration
 	// LongestTTL is the longest TTL that anybody uses, for RestartGuard. 0 says
 	// that all who want one lock use the same.
 	LongestTTL time.Duration
 }
+
+// confirms returns what is asked of replicas, or nil.
+func (o *Options) confirms() (*confirmation, error) {
+	switch {
+	case o == nil:
+		return nil, nil
+	case o.MinReplicas < 0 || o.MinReplicas > maxReplicas:
+		return nil, fmt.Errorf("redislock: MinReplicas is not from 0 to %d", maxReplicas)
+	case o.ConfirmWithin < 0 || o.ConfirmWithin > 0 && o.ConfirmWithin < time.Millisecond:
+		return nil, errors.New("redislock: ConfirmWithin is less than a millisecond")
+	}
+	return newConfirmation(o.MinReplicas, o.ConfirmWithin), nil
+}
+
+const maxReplicas = 1000
+
+func (o *Options) picky() bool { return o != nil && o.RefuseEviction }
 
 // guard returns the restart guard that the options ask for, or nil.
 func (o *Options) guard() *guard {
@@ -106,11 +137,16 @@ type Driver struct {
 	// the server is not the one to ask any more.
 	replaceable bool
 
+	notices atomic.Pointer[driver.Finding] // what was found on opening, if anything
+
 	crowded atomic.Bool  // two requests have met
 	calling atomic.Int32 // lone requests under way
 	alone   *alone       // nil when the client is the user's
 	senders senders
 	aside   aside
+
+	confirms *confirmation // nil for none
+	waits    aside         // where replicas are waited for
 
 	life
 }
@@ -119,6 +155,7 @@ var (
 	_ driver.Driver     = (*Driver)(nil)
 	_ driver.Identifier = (*Driver)(nil)
 	_ driver.Checker    = (*Driver)(nil)
+	_ driver.Noticer    = (*Driver)(nil)
 )
 
 // New returns a driver on a client that the caller keeps and closes after it.
@@ -137,6 +174,10 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	confirms, err := o.confirms()
+	if err != nil {
+		return nil, err
+	}
 	if client == nil {
 		return nil, errors.New("redislock: client is nil")
 	}
@@ -145,7 +186,7 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	return open(ctx, setup{client: client, prefix: prefix, guard: o.guard(), alone: new(alone)})
+	return open(ctx, setup{client: client, prefix: prefix, guard: o.guard(), alone: new(alone), confirms: confirms, picky: o.picky()})
 }
 
 // setup is what a driver is made of.
@@ -163,12 +204,17 @@ type setup struct {
 	mute    bool   // tell nobody, who waits asks
 
 	replaceable bool
+	confirms    *confirmation
+	picky       bool // refuse servers that may drop keys
 }
 
 // open makes a driver and checks the server.
 func open(ctx context.Context, s setup) (*Driver, error) {
 	d := unchecked(s)
 	err := d.greet(ctx)
+	if err == nil {
+		err = d.look(ctx, s.picky)
+	}
 	if err == nil && s.guard != nil {
 		_, err = s.guard.again(ctx, d, nil)
 	}
@@ -191,6 +237,7 @@ func unchecked(s setup) *Driver {
 		channel: s.channel,
 
 		replaceable: s.replaceable,
+		confirms:    s.confirms,
 	}
 	switch {
 	case s.mute:
@@ -204,6 +251,7 @@ func unchecked(s setup) *Driver {
 	d.life.start()
 	d.lines.init(s.prefix, d.channel, s.cluster)
 	d.aside.start = time.Now()
+	d.waits.start = d.aside.start
 	return d
 }
 
@@ -227,6 +275,7 @@ func (d *Driver) Close() error {
 			d.end()
 		}
 		d.aside.close()
+		d.waits.close()
 		if d.end != nil {
 			d.client.Close()
 		}

@@ -31,6 +31,9 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	if lost := d.renew(ctx, refs, places, d.batches(refs, quick, other)); len(lost) > 0 {
 		d.renew(ctx, refs, places, d.batches(refs, nil, lost))
 	}
+	if d.confirms != nil {
+		d.confirmAll(ctx, refs, places)
+	}
 	return places, nil
 }
 

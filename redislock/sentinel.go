@@ -34,6 +34,7 @@ var (
 	_ driver.Driver     = (*Sentinel)(nil)
 	_ driver.Identifier = (*Sentinel)(nil)
 	_ driver.Checker    = (*Sentinel)(nil)
+	_ driver.Noticer    = (*Sentinel)(nil)
 )
 
 // OpenSentinel returns a driver for the primary that Sentinels watch under a
@@ -93,7 +94,7 @@ func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err err
 	}
 	d, err = open(ctx, setup{
 		client: client, alone: watch, end: end, prefix: a.prefix, guard: g,
-		replaceable: true, channel: s.channel,
+		replaceable: true, channel: s.channel, confirms: a.confirms, picky: a.picky,
 	})
 	if err == nil && ctx.Err() != nil { // which has ended the connections
 		d.Close()
@@ -112,6 +113,9 @@ func (s *Sentinel) follow(d *Driver, addr string) {
 		}
 	}
 }
+
+// Notices implements [driver.Noticer].
+func (s *Sentinel) Notices() []driver.Finding { return s.now.Load().d.Notices() }
 
 // Traits implements [driver.Driver].
 func (s *Sentinel) Traits() driver.Traits {

@@ -25,11 +25,13 @@ type address struct {
 	serverName     bool        // tls has a name that is not the host's
 	dialTimeout    time.Duration
 	timeout        time.Duration
-	guard          *guard // nil for none
+	guard          *guard        // nil for none
+	confirms       *confirmation // nil for none
+	picky          bool          // refuse servers that may drop keys
 }
 
 // options are the names of the query's options.
-var options = []string{"ca", "cert", "dial_timeout", "key", "prefix", "restart_guard", "server_name", "timeout"}
+var options = []string{"ca", "cert", "dial_timeout", "eviction", "key", "min_replicas", "min_replicas_timeout", "prefix", "restart_guard", "server_name", "timeout"}
 
 // parseURL reads a URL, and the files that it names. Its errors are made so
 // that no part of a password can be in them: they do not repeat the URL, nor
@@ -137,6 +139,16 @@ func (a *address) parseOptions(q url.Values, secure bool, extra []string) error 
 		}
 		a.prefix = p
 	}
+	switch q.Get("eviction") {
+	case "refuse":
+		a.picky = true
+	case "", "report":
+	default:
+		return errors.New("option eviction is neither report nor refuse")
+	}
+	if err := a.parseReplicas(q); err != nil {
+		return err
+	}
 	if q.Has("restart_guard") {
 		on, longest, err := parseGuard(q.Get("restart_guard"))
 		if err != nil {
@@ -147,6 +159,25 @@ func (a *address) parseOptions(q url.Values, secure bool, extra []string) error 
 		}
 	}
 	return a.parseTLS(q, secure)
+}
+
+func (a *address) parseReplicas(q url.Values) error {
+	within := min(defaultWithin, a.timeout/2)
+	if q.Has("min_replicas_timeout") {
+		d, err := time.ParseDuration(q.Get("min_replicas_timeout"))
+		if err != nil || d < time.Millisecond || d > a.timeout/2 || !q.Has("min_replicas") {
+			return errors.New("option min_replicas_timeout is not a duration from 1ms to half the option timeout, or without min_replicas")
+		}
+		within = d
+	}
+	if q.Has("min_replicas") {
+		n, err := strconv.Atoi(q.Get("min_replicas"))
+		if err != nil || n < 0 || n > maxReplicas {
+			return fmt.Errorf("option min_replicas is not a number from 0 to %d", maxReplicas)
+		}
+		a.confirms = newConfirmation(n, within)
+	}
+	return nil
 }
 
 func (a *address) parseTLS(q url.Values, secure bool) error {

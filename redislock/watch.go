@@ -91,7 +91,12 @@ func (w *watch) over() bool { return w.life.over() || w.ctx.Err() != nil }
 // driver replaced, or the watch ends. An error says that it did not get so far;
 // otherwise it has called flows.
 func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) error {
-	e := d.listen(w.heard, func(string) {})
+	heard := func(message string) {
+		if id, p, err := parsePush(message); err == nil {
+			d.pushed(id, p, w.tell)
+		}
+	}
+	e := d.listen(heard, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
 	err := e.Add(ctx, d.channel)
@@ -107,13 +112,6 @@ func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) err
 	case <-w.life.done:
 	}
 	return nil
-}
-
-// heard takes a message.
-func (w *watch) heard(message string) {
-	if id, p, err := parsePush(message); err == nil {
-		w.tell(id, p)
-	}
 }
 
 func (w *watch) tell(id string, p driver.Place) {

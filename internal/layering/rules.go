@@ -45,6 +45,8 @@ var rows = []Row{
 		"what redislock needs of a client library names none of them"},
 	{"redislock", "driver redislock/internal/link", "github.com/redis/rueidis",
 		"a store knows the seam and its own client, never another store nor the core above it"},
+	{"redislock/goredis", "driver redislock redislock/internal/link", "github.com/redis/go-redis",
+		"the same driver on the user's own client, which only its users import"},
 	{"redlock", "driver", "",
 		"a majority is made of whatever drivers it is given; anylock gives it those of Redis servers"},
 	{"etcdlock", "driver internal/tlsurl", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
@@ -76,7 +78,7 @@ var rows = []Row{
 		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", "driver", "github.com/redis/rueidis",
 		"a shard decides in one step and needs no lock; errors have the classes of the seam"},
-	{"internal/cli", ". driver anylock check internal/cli/*",
+	{"internal/cli", ". driver anylock check/torture internal/cli/*",
 		"github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
 		"verbs speak to stores through anylock only"},
 	{"internal/cli/*", "", "golang.org/x/sys golang.org/x/term",
@@ -88,8 +90,10 @@ var rows = []Row{
 		"the suite runs on any driver and needs none but the specification; it looks for goroutines left behind"},
 	{"drivertest/*", ". driver memlock drivertest drivertest/*", "go.uber.org/goleak golang.org/x/sys",
 		"parts of the suite run on any driver, like the whole; boot time, which processes agree on, comes from the system"},
-	{"check", ". driver memlock anylock", "",
-		"the safety harness reaches stores as a user does"},
+	{"check", "", "github.com/anishathalye/porcupine golang.org/x/sys",
+		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
+	{"check/*", ". driver anylock check drivertest/faults", "",
+		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
 	{"internal/backends", "driver", "*",
 		"starts real servers for tests, with whatever client tells that they are up"},
 	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
@@ -108,14 +112,18 @@ var rows = []Row{
 // not reach them, because what a test helper does for convenience is wrong in
 // a user's program.
 var testOnly = []string{
-	"drivertest", "drivertest/*", "check",
+	"drivertest", "drivertest/*", "check", "check/*",
 	"fence/internal/paused", "internal/backends", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
 }
 
 // reaching says who else may reach a testOnly package, and why.
 var reaching = map[string]string{
-	"internal/cli check": "holdfast torture runs the harness",
-	"cmd/holdfast check": "by way of internal/cli",
+	"internal/cli check":             "what the harness judges with",
+	"internal/cli check/torture":     "holdfast torture runs the harness",
+	"internal/cli drivertest/faults": "holdfast torture loses requests on purpose",
+	"cmd/holdfast check":             "by way of internal/cli",
+	"cmd/holdfast check/torture":     "by way of internal/cli",
+	"cmd/holdfast drivertest/faults": "by way of internal/cli",
 }
 
 var importRules = []Rule{

@@ -30,7 +30,8 @@ type Conn interface {
 	// Pipe sends commands at once and returns an answer for each, in order,
 	// with the error of each in Reply.Err.
 	Pipe(commands [][]string) []Reply
-	// Close ends the connection, also while a command waits.
+	// Close ends the connection, also while a command waits, which it does not
+	// wait for.
 	Close()
 }
 
@@ -40,6 +41,7 @@ type Ear interface {
 	Add(ctx context.Context, channel string) error
 	// Lost is closed when the connection is.
 	Lost() <-chan struct{}
+	// Close ends the connection.
 	Close()
 }
 

@@ -1,0 +1,318 @@
+package goredis
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/redislock"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(quietly{}) // servers fail here on purpose
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait more than they work
+		panic(err)
+	}
+	backends.Main(m)
+}
+
+type quietly struct{}
+
+// Printf implements the client's logger.
+func (quietly) Printf(context.Context, string, ...any) {}
+
+// patience bounds what has to happen; it only decides when to give up.
+const patience = 30 * time.Second
+
+func clientOf(t testing.TB, s *backends.RedisServer) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.Password, PoolSize: 500})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func clusterOf(t testing.TB, c *backends.RedisCluster, timeout time.Duration) *redis.ClusterClient {
+	t.Helper()
+	var addrs []string
+	for _, s := range c.Nodes {
+		addrs = append(addrs, s.Addr())
+	}
+	cc := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: timeout, PoolSize: 500})
+	t.Cleanup(func() { cc.Close() })
+	return cc
+}
+
+// opens makes the Open of a harness: every driver has the one client.
+func opens(c redis.UniversalClient) func(drivertest.T) driver.Driver {
+	return func(t drivertest.T) driver.Driver {
+		d, err := New(c, nil)
+		if err != nil {
+			t.Fatalf("New: %v", err)
+		}
+		return d
+	}
+}
+
+// The client keeps connections for as long as it lives, so none are counted. All
+// drivers share it, and each takes one of its pool for itself.
+func TestConformance(t *testing.T) {
+	s := backends.Redis(t, backends.RedisOptions{})
+	h := drivertest.Harness{
+		Open: opens(clientOf(t, s)), TTL: time.Second,
+		Pause: func(drivertest.T) func() {
+			s.Pause(t)
+			return func() { s.Resume(t) }
+		},
+		Restart:  func(drivertest.T) { s.Restart(t) },
+		LoseData: func(drivertest.T) { s.Do(t, "FLUSHALL") },
+	}
+	drivertest.Run(t, h)
+}
+
+func TestClusterConformance(t *testing.T) {
+	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
+	drivertest.Run(t, drivertest.Harness{
+		Open: opens(clusterOf(t, c, 10*time.Second)), TTL: time.Second,
+		LoseData: func(drivertest.T) {
+			for _, s := range c.Nodes {
+				s.Do(t, "FLUSHALL")
+			}
+		},
+		LeaveOut: map[string]string{
+			"break-held": "subscriptions are made with the first wait in a slot; a holder that never waited there learns with its next renewal",
+		},
+	})
+}
+
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	locktest.Run(t, drivertest.Harness{Open: opens(clientOf(t, s)), TTL: 2 * time.Second})
+}
+
+// The same counts as with connections of the driver's own: two scripts for each
+// acquisition, one message where somebody waits.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 4} {
+		s := backends.Redis(t, backends.RedisOptions{})
+		var clients []*holdfast.Client
+		for range n {
+			d, err := New(clientOf(t, s), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := holdfast.New(d, holdfast.WithTTL(10*time.Minute)) // no renewals
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			clients = append(clients, c)
+		}
+		turn := func(c *holdfast.Client) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			hold, err := c.Mutex("n").Lock(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := hold.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, c := range clients {
+			turn(c)
+		}
+		s.Do(t, "CONFIG", "RESETSTAT")
+		const rounds = 10
+		var wg sync.WaitGroup
+		for _, c := range clients {
+			wg.Go(func() {
+				for range rounds {
+					turn(c)
+				}
+			})
+		}
+		wg.Wait()
+		scripts, pushes := s.Calls(t, "evalsha"), s.Calls(t, "publish")
+		if scripts != 2*n*rounds || s.Calls(t, "eval") != 0 || pushes > n*rounds || n == 1 && pushes != 0 {
+			t.Errorf("%d clients: %d acquisitions are %d scripts and %d messages", n, n*rounds, scripts, pushes)
+		}
+	}
+}
+
+// A primary is killed while locks in its slots, and others, are contended: every
+// Lock returns, and tokens grow.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	cluster := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
+	sentinels := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
+	var addrs []string
+	for _, s := range sentinels.Sentinels {
+		addrs = append(addrs, s.Addr())
+	}
+	for what, c := range map[string]struct {
+		open func() redis.UniversalClient
+		kill func()
+	}{
+		"cluster": {
+			func() redis.UniversalClient { return clusterOf(t, cluster, time.Second) },
+			func() { cluster.Nodes[0].Crash(t) },
+		},
+		"sentinel": {
+			func() redis.UniversalClient {
+				c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: backends.SentinelMaster, SentinelAddrs: addrs, ReadTimeout: time.Second})
+				t.Cleanup(func() { c.Close() })
+				return c
+			},
+			func() { sentinels.Nodes[0].Crash(t) },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var clients []*holdfast.Client
+			for range 2 {
+				d, err := New(c.open(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l, err := holdfast.New(d, holdfast.WithTTL(3*time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				clients = append(clients, l)
+			}
+			var mu sync.Mutex
+			last := make(map[string]uint64)
+			turns := make(map[string]int)
+			ctx, cancel := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			for i := range 6 {
+				name := fmt.Sprint("n", i)
+				for _, l := range clients {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							wait, done := context.WithTimeout(context.Background(), patience)
+							hold, err := l.Mutex(name).Lock(wait)
+							if wait.Err() != nil {
+								t.Errorf("%s: a Lock hangs", name)
+							}
+							done()
+							if err != nil {
+								continue
+							}
+							mu.Lock()
+							if hold.Token() <= last[name] && hold.Err() == nil {
+								t.Errorf("%s: token %d after %d", name, hold.Token(), last[name])
+							}
+							last[name] = max(last[name], hold.Token())
+							turns[name]++
+							mu.Unlock()
+							_ = hold.Unlock()
+						}
+					})
+				}
+			}
+			progress := func(what string) {
+				mu.Lock()
+				before := make(map[string]int)
+				for name, n := range turns {
+					before[name] = n
+				}
+				mu.Unlock()
+				for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+					mu.Lock()
+					done := true
+					for i := range 6 {
+						name := fmt.Sprint("n", i)
+						done = done && turns[name] >= before[name]+20
+					}
+					mu.Unlock()
+					if done {
+						return
+					}
+					if time.Now().After(end) {
+						t.Fatalf("%s, not every lock is taken: %v, %v", what, before, turns)
+					}
+				}
+			}
+			defer wg.Wait()
+			defer cancel()
+			progress("at first")
+			c.kill()
+			progress("after the failover")
+		})
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{Password: "secret"})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": s.Addr()}})
+	defer ring.Close()
+	none := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer none.Close()
+	stranger := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer stranger.Close()
+	closed := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: "secret"})
+	closed.Close()
+	single := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}, Password: "secret", MaxRedirects: -1})
+	defer single.Close()
+	for what, c := range map[string]struct {
+		client redis.UniversalClient
+		o      *redislock.Options
+		says   string
+	}{
+		"nothing":       {nil, nil, "nil"},
+		"typed nil":     {(*redis.Client)(nil), nil, "nil"},
+		"a ring":        {ring, nil, "neither"},
+		"no server":     {none, nil, "refused"},
+		"no password":   {stranger, nil, "NOAUTH"},
+		"closed":        {closed, nil, "closed"},
+		"no cluster":    {single, nil, ""},
+		"a bad prefix":  {stranger, &redislock.Options{Prefix: strings.Repeat("x", 600)}, "prefix"},
+		"guard/cluster": {single, &redislock.Options{RestartGuard: true}, "RestartGuard"},
+	} {
+		d, err := New(c.client, c.o)
+		if err == nil {
+			d.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func ExampleNew() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer client.Close()
+	d, err := New(client, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	locks, err := holdfast.New(d)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	_ = locks.Do(context.Background(), "invoice/42", func(ctx context.Context) error {
+		fmt.Println("fencing token " + strconv.FormatUint(holdfast.Token(ctx, "invoice/42"), 10))
+		return nil
+	})
+}

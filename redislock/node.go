@@ -1,0 +1,109 @@
+package redislock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// node is a server of the cluster.
+type node struct {
+	addr string
+	is   atomic.Pointer[Driver] // nil until it is connected
+
+	mu      sync.Mutex
+	dialing *dialing // nil when nobody does
+	dropped bool
+}
+
+type dialing struct {
+	done chan struct{}
+	err  error
+}
+
+// driver returns the node's driver, which it connects if there is none.
+func (n *node) driver(ctx context.Context, s *slotMap) (*Driver, error) {
+	if d := n.is.Load(); d != nil {
+		return d, nil
+	}
+	n.mu.Lock()
+	if n.dropped {
+		n.mu.Unlock()
+		return nil, errDropped
+	}
+	try := n.dialing
+	if try == nil {
+		try = &dialing{done: make(chan struct{})}
+		n.dialing = try
+		go n.dial(s, try)
+	}
+	n.mu.Unlock()
+	select {
+	case <-try.done:
+	case <-ctx.Done():
+		return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
+	}
+	if d := n.is.Load(); d != nil {
+		return d, nil
+	}
+	return nil, try.err
+}
+
+// dial connects. It ends within the time-outs of the address.
+func (n *node) dial(s *slotMap, try *dialing) {
+	d, err := s.connect(n.addr)
+	n.mu.Lock()
+	n.dialing = nil
+	if try.err = err; err == nil && n.dropped {
+		try.err = errDropped
+	} else if err == nil {
+		n.is.Store(d)
+		d = nil
+	}
+	n.mu.Unlock()
+	if d != nil {
+		d.Close()
+	}
+	close(try.done)
+}
+
+// connect makes the driver of a node.
+func (s *slotMap) connect(addr string) (d *Driver, err error) {
+	a := s.at.address.to(addr)
+	life, end := context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	client, watch, err := a.connect(life)
+	if err != nil {
+		return nil, driver.Wrap(driver.Unavailable, err)
+	}
+	ctx, cancel := context.WithTimeout(life, openLimit)
+	defer cancel()
+	d, err = open(ctx, setup{
+		client: client, alone: watch, end: end, prefix: a.prefix,
+		cluster: true, replaceable: true, channel: s.c.channel, mute: s.c.mute, confirms: a.confirms, picky: a.picky,
+	})
+	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of it yet
+		err = driver.Errorf(driver.Unavailable, "%w", err)
+	}
+	return d, err
+}
+
+// drop ends the node's connections, once it is a primary no more.
+func (n *node) drop() {
+	n.mu.Lock()
+	n.dropped = true
+	try := n.dialing
+	n.mu.Unlock()
+	if try != nil {
+		<-try.done
+	}
+	if d := n.is.Load(); d != nil {
+		d.Close()
+	}
+}
