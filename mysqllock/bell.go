@@ -17,9 +17,16 @@ import (
 // A bell is the connection on which a driver sleeps at the server. It holds the
 // named lock that others find it by.
 type bell struct {
-	d    *Driver
-	deaf atomic.Bool // nobody hears it: a pooler, or no rights
+	d      *Driver
+	deaf   atomic.Bool // nobody hears it: a pooler, or no rights
+	keeper bool        // the connection holds parkingLot
 }
+
+// parkingLot is a named lock that all bells of a server wait for, but for the
+// one that has it and sleeps. Sleepers of MariaDB share a mutex, and whoever
+// interrupts one waits for a twentieth of a second when it finds that taken; who
+// waits for a named lock has a mutex of its own.
+const parkingLot = "holdfast_parking_lot"
 
 const (
 	// nap is how long it sleeps at most before it looks for messages itself:
@@ -144,10 +151,14 @@ func (b *bell) hang(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, d.notAcquired(ctx, err)
 	}
+	b.keeper = false
 	c := &conn{Conn: sc, way: d.way.Load()} // which the request for the tables has found out
+	// The connection is never given back. Where sessions do not commit by
+	// themselves, it would go on seeing what was there when it began.
+	commit := &item{text: "SET SESSION autocommit = 1"}
 	var got sql.NullInt64
 	take := &item{text: "SELECT GET_LOCK(?, 0)", args: []any{d.r.Name}, rows: true, row: func(scan func(...any) error) error { return scan(&got) }}
-	if err = c.run(ctx, false, take); err != nil {
+	if err = c.run(ctx, false, commit, take); err != nil {
 		c.discard()
 		return nil, err
 	}
@@ -164,8 +175,9 @@ func (b *bell) echo(ctx context.Context, c *conn) (heard bool, err error) {
 	go func() {
 		defer close(rung)
 		for pause := time.Millisecond; ringing.Err() == nil; pause = min(2*pause, 50*time.Millisecond) {
-			err := b.d.inConn(ringing, func(c *conn) error {
-				return c.run(ringing, false, &item{text: textRing, args: []any{b.d.r.Name}})
+			// A ring under way is not given up, which would cost a connection.
+			err := b.d.inConn(ctx, func(c *conn) error {
+				return c.run(ctx, false, &item{text: textRing, args: []any{b.d.r.Name}})
 			})
 			if denied(err) || code(err) == notOwner {
 				return
@@ -176,15 +188,42 @@ func (b *bell) echo(ctx context.Context, c *conn) (heard bool, err error) {
 			}
 		}
 	}()
-	var woken int64
-	err = c.run(ctx, false, &item{text: "SELECT SLEEP(?)", args: []any{echoTime.Seconds()}, rows: true,
-		row: func(scan func(...any) error) error { return scan(&woken) }})
-	stop()
-	<-rung
-	if code(err) == interrupted {
-		return true, nil
+	for {
+		var woke sql.NullInt64
+		err = c.run(ctx, false, b.rest("false", nil, echoTime, &woke))
+		if err == nil && !b.keeper && woke.Int64 == 1 {
+			b.keeper = true // and it did not rest
+			continue
+		}
+		stop()
+		<-rung
+		return interruption(err) || err == nil && (!woke.Valid || woke.Int64 == 1), b.unless(err)
 	}
-	return woken == 1, err
+}
+
+// unless returns err if it is not an interruption.
+func (b *bell) unless(err error) error {
+	if interruption(err) {
+		return nil
+	}
+	return err
+}
+
+func interruption(err error) bool { return code(err) == interrupted }
+
+// rest returns the statement that does nothing for so long, unless a condition
+// holds. Woke tells: 1 from a keeper and nothing from another says that it was
+// interrupted, where that is no error; 1 from another, that it is the keeper.
+func (b *bell) rest(unless string, args []any, long time.Duration, woke *sql.NullInt64) *item {
+	it := &item{rows: true, row: func(scan func(...any) error) error { return scan(woke) }}
+	if b.keeper {
+		it.text = "SELECT SLEEP(IF(" + unless + ", 0, ?))"
+		it.args = append(args, long.Seconds())
+	} else {
+		it.text = "SELECT IF(" + unless + ", 0, GET_LOCK(?, ?))"
+		it.args = append(args, parkingLot, int64(long.Seconds()))
+	}
+	return it
 }
 
 // listen sleeps and reads messages until the connection ends.
@@ -197,7 +236,7 @@ func (b *bell) listen(ctx context.Context, c *conn) {
 		switch {
 		case err == nil:
 			done = done[:0]
-		case code(err) != interrupted && !slow(err):
+		case !interruption(err) && !slow(err):
 			return
 		}
 		for _, m := range read {
@@ -236,8 +275,8 @@ func (b *bell) sleep(ctx context.Context, c *conn, done []string) (read []messag
 		list := strings.TrimSuffix(strings.Repeat("?, ", len(done)), ", ")
 		items = append(items, &item{text: "DELETE FROM " + post + " WHERE wake = ? AND id IN (" + list + ")", args: args})
 	}
-	sleep := "SELECT SLEEP(IF(EXISTS(SELECT 1 FROM " + post + " WHERE wake = ?), 0, ?))"
-	items = append(items, &item{text: sleep, args: []any{[]byte(name), nap.Seconds()}, rows: true})
+	var woke sql.NullInt64
+	items = append(items, b.rest("EXISTS(SELECT 1 FROM "+post+" WHERE wake = ?)", []any{[]byte(name)}, nap, &woke))
 	items = append(items, &item{text: "SELECT id, state, token FROM " + post + " WHERE wake = ?", args: []any{[]byte(name)}, rows: true,
 		row: func(scan func(...any) error) error {
 			var id string
@@ -249,5 +288,6 @@ func (b *bell) sleep(ctx context.Context, c *conn, done []string) (read []messag
 			return err
 		}})
 	err = c.run(ctx, false, items...)
+	b.keeper = b.keeper || woke.Int64 == 1
 	return read, err
 }

@@ -107,13 +107,10 @@ func classify(ctx context.Context, err error, commits bool) error {
 	return driver.Wrap(driver.Refused, said)
 }
 
-// lost is the error of a connection that broke, or whose request's time was
-// over.
+// lost is the error of a connection that broke, or whose server was silent until
+// the request's time was over.
 func lost(ctx context.Context, class driver.Class, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		if class == driver.Unavailable {
-			class = driver.NotDone
-		}
 		return &driver.Error{Class: class, Err: cause}
 	}
 	return driver.Errorf(class, "mysql: %w", err)
