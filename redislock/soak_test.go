@@ -1,0 +1,214 @@
+package redislock
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// soakFor is how long TestFailoverSoak runs. The figures of a long run are what
+// a release is judged by: go test ./redislock -run FailoverSoak -v -failover.soak=10m
+var soakFor = flag.Duration("failover.soak", time.Second, "how long primaries are killed, paused and relieved of slots")
+
+// register is a resource that refuses tokens below the highest it has seen, and
+// the one without that check beside it.
+type register struct {
+	mu      sync.Mutex
+	highest uint64
+	inside  map[*holdfast.Hold]bool
+}
+
+// tally is what a soak has counted.
+type tally struct {
+	acquired, unavailable, lost, refused, overlaps, faults atomic.Int64
+}
+
+// Primaries fail again and again while locks are taken. Replication lags, so
+// that two may believe in one lock for a while; but tokens grow, whoever was
+// overtaken is told or refused, and nobody waits for ever.
+func TestFailoverSoak(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"cluster", "sentinel"} {
+		for _, query := range []string{"", "min_replicas=1&"} {
+			if *soakFor < time.Minute && (kind == "sentinel") == (query == "") {
+				continue // two of the four are enough to see that it works
+			}
+			t.Run(kind+" "+query, func(t *testing.T) {
+				t.Parallel()
+				soak(t, kind, query+"timeout=1s&dial_timeout=1s")
+			})
+		}
+	}
+}
+
+func soak(t *testing.T, kind, query string) {
+	var open func() driver.Driver
+	var fault func(*rand.Rand)
+	if kind == "cluster" {
+		c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
+		open = func() driver.Driver { return openCluster(t, c, query) }
+		fault = func(r *rand.Rand) { clusterFault(t, c, r) }
+	} else {
+		s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
+		open = func() driver.Driver { return openSentinel(t, s, query) }
+		fault = func(r *rand.Rand) { sentinelFault(t, s, r) }
+	}
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	const names, ttl = 8, 3 * time.Second
+	var n tally
+	resources := make([]*register, names)
+	for i := range resources {
+		resources[i] = &register{inside: make(map[*holdfast.Hold]bool)}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 3 {
+		l, err := holdfast.New(open(), holdfast.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for i, g := range resources {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					turn(t, l, fmt.Sprint("n", i), g, &n)
+				}
+			})
+		}
+	}
+	for end := time.Now().Add(*soakFor); time.Now().Before(end) && !t.Failed(); {
+		fault(r)
+		n.faults.Add(1)
+		before := n.acquired.Load()
+		eventually(t, "locks are taken after a fault", func() bool { return n.acquired.Load() > before+names })
+	}
+	cancel()
+	wg.Wait()
+	d := open()
+	l, err := holdfast.New(d, holdfast.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, g := range resources {
+		turn(t, l, fmt.Sprint("n", i), g, &n)
+		if line, err := d.Inspect(t.Context(), fmt.Sprint("n", i)); err != nil || len(line.Tickets) != 0 {
+			t.Errorf("left behind: %+v, %v", line.Tickets, err)
+		}
+	}
+	t.Logf("%d faults, %d acquisitions; %d times the store was away for longer than a Lock asks; %d holds lost and told; "+
+		"%d overlaps of what two believed, %d writes refused by their token",
+		n.faults.Load(), n.acquired.Load(), n.unavailable.Load(), n.lost.Load(), n.overlaps.Load(), n.refused.Load())
+}
+
+// turn takes a lock once and uses what it protects.
+func turn(t *testing.T, l *holdfast.Client, name string, g *register, n *tally) {
+	g.mu.Lock()
+	before := g.highest
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	hold, err := l.Mutex(name).Lock(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			t.Errorf("%s: a Lock hangs: %v", name, err)
+		}
+		n.unavailable.Add(1)
+		return
+	}
+	n.acquired.Add(1)
+	g.mu.Lock()
+	// Whoever asked after another was granted has the greater token.
+	if hold.Token() <= before {
+		t.Errorf("%s: token %d after %d", name, hold.Token(), before)
+	}
+	for other := range g.inside {
+		if other.Err() == nil && hold.Err() == nil {
+			n.overlaps.Add(1)
+		}
+	}
+	if hold.Token() < g.highest {
+		n.refused.Add(1)
+	}
+	g.highest = max(g.highest, hold.Token())
+	g.inside[hold] = true
+	g.mu.Unlock()
+	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // work
+	g.mu.Lock()
+	if hold.Token() < g.highest {
+		n.refused.Add(1)
+	}
+	delete(g.inside, hold)
+	g.mu.Unlock()
+	if hold.Err() != nil {
+		n.lost.Add(1)
+	}
+	_ = hold.Unlock()
+}
+
+// clusterFault kills or pauses a primary until its replica has taken over, or
+// moves a slot; and mends it.
+func clusterFault(t *testing.T, c *backends.RedisCluster, r *rand.Rand) {
+	slot := slotOf(fmt.Sprint("n", r.IntN(8)))
+	old := c.Primary(t, slot)
+	switch r.IntN(3) {
+	case 0:
+		old.Crash(t)
+		c.AwaitPrimary(t, c.Replica(old))
+		old.Restart(t)
+	case 1:
+		old.Pause(t)
+		eventually(t, "the replica takes over", func() bool {
+			info, err := c.Replica(old).Try("INFO", "replication")
+			return err == nil && info.(string)[:30] == "# Replication\r\nrole:master\r\nco"
+		})
+		old.Resume(t)
+	case 2:
+		to := old
+		for to == old {
+			to = c.Primary(t, r.IntN(slots))
+		}
+		c.BeginMove(t, slot, to)
+		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+		c.FinishMove(t, slot, to)
+	}
+	c.Settle(t)
+}
+
+// sentinelFault kills or pauses the primary until its replica has taken over,
+// and mends it.
+func sentinelFault(t *testing.T, s *backends.RedisSentinels, r *rand.Rand) {
+	old := s.Primary(t)
+	next := s.Nodes[0]
+	if next == old {
+		next = s.Nodes[1]
+	}
+	eventually(t, "the replica is known to be in step", func() bool {
+		return next.Info(t, "replication", "master_link_status") == "up"
+	})
+	if r.IntN(2) == 0 {
+		old.Crash(t)
+		s.AwaitPrimary(t, next)
+		old.Restart(t)
+	} else {
+		old.Pause(t)
+		s.AwaitPrimary(t, next)
+		old.Resume(t)
+	}
+	eventually(t, "the old primary follows the new one", func() bool {
+		info, err := old.Try("INFO", "replication")
+		text, _ := info.(string)
+		return err == nil && len(text) > 25 && text[15:25] == "role:slave"
+	})
+}
