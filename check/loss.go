@@ -1,0 +1,72 @@
+package check
+
+import (
+	"fmt"
+	"time"
+)
+
+// lossKey is what the observer says of a loss.
+type lossKey struct {
+	life
+	name  string
+	token uint64
+}
+
+// loss counts how often a loss was told, by contexts and by the observer.
+// Readers of one process may have one token.
+type loss struct{ told, notices int }
+
+func (c *Checker) lossOf(k lossKey) *loss {
+	x := c.told[k]
+	if x == nil {
+		x = &loss{}
+		c.told[k] = x
+	}
+	return x
+}
+
+// loss is the part of C6 that is about one hold, when all about it is known.
+func (c *Checker) loss(op *Op) {
+	c.refusal(op)
+	if op.Told > 0 {
+		if op.DoneErr == "" && op.Done > 0 && op.Told < op.Out {
+			c.violate("C6", op.Name, op.Told, "the loss of a hold was told, and then its release succeeded", op)
+		}
+		if op.ToldToken != op.Token || op.ToldWhy == "" {
+			c.violate("C6", op.Name, op.Told, fmt.Sprintf("the loss of token %d was told with token %d, reason %q", op.Token, op.ToldToken, op.ToldWhy), op)
+		}
+		late := op.Told - op.Claim - c.absent(op.P, op.Claim, op.Told)
+		if late > int64(Late+c.rules.Slack) {
+			c.violate("C6", op.Name, op.Told, fmt.Sprintf("the loss was told %v after the claim had ended", time.Duration(late)), op)
+		}
+	}
+	if op.OutErr == "lost" && op.DoneErr == "" && op.Done > 0 {
+		c.violate("C6", op.Name, op.Done, "Err said that it was lost, and Unlock that it was released", op)
+	}
+	// It may have been renewed once after its end was last looked at.
+	if op.Out > 0 && op.Done > 0 && op.DoneErr == "" && op.Out > op.Claim+int64(c.rules.TTL) && op.OutErr == "" {
+		c.violate("C6", op.Name, op.Out, "Unlock said that it was held until then, after the claim had ended", op)
+	}
+}
+
+// absent is how much of a time a process did not run.
+func (c *Checker) absent(p int, from, to int64) (sum int64) {
+	for _, u := range c.upsets[p] {
+		if u.kind == "stall" || u.kind == "pause" {
+			sum += max(0, min(to, u.to)-max(from, u.from))
+		}
+	}
+	return sum
+}
+
+// losses is the part of C6 that counts: each loss is told once.
+func (c *Checker) losses() {
+	for k, x := range c.told {
+		switch {
+		case x.notices > x.told && !c.killed[k.life]:
+			c.violate("C6", k.name, 0, fmt.Sprintf("process %d.%d, token %d: %d losses, told %d times", k.p, k.k, k.token, x.told, x.notices))
+		case x.notices < x.told && !c.killed[k.life]:
+			c.violate("C6", k.name, 0, fmt.Sprintf("process %d.%d, token %d: %d losses, the observer was told %d times", k.p, k.k, k.token, x.told, x.notices))
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast/check"
+)
+
+// torture carries the plan out. It returns when everything is healed: at the end
+// of the Duration, or of ctx.
+func (r *run) torture(ctx context.Context) error {
+	type end struct {
+		at   time.Duration
+		heal func() error
+	}
+	var ends []end
+	todo := r.plan
+	var failed error
+	for failed == nil {
+		next := r.Duration
+		if len(todo) > 0 {
+			next = todo[0].At
+		}
+		for _, e := range ends {
+			next = min(next, e.at)
+		}
+		if !r.sleep(ctx, next) {
+			failed = r.alone()
+			break
+		}
+		now := time.Since(r.began)
+		ends = slices.DeleteFunc(ends, func(e end) bool {
+			if e.at > now || failed != nil {
+				return false
+			}
+			failed = e.heal()
+			return true
+		})
+		if failed == nil {
+			failed = r.alone()
+		}
+		if len(todo) > 0 && todo[0].At <= now && failed == nil {
+			s := todo[0]
+			todo = todo[1:]
+			ends = append(ends, end{s.end(), r.disturb(s)})
+		}
+		if now >= r.Duration {
+			break
+		}
+	}
+	for _, e := range ends {
+		if err := e.heal(); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// sleep waits for a time of the run; false when ctx has ended.
+func (r *run) sleep(ctx context.Context, until time.Duration) bool {
+	timer := time.NewTimer(until - time.Since(r.began))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// alone says whether a client has ended that nobody killed.
+func (r *run) alone() error {
+	for _, x := range r.procs {
+		if x.killed {
+			continue
+		}
+		select {
+		case <-x.gone:
+			return fmt.Errorf("torture: client %d ended by itself: %s", x.p, strings.TrimSpace(x.broke+" "+x.said.String()))
+		default:
+		}
+	}
+	return nil
+}
+
+// fault writes the begin or the end of a fault to the history.
+func (r *run) fault(what check.What, s Step, text string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := check.Event{T: check.Now(), What: what, P: s.Target, K: r.procs[s.Target].k, Text: s.Kind, Name: text}
+	r.take(e)
+	if what == check.Fault {
+		r.active = append(r.active, s.Kind)
+	} else if i := slices.Index(r.active, s.Kind); i >= 0 {
+		r.active = slices.Delete(r.active, i, i+1)
+	}
+	return e.T
+}
+
+// disturb begins a step and returns what ends it.
+func (r *run) disturb(s Step) (heal func() error) {
+	x := r.procs[s.Target]
+	at := r.fault(check.Fault, s, s.Plan)
+	switch s.Kind {
+	case Pause:
+		x.stop()
+		return func() error {
+			x.resume()
+			r.fault(check.Heal, s, "")
+			return nil
+		}
+	case Kill:
+		r.mu.Lock()
+		x.killed, x.killedAt = true, at
+		r.mu.Unlock()
+		_ = x.cmd.Process.Signal(syscall.SIGKILL)
+		<-x.gone
+		return func() error {
+			y, err := r.start(x.p, x.k+1, false)
+			if err != nil {
+				return err
+			}
+			r.procs[x.p] = y
+			r.fault(check.Heal, s, "")
+			return nil
+		}
+	}
+	x.send(order{Do: "disturb", Plan: s.Plan})
+	return func() error {
+		x.send(order{Do: "heal"})
+		limit := time.NewTimer(r.patience())
+		defer limit.Stop()
+		select {
+		case n := <-x.healed:
+			r.mu.Lock()
+			r.met += n
+			r.mu.Unlock()
+		case <-x.gone:
+		case <-limit.C:
+			return fmt.Errorf("torture: client %d did not end a fault of requests within %v", x.p, r.patience())
+		}
+		r.fault(check.Heal, s, "")
+		return nil
+	}
+}

@@ -1,0 +1,168 @@
+package torture
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/check"
+)
+
+// process is a client, seen from the one who runs it.
+type process struct {
+	p, k  int
+	in    io.WriteCloser
+	cmd   *exec.Cmd // nil for a client in this process
+	abort context.CancelFunc
+	said  tail
+
+	hello, bye, gone chan struct{} // closed when it said so; gone when nothing more comes
+	healed           chan int64
+	broke            string // why it cannot work; before hello or bye is closed
+	killed           bool   // by us; written under run.mu, by the goroutine of Run alone
+	killedAt         int64
+
+	mu sync.Mutex // of in
+}
+
+// tail keeps the last of what a process writes to its standard error.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+const maxTail = 8 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf.Write(b)
+	if n := t.buf.Len() - maxTail; n > 0 {
+		t.buf.Next(n)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.String()
+}
+
+// start starts a client and says what it is to do.
+func (r *run) start(p, k int, probe bool) (*process, error) {
+	x := &process{p: p, k: k, hello: make(chan struct{}), bye: make(chan struct{}), gone: make(chan struct{}), healed: make(chan int64, 1)}
+	var out io.Reader
+	if len(r.Command) == 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		ir, iw := io.Pipe()
+		or, ow := io.Pipe()
+		x.in, x.abort, out = iw, cancel, or
+		r.clients.Go(func() {
+			err := serve(ctx, ir, ow, r.Open)
+			if err != nil {
+				fmt.Fprintln(&x.said, err)
+			}
+			_ = ow.Close()
+			// The reader of orders ends when the other side closes.
+			_, _ = io.Copy(io.Discard, ir)
+		})
+	} else {
+		x.cmd = exec.Command(r.Command[0], r.Command[1:]...)
+		x.cmd.Stderr = &x.said
+		dieWithParent(x.cmd)
+		var err error
+		if x.in, err = x.cmd.StdinPipe(); err != nil {
+			return nil, fmt.Errorf("torture: %w", err)
+		}
+		if out, err = x.cmd.StdoutPipe(); err != nil {
+			return nil, fmt.Errorf("torture: %w", err)
+		}
+		if err = x.cmd.Start(); err != nil {
+			return nil, fmt.Errorf("torture: a client: %w", err)
+		}
+		x.abort = func() { _ = x.cmd.Process.Kill() }
+	}
+	r.clients.Go(func() { r.listen(x, out) })
+	s := setup{Store: r.Store, Prefix: r.prefix, P: p, K: k, Seed: r.Seed, TTL: r.TTL, Goroutines: r.Goroutines,
+		Tokens: r.traits.Fencing, Probe: probe, Takes: r.takes() + r.patience()}
+	for _, n := range r.names {
+		s.Names = append(s.Names, wireName{n.name, n.limit, n.alone})
+	}
+	x.send(s)
+	return x, nil
+}
+
+// send writes one line to a client. One that does not read any more is noticed
+// by listen.
+func (x *process) send(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // all of our types can be marshalled
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, _ = x.in.Write(append(b, '\n'))
+}
+
+// listen takes what a client tells, until nothing more comes.
+func (r *run) listen(x *process, out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e check.Event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue // the runtime's, or a line that a kill has cut
+		}
+		switch e.What {
+		case hello:
+			close(x.hello)
+		case bye:
+			close(x.bye)
+		case healed:
+			select {
+			case x.healed <- e.Value:
+			default: // the run has given up waiting
+			}
+		case broke:
+			x.broke = e.Text
+		case check.Read, check.Write:
+			e = r.access(x, e)
+		}
+		r.add(e)
+	}
+	if x.cmd != nil {
+		_ = x.cmd.Wait()
+	}
+	end := check.Event{What: check.Gone, P: x.p, K: x.k, T: check.Now()}
+	r.mu.Lock()
+	if x.killed {
+		end.T, end.Text = x.killedAt, "killed"
+	}
+	r.take(end)
+	r.mu.Unlock()
+	close(x.gone)
+}
+
+// access is the register's answer to a client. It is stamped here, in the order
+// in which the register served.
+func (r *run) access(x *process, e check.Event) check.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := check.Key{P: e.P, K: e.K, N: e.N}
+	var a check.Answer
+	if e.What == check.Read {
+		a = r.register.Read(e.Name, e.Token, key)
+	} else {
+		a = r.register.Write(e.Name, e.Token, key, e.Value, e.Twin)
+	}
+	e.T, e.OK = check.Now(), a.OK
+	r.take(e)
+	r.clients.Go(func() { x.send(order{Do: "answer", N: e.N, OK: a.OK, Val: a.Value, Twin: a.Twin}) })
+	return check.Event{}
+}

@@ -1,0 +1,297 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/check"
+)
+
+// run is one run.
+type run struct {
+	Config
+	began   time.Time
+	plan    []Step
+	clients sync.WaitGroup
+
+	mu       sync.Mutex
+	register check.Register
+	checker  *check.Checker
+	history  *check.Writer
+	lost     error // of the history
+	start0   int64
+	probed   int64
+	met      int64
+	phase    string
+	active   []string
+
+	procs []*process // by number; only the goroutine of Run changes it
+}
+
+// Run tortures a store. It blocks for the Duration and some TTLs more, or until
+// ctx ends, after which it heals and judges what there was: a run that was cut
+// short has a report as well. An error means that there is nothing to judge: a
+// bad Config, a store that cannot be reached, clients that do not start.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	own, err := cfg.check(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer own.Close()
+	r := &run{Config: cfg, plan: cfg.Plan(), phase: "start"}
+	r.checker = check.NewChecker(check.Rules{
+		TTL: r.TTL, Fair: r.traits.Fair, Tokens: r.traits.Fencing, Slack: r.Slack, Takes: r.takes(),
+		// Who is stopped in the middle of a transaction on a file holds the file.
+		Contagious: r.traits.PushLocal,
+	})
+	if r.History != nil {
+		r.history = check.NewWriter(r.History)
+	}
+	defer r.clients.Wait()
+	defer r.abort()
+	if err := r.begin(); err != nil {
+		return Report{}, err
+	}
+	done := make(chan struct{})
+	var side sync.WaitGroup
+	side.Go(func() { r.judge(done) })
+	err = r.torture(ctx)
+	if err == nil {
+		err = r.drain()
+	}
+	if err == nil {
+		err = r.probe(own)
+	}
+	close(done)
+	side.Wait()
+	if err != nil {
+		return Report{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost != nil {
+		return Report{}, fmt.Errorf("torture: the history: %w", r.lost)
+	}
+	r.checker.Finish()
+	return r.report(), nil
+}
+
+// takes is how long a fresh process may wait for a name: a dead ticket is in
+// the way for its TTL and 5 %, and as long as the store's expiry is late.
+func (r *run) takes() time.Duration {
+	return r.TTL + r.TTL/20 + r.traits.Granularity + time.Second
+}
+
+// patience is when the run gives up where it would otherwise wait for ever.
+func (r *run) patience() time.Duration { return 30*time.Second + 5*r.TTL + r.Slack }
+
+// begin starts the clients.
+func (r *run) begin() error {
+	for p := range r.Processes {
+		x, err := r.start(p, 0, false)
+		if err != nil {
+			return err
+		}
+		r.procs = append(r.procs, x)
+	}
+	for _, x := range r.procs {
+		if err := r.await(x, x.hello); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began, r.start0, r.phase = time.Now(), check.Now(), "run"
+	return nil
+}
+
+// await waits until a client has said something.
+func (r *run) await(x *process, said <-chan struct{}) error {
+	limit := time.NewTimer(2 * r.patience())
+	defer limit.Stop()
+	select {
+	case <-said:
+		return nil
+	case <-x.gone:
+		select {
+		case <-said:
+			return nil
+		default:
+		}
+		why := x.broke
+		if why == "" {
+			why = strings.TrimSpace(x.said.String())
+		}
+		return fmt.Errorf("torture: client %d ended: %s", x.p, why)
+	case <-limit.C:
+		return fmt.Errorf("torture: client %d does not answer: %s", x.p, x.said.String())
+	}
+}
+
+// abort ends all clients that are left.
+func (r *run) abort() {
+	for _, x := range r.procs {
+		x.abort()
+		_ = x.in.Close()
+	}
+}
+
+// add takes an event into the history and the checker.
+func (r *run) add(e check.Event) {
+	if e.What == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.take(e)
+}
+
+// take is add for those who have the lock.
+func (r *run) take(e check.Event) {
+	if r.history != nil && r.lost == nil {
+		r.lost = r.history.Copy(e)
+	}
+	if e.What == check.Probe {
+		r.probed = max(r.probed, e.Gap)
+	}
+	r.checker.Add(e)
+}
+
+// judge checks in windows, and tells how it goes.
+func (r *run) judge(done <-chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		if n%2 == 0 {
+			r.checker.Check()
+		}
+		bad, more := r.checker.Violations()
+		s := Snapshot{Elapsed: time.Since(r.began), Phase: r.phase, Active: slices.Clone(r.active),
+			Stats: r.checker.Stats(), Violations: len(bad) + more}
+		s.Stats.Faults = maps.Clone(s.Stats.Faults)
+		r.mu.Unlock()
+		if r.Progress != nil {
+			r.Progress(s)
+		}
+	}
+}
+
+// drain lets the clients finish. All that still wait have to get their turn.
+func (r *run) drain() error {
+	r.mu.Lock()
+	r.phase = "drain"
+	r.mu.Unlock()
+	for _, x := range r.procs {
+		x.send(order{Do: "drain"})
+	}
+	limit := time.NewTimer(r.patience())
+	defer limit.Stop()
+	for _, x := range r.procs {
+		select {
+		case <-x.bye:
+		case <-x.gone:
+			select {
+			case <-x.bye:
+			default:
+				return fmt.Errorf("torture: client %d ended by itself: %s", x.p, strings.TrimSpace(x.broke+" "+x.said.String()))
+			}
+		case <-limit.C:
+			r.add(check.Event{T: check.Now(), What: check.Stuck, P: x.p, K: x.k,
+				Text: fmt.Sprintf("calls of process %d had not ended %v after the last fault", x.p, r.patience())})
+			x.abort()
+			limit.Reset(time.Second)
+		}
+		_ = x.in.Close()
+		<-x.gone
+	}
+	r.procs = nil
+	return nil
+}
+
+// probe has a fresh client take each name, and looks what the store has left.
+func (r *run) probe(own *holdfast.Client) error {
+	r.mu.Lock()
+	r.phase = "probe"
+	r.mu.Unlock()
+	x, err := r.start(r.Processes, 0, true)
+	if err != nil {
+		return err
+	}
+	r.procs = append(r.procs, x)
+	if err := r.await(x, x.bye); err != nil {
+		return err
+	}
+	_ = x.in.Close()
+	<-x.gone
+	ctx, stop := context.WithTimeout(context.Background(), r.takes()+r.patience())
+	defer stop()
+	var left map[string]string
+	for end := time.Now().Add(r.takes() + r.Slack); ; time.Sleep(50 * time.Millisecond) {
+		if left, err = r.residue(ctx, own); err != nil {
+			return err
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	for name, what := range left {
+		r.add(check.Event{T: check.Now(), What: check.Residue, P: r.Processes, Name: name, Text: what})
+	}
+	return nil
+}
+
+// residue is what the store still has of the run.
+func (r *run) residue(ctx context.Context, own *holdfast.Client) (map[string]string, error) {
+	left := make(map[string]string)
+	for name, err := range own.Names(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		left[name] = "the name"
+	}
+	for _, n := range r.names {
+		line, err := own.Inspect(ctx, n.name)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range line.Tickets {
+			left[n.name] = fmt.Sprintf("%d tickets, one of them %v since %v, with %v left", len(line.Tickets), t.State, t.Holder.Since, t.Left)
+		}
+	}
+	return left, nil
+}
+
+// report is the end of it. The caller has the lock.
+func (r *run) report() Report {
+	s := r.checker.Stats()
+	rep := Report{
+		Seed: r.Seed, Seconds: time.Since(r.began).Round(time.Millisecond).Seconds(),
+		Calls: s.Calls, Grants: s.Grants, Released: s.Released, Timeouts: s.Timeouts, Busy: s.Busy, Errors: s.Errors,
+		Unknown: s.Unknown, Lost: s.Lost, Faults: s.Faults, Requests: r.met, Overlaps: s.Overlaps,
+		Wait: s.LongestWait.Round(time.Millisecond).Seconds(), Probe: time.Duration(r.probed).Round(time.Millisecond).Seconds(),
+		Writes: s.Writes, Stale: s.Stale, Corrupted: r.register.Corrupted(), Ordered: s.Ordered, Slices: s.Slices, Repeat: r.Repeat,
+		Violations: []string{},
+	}
+	bad, more := r.checker.Violations()
+	rep.More = more
+	for _, v := range bad {
+		text := r.checker.Describe(v)
+		for _, step := range around(r.plan, time.Duration(v.At-r.start0), r.TTL) {
+			text += "    fault " + step.String() + "\n"
+		}
+		rep.Violations = append(rep.Violations, fmt.Sprintf("%s    seed %d; again: %s\n", text, r.Seed, r.Repeat))
+	}
+	return rep
+}

@@ -1,0 +1,182 @@
+// Package torture runs many processes against a store, disturbs them, and has
+// package check judge what they saw.
+//
+// The one who runs it starts itself again as clients. Each has goroutines that
+// take locks of every kind, in every way: wait, wait for a time, wait and give
+// up, try. What a mutex or a writer holds, protects a number in a register that
+// lives in the first process. A seed decides which client is stopped past its
+// lease, killed and started again, or has its requests lost, held and doubled;
+// the store itself is never touched. A run ends by itself: faults are healed,
+// clients finish, a fresh one takes each name, and the store is asked what is
+// left.
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The kinds of faults.
+const (
+	Pause    = "pause"    // a client is stopped, mostly past its lease
+	Kill     = "kill"     // a client is killed, and another is started in its place
+	Requests = "requests" // a client's requests and pushes are lost, held, doubled and refused
+)
+
+// Kinds are all kinds of faults.
+func Kinds() []string { return []string{Pause, Kill, Requests} }
+
+// Config says what is run. Zero values of numbers are not allowed, but where
+// they say what they mean.
+type Config struct {
+	Store      string        // a URL that anylock.Open knows
+	Duration   time.Duration // until faults are healed; the end takes some TTLs more
+	Processes  int
+	Goroutines int // in each process
+	Names      int // of locks
+	TTL        time.Duration
+	Seed       uint64
+	Faults     []string      // of Kinds; none is a run without faults
+	Slack      time.Duration // see check.Rules
+
+	// Command starts a client: a program and its arguments, which calls Client
+	// with its standard input and output. Without one, clients run in this
+	// process, and faults are Requests alone.
+	Command []string
+	// Open opens the store, for clients in this process. Nil is anylock.Driver.
+	Open func(ctx context.Context, url string) (driver.Driver, error)
+	// Repeat is the command that a report names for running it again.
+	Repeat string
+
+	History  io.Writer         // takes all events as JSON lines; may be nil
+	Progress func(Snapshot)    // is called every second; may be nil
+	names    []lockName        // made by check
+	prefix   string            // of names at the store
+	traits   driver.Traits     // of the store
+	rnd      func() *rand.Rand // of the plan
+}
+
+// Snapshot is the state of a run.
+type Snapshot struct {
+	Elapsed    time.Duration
+	Phase      string // "run", "drain", "probe"
+	Active     []string
+	Stats      check.Stats
+	Violations int
+}
+
+// Report is what came out. It marshals to JSON as a summary.
+type Report struct {
+	Seed       uint64           `json:"seed"`
+	Seconds    float64          `json:"seconds"`
+	Calls      int64            `json:"calls"`
+	Grants     int64            `json:"grants"`
+	Released   int64            `json:"released"`
+	Timeouts   int64            `json:"waits_ended"`
+	Busy       int64            `json:"tries_refused"`
+	Errors     int64            `json:"store_errors"`
+	Unknown    int64            `json:"unknown"`
+	Lost       int64            `json:"lost"`
+	Faults     map[string]int64 `json:"faults"`
+	Requests   int64            `json:"requests_disturbed"`
+	Overlaps   int64            `json:"overlaps"`
+	Wait       float64          `json:"longest_wait_seconds"`
+	Probe      float64          `json:"longest_probe_seconds"`
+	Writes     int64            `json:"guarded_writes"`
+	Stale      int64            `json:"stale_writes_stopped"`
+	Corrupted  int64            `json:"twin_writes_lost"`
+	Ordered    int64            `json:"waits_judged_for_order"`
+	Slices     int64            `json:"slices"`
+	Violations []string         `json:"violations"` // each with its calls and the faults around it
+	More       int              `json:"more_violations,omitempty"`
+	Repeat     string           `json:"repeat"`
+}
+
+// OK says whether no promise was broken.
+func (r Report) OK() bool { return len(r.Violations) == 0 }
+
+// FaultCount is the number of faults of all kinds.
+func (r Report) FaultCount() (n int64) {
+	for _, f := range r.Faults {
+		n += f
+	}
+	return n
+}
+
+// lockName is one of the locks of a run.
+type lockName struct {
+	name  string
+	limit int64
+	alone bool // one goroutine of each process uses it: order is judged
+}
+
+// permits is the size of the semaphores.
+const permits = 3
+
+func namesOf(n, goroutines int) []lockName {
+	names := make([]lockName, n)
+	for i := range names {
+		l := lockName{fmt.Sprintf("mutex-%d", i), 1, i == 0 && (n > 1 || goroutines == 1)}
+		if i > 0 {
+			switch i % 3 {
+			case 2:
+				l = lockName{fmt.Sprintf("rw-%d", i), driver.RWLimit, false}
+			case 0:
+				l = lockName{fmt.Sprintf("semaphore-%d", i), permits, false}
+			}
+		}
+		names[i] = l
+	}
+	return names
+}
+
+// check refuses a bad Config, and asks the store what it can do.
+func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
+	switch {
+	case c.Duration <= 0:
+		return nil, fmt.Errorf("torture: a duration of %v", c.Duration)
+	case c.Processes < 1 || c.Goroutines < 1 || c.Names < 1:
+		return nil, fmt.Errorf("torture: %d processes, %d goroutines, %d names: each must be at least 1", c.Processes, c.Goroutines, c.Names)
+	case c.Slack < 0:
+		return nil, fmt.Errorf("torture: a slack of %v", c.Slack)
+	}
+	for _, f := range c.Faults {
+		if !slices.Contains(Kinds(), f) {
+			return nil, fmt.Errorf("torture: there is no fault %q, but %s", f, strings.Join(Kinds(), ", "))
+		}
+		if len(c.Command) == 0 && f != Requests {
+			return nil, fmt.Errorf("torture: %s needs clients in processes of their own", f)
+		}
+	}
+	if c.Open == nil {
+		c.Open = anylock.Driver
+	}
+	d, err := c.Open(ctx, c.Store)
+	if err != nil {
+		return nil, err
+	}
+	c.prefix = fmt.Sprintf("holdfast-torture/%d-%x/", c.Seed, check.Now())
+	client, err := holdfast.New(d, holdfast.WithTTL(c.TTL), holdfast.WithPrefix(c.prefix))
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	c.traits = client.Traits()
+	c.names = namesOf(c.Names, c.Goroutines)
+	if !c.traits.Shared {
+		for i := range c.names {
+			c.names[i].limit, c.names[i].name = 1, fmt.Sprintf("mutex-%d", i)
+		}
+	}
+	return client, nil
+}

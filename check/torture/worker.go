@@ -1,0 +1,214 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// work runs the goroutines until they are to drain.
+func (c *client) work(ctx context.Context) {
+	done := make(chan struct{})
+	var pulse, workers sync.WaitGroup
+	pulse.Go(func() { c.pulse(done) })
+	for g := range c.Goroutines {
+		workers.Go(func() {
+			rnd := rand.New(rand.NewPCG(c.Seed, uint64(c.P)<<40|uint64(c.K)<<16|uint64(g)+2))
+			for {
+				select {
+				case <-c.drain:
+					return
+				case <-ctx.Done():
+					return
+				default:
+					c.turn(ctx, rnd, g)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	close(done)
+	pulse.Wait()
+}
+
+// probe takes each name once, all of it.
+func (c *client) probe(ctx context.Context) {
+	for _, name := range c.Names {
+		began := check.Now()
+		e := check.Event{What: check.Probe, Name: name.Name}
+		limit, stop := context.WithTimeout(ctx, c.Takes)
+		h, err := c.take(limit, name, name.Limit, false)
+		stop()
+		e.Gap = check.Now() - began
+		if err == nil {
+			err = h.Unlock()
+		}
+		if err != nil {
+			e.Err, e.Text = class(err), err.Error()
+		}
+		c.write(e)
+	}
+}
+
+// take asks for units of a name.
+func (c *client) take(ctx context.Context, name wireName, units int64, try bool) (*holdfast.Hold, error) {
+	switch {
+	case name.Limit == 1 && try:
+		return c.locks.Mutex(name.Name).TryLock(ctx)
+	case name.Limit == 1:
+		return c.locks.Mutex(name.Name).Lock(ctx)
+	case name.Limit == driver.RWLimit && units == 1 && try:
+		return c.locks.RWMutex(name.Name).TryRLock(ctx)
+	case name.Limit == driver.RWLimit && units == 1:
+		return c.locks.RWMutex(name.Name).RLock(ctx)
+	case name.Limit == driver.RWLimit && try:
+		return c.locks.RWMutex(name.Name).TryLock(ctx)
+	case name.Limit == driver.RWLimit:
+		return c.locks.RWMutex(name.Name).Lock(ctx)
+	case try:
+		return c.locks.Semaphore(name.Name, int(name.Limit)).TryAcquire(ctx, int(units))
+	}
+	return c.locks.Semaphore(name.Name, int(name.Limit)).Acquire(ctx, int(units))
+}
+
+// choose picks a name for a goroutine: the one that is to be used by one
+// goroutine of each process is for the first of them.
+func (c *client) choose(rnd *rand.Rand, g int) wireName {
+	alone := c.Names[0].Alone
+	if alone && g == 0 && (len(c.Names) == 1 || rnd.IntN(2) == 0) {
+		return c.Names[0]
+	}
+	if alone && len(c.Names) > 1 {
+		return c.Names[1+rnd.IntN(len(c.Names)-1)]
+	}
+	return c.Names[rnd.IntN(len(c.Names))]
+}
+
+// turn is one call, and what is done with the hold.
+func (c *client) turn(ctx context.Context, rnd *rand.Rand, g int) {
+	name := c.choose(rnd, g)
+	units := int64(1)
+	switch {
+	case name.Limit == driver.RWLimit && rnd.IntN(10) < 3:
+		units = name.Limit
+	case name.Limit == permits:
+		units = int64(1 + rnd.IntN(permits))
+	}
+	n := c.calls.Add(1)
+	e := check.Event{What: check.Ask, G: g, N: n, Name: name.Name, Units: units, Limit: name.Limit, Alone: name.Alone}
+	limited, stop := ctx, context.CancelFunc(func() {})
+	switch way := rnd.IntN(100); {
+	case way < 15:
+		e.Try = true
+	case way < 30: // gives up soon
+		e.Bound = true
+		limited, stop = context.WithTimeout(ctx, time.Duration(rnd.Int64N(int64(20*time.Millisecond))))
+	case way < 90:
+		e.Bound = true
+		limited, stop = context.WithTimeout(ctx, time.Duration((0.3+1.7*rnd.Float64())*float64(c.TTL)))
+	}
+	defer stop()
+	if name.Alone {
+		c.waiting.Store(name.Name, n)
+	}
+	c.write(e)
+	h, err := c.take(limited, name, units, e.Try)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.write(check.Event{What: check.Failed, G: g, N: n, Err: class(err), Text: err.Error()})
+		}
+		if cl := class(err); cl != check.ErrWait && !e.Bound { // do not storm the store
+			c.sleep(ctx, time.Duration(rnd.Int64N(int64(20*time.Millisecond))))
+		}
+		return
+	}
+	c.hold(ctx, rnd, h, e)
+}
+
+func (c *client) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// claim is the end of a hold's claim on the clock of the history. When the
+// process stops between the two looks at clocks it comes out too early, which
+// accuses nobody.
+func claim(h *holdfast.Hold) int64 {
+	now := check.Now()
+	return now + int64(time.Until(h.Deadline()))
+}
+
+// length is how long to hold: mostly hardly, seldom for longer than a lease.
+func (c *client) length(rnd *rand.Rand) time.Duration {
+	switch n := rnd.IntN(1000); {
+	case n < 850:
+		return time.Duration(rnd.Int64N(int64(2 * time.Millisecond)))
+	case n < 996:
+		return time.Duration(rnd.Int64N(int64(c.TTL) / 100))
+	default:
+		return time.Duration((0.3 + rnd.Float64()) * float64(c.TTL))
+	}
+}
+
+// hold is what a user does with a lock.
+func (c *client) hold(ctx context.Context, rnd *rand.Rand, h *holdfast.Hold, ask check.Event) {
+	n, token := ask.N, h.Token()
+	last := claim(h)
+	c.write(check.Event{What: check.Got, G: ask.G, N: n, Token: token, End: last})
+	ended := make(chan struct{})
+	context.AfterFunc(h.Context(), func() {
+		defer close(ended)
+		if lost, ok := errors.AsType[*holdfast.LostError](context.Cause(h.Context())); ok {
+			c.told.Add(1)
+			c.write(check.Event{What: check.Told, N: n, Token: lost.Token, Text: string(lost.Reason), End: claim(h)})
+		}
+	})
+	// One who writes without a look whether it still holds is the one that
+	// tokens are for.
+	looks := rnd.IntN(2) == 0
+	var read order
+	writes := c.Tokens && ask.Units == ask.Limit && (ask.Limit == 1 || ask.Limit == driver.RWLimit)
+	if writes {
+		read, writes = c.access(ctx, check.Event{What: check.Read, N: n, Name: ask.Name, Token: token})
+		writes = writes && read.OK
+	}
+	for end := time.Now().Add(c.length(rnd)); ctx.Err() == nil; {
+		rest := time.Until(end)
+		if rest <= 0 {
+			break
+		}
+		c.sleep(ctx, min(rest, 5*time.Millisecond))
+		if h.Err() != nil {
+			break
+		}
+		if now := claim(h); now-last > int64(c.TTL)/8 {
+			last = now
+			c.write(check.Event{What: check.Still, N: n, End: now})
+		}
+	}
+	if writes && !(looks && h.Err() != nil) {
+		c.access(ctx, check.Event{What: check.Write, N: n, Name: ask.Name, Token: token, Value: read.Val + 1, Twin: read.Twin + 1})
+	}
+	out := check.Event{What: check.Out, N: n}
+	end := claim(h)
+	if err := h.Err(); err != nil {
+		out.Err = class(err)
+	} else {
+		out.End = end
+	}
+	c.write(out)
+	done := check.Event{What: check.Done, N: n}
+	if err := h.Unlock(); err != nil {
+		done.Err, done.Text = class(err), err.Error()
+	}
+	<-ended
+	c.write(done)
+}
