@@ -17,9 +17,9 @@
 //	err = tx.Commit()
 //
 // The row of the guard stays locked until the transaction ends, so that nobody
-// with a later token comes in between. Take it first in the transaction, and
-// several in the order of their names, or two transactions may wait for each
-// other.
+// with a later token comes in between. Take it first in the transaction: what was
+// read before may be old. Take several in the order of their names, or two
+// transactions may wait for each other.
 package sqlfence
 
 import (
