@@ -23,7 +23,7 @@ var lua embed.FS
 
 var (
 	directoryScript = script("directory")
-	sellScript      = script("shard", "sell")
+	sellScript      = script("quick", "shard", "sell")
 	settleScript    = script("shard", "settle")
 	moveScript      = script("shard", "move")
 )

@@ -1,0 +1,120 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// mortal is the backend of a client that dies at a request: before it is sent,
+// or when it was carried out and the answer is on its way.
+type mortal struct {
+	backend
+	mu    sync.Mutex
+	left  int // requests it lives to send
+	after bool
+}
+
+func (m *mortal) send(f func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.left--; m.left > 0 {
+		return f()
+	}
+	if m.left == 0 && m.after {
+		_ = f()
+	}
+	return errDead
+}
+
+func (m *mortal) ask(ctx context.Context, at shard, q request) (a answer, err error) {
+	err = m.send(func() error { a, err = m.backend.ask(ctx, at, q); return err })
+	return a, err
+}
+
+func (m *mortal) directory(ctx context.Context, sku string) (text []byte, now int64, err error) {
+	err = m.send(func() error { text, now, err = m.backend.directory(ctx, sku); return err })
+	return text, now, err
+}
+
+func (m *mortal) swap(ctx context.Context, sku string, from, to []byte) (ok bool, err error) {
+	err = m.send(func() error { ok, err = m.backend.swap(ctx, sku, from, to); return err })
+	return ok, err
+}
+
+// Whatever a client was at when it died, and wherever: the numbers add up, and
+// another client that makes the same call ends where the first would have.
+func TestDeathAtEachStep(t *testing.T) {
+	ctx := t.Context()
+	sold := func(ids ...string) func(*Stock) error {
+		return func(s *Stock) (err error) {
+			for _, id := range ids {
+				_, e := s.Sell(ctx, "x", 4, id)
+				err = errors.Join(err, e)
+			}
+			return err
+		}
+	}
+	for what, c := range map[string]struct {
+		before, call func(*Stock) error
+		left         int64
+	}{
+		"set":         {nil, func(s *Stock) error { return nil }, 20},
+		"sell":        {nil, sold("a"), 16},
+		"gather":      {sold("a", "b"), sold("c", "d", "e"), 0}, // 5 shards with 4 each
+		"more shards": {sold("a"), func(s *Stock) error { return s.Rebalance(ctx, "x", 9) }, 16},
+		"one shard":   {sold("a"), func(s *Stock) error { return s.Rebalance(ctx, "x", 1) }, 16},
+		"return":      {sold("a"), func(s *Stock) error { return s.Return(ctx, "x", "a") }, 20},
+		"sell moved": {func(s *Stock) error { return errors.Join(sold("a")(s), s.Rebalance(ctx, "x", 2)) },
+			sold("a", "b", "c"), 8},
+		"reserve": {nil, func(s *Stock) error {
+			_, err := s.Reserve(ctx, "x", 18, "a", time.Hour)
+			if c, ok := errors.AsType[*ConflictError](err); ok && c.Receipt.State == Sold {
+				err = nil
+			}
+			return errors.Join(err, s.Confirm(ctx, "x", "a"))
+		}, 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			steps := 0
+			for done := false; !done; {
+				steps++
+				for _, after := range []bool{false, true} {
+					m := newMemory(2)
+					clean := over(t, m, nil)
+					if what != "set" {
+						must(t, clean.Set(ctx, "x", 20, 5))
+					}
+					if c.before != nil {
+						must(t, c.before(clean))
+					}
+					s := over(t, &mortal{backend: m, left: steps, after: after}, nil)
+					err := c.call(s)
+					if what == "set" {
+						err = s.Set(ctx, "x", 20, 5)
+					}
+					done = err == nil
+					if err != nil && !errors.Is(err, errDead) && !errors.Is(err, ErrUnavailable) {
+						t.Fatalf("it died at step %d, and says %v", steps, err)
+					}
+					other := over(t, m, nil)
+					if what == "set" {
+						must(t, other.Set(ctx, "x", 20, 5))
+					} else if got, err := other.Total(ctx, "x"); err != nil || !got.Exact {
+						t.Fatalf("after a death at step %d the total is %+v, %v", steps, got, err)
+					}
+					if err := c.call(other); err != nil {
+						t.Fatalf("after a death at step %d: %v", steps, err)
+					}
+					count(t, other, "x", 20, c.left)
+				}
+			}
+			if steps < 3 {
+				t.Errorf("it has only %s", fmt.Sprint(steps))
+			}
+		})
+	}
+}
