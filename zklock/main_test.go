@@ -47,6 +47,7 @@ func TestConformance(t *testing.T) {
 		TTL:  2 * time.Second,
 		Pause: func(drivertest.T) func() {
 			m.Pause(t)
+			time.Sleep(50 * time.Millisecond) // until all its threads have stopped
 			return func() { m.Resume(t) }
 		},
 		Restart: func(drivertest.T) { m.Restart(t) },

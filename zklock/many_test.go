@@ -17,7 +17,6 @@ import (
 
 // TestLocks is the suite of the lock as its users see it.
 func TestLocks(t *testing.T) {
-	t.Parallel()
 	url := backends.SharedZooKeeper(t).URL("", "")
 	locktest.Run(t, drivertest.Harness{
 		Open: func(t drivertest.T) driver.Driver { return open(t, url) },
