@@ -14,6 +14,8 @@
 //	zk://host[,host…][/chroot]    ZooKeeper, see zklock.Open
 //	zks://…                       the same over TLS
 //	postgres://host/database      PostgreSQL, see pglock.Open; also postgresql://
+//	mysql://host/database         MySQL, see mysqllock.Open
+//	mariadb://host/database       MariaDB, the same
 //
 // It links the client libraries of all stores. A program that knows its store
 // takes that store's package instead, and holdfast.New.
@@ -29,6 +31,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/memlock"
+	"github.com/holdfast-go/holdfast/mysqllock"
 	"github.com/holdfast-go/holdfast/pglock"
 	"github.com/holdfast-go/holdfast/redislock"
 	"github.com/holdfast-go/holdfast/sqlitelock"
@@ -60,6 +63,8 @@ var stores = []store{
 	{"zks", "zks://... (ZooKeeper over TLS)", false, open(zklock.Open)},
 	{"postgres", "postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE", false, open(pglock.Open)},
 	{"postgresql", "postgresql://... (the same)", false, open(pglock.Open)},
+	{"mysql", "mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE", false, open(mysqllock.Open)},
+	{"mariadb", "mariadb://... (the same)", false, open(mysqllock.Open)},
 }
 
 // open turns the function of a store's package into that of a row.

@@ -84,7 +84,7 @@ func TestOptionsReachTheClient(t *testing.T) {
 }
 
 func TestSchemes(t *testing.T) {
-	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "etcd", "etcds", "zk", "zks", "postgres", "postgresql"}
+	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "mysql", "mariadb"}
 	if got := Schemes(); !slices.Equal(got, want) {
 		t.Errorf("schemes %v, want %v", got, want)
 	}
@@ -137,6 +137,11 @@ var refused = []struct{ url, reason string }{
 	{"postgres://u:" + hush + "@h:port/db", ""},
 	{"postgres://u:" + hush + "%zz@h/db", ""},
 	{"postgres://u:" + hush + "@h/db?retry=3", ""},
+	{"mysql://u:" + hush + "@h:port/db", "URL"},
+	{"mysql://u:" + hush + "%zz@h/db", "URL"},
+	{"mysql://u:" + hush + "@h", "no database"},
+	{"mariadb://u:" + hush + "@h/db?retry=3", "unknown option"},
+	{"mariadb://u:" + hush + "@h/db?tls_ca=/nowhere", "tls_ca"},
 }
 
 func TestRefused(t *testing.T) {

@@ -153,38 +153,33 @@ func TestProcesses(t *testing.T) {
 	procs.Run(t, procs.Store{Target: backends.SharedMariaDB(t).URL("holdfast", own()), TTL: 2 * time.Second})
 }
 
-// Pools of the user's own: as the library makes them, and with sessions whose
-// every setting is another than ours. Each statement travels alone there, and
-// the suite holds.
+// A pool of the user's own, whose sessions have every setting other than ours:
+// each statement travels alone, in transactions said in words, and the suite
+// holds.
 func TestConformanceOfPools(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	level := "tx_isolation"
 	if s.MySQL {
 		level = "transaction_isolation"
 	}
-	for name, params := range map[string]map[string]string{
-		"default": nil,
-		"odd": {level: "'SERIALIZABLE'", "autocommit": "0", "innodb_lock_wait_timeout": "100",
-			"sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", "time_zone": "'+05:30'"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			url := s.URL("holdfast", own())
-			drivertest.Run(t, drivertest.Harness{
-				Open: func(dt drivertest.T) driver.Driver {
-					db := poolOf(dt, url, func(c *mysql.Config) { c.Params = params })
-					db.SetMaxOpenConns(4)
-					d, err := New(db, &Options{TablePrefix: prefixOf(url)})
-					if err != nil {
-						dt.Fatalf("New: %v", err)
-					}
-					return withPool{d, db}
-				},
-				TTL:   2 * time.Second,
-				Slack: 2 * time.Second,
-				Many:  50, Clients: 3, Rounds: 5,
+	url := s.URL("holdfast", own())
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver {
+			db := poolOf(dt, url, func(c *mysql.Config) {
+				c.Params = map[string]string{level: "'SERIALIZABLE'", "autocommit": "0", "innodb_lock_wait_timeout": "100",
+					"sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", "time_zone": "'+05:30'"}
 			})
-		})
-	}
+			db.SetMaxOpenConns(4)
+			d, err := New(db, &Options{TablePrefix: prefixOf(url)})
+			if err != nil {
+				dt.Fatalf("New: %v", err)
+			}
+			return withPool{d, db}
+		},
+		TTL:   2 * time.Second,
+		Slack: 2 * time.Second,
+		Many:  50, Clients: 3, Rounds: 5,
+	})
 }
 
 // withPool closes its pool, too: the suite counts goroutines.

@@ -127,7 +127,7 @@ and for run, when the command has run: the command's own.`,
 	flags.StringVar(&a.store, "store", "", "`URL` of the store, or @FILE that has it in its first line")
 	flags.StringVar(&a.storeFile, "store-file", "", "`FILE` whose first line is the URL of the store")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line, errors too")
-	a.root.AddCommand(a.run(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.version(), a.guard())
+	a.root.AddCommand(a.run(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.schema(), a.version(), a.guard())
 	return a
 }
 

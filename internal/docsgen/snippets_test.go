@@ -39,7 +39,7 @@ var importable = []string{
 	"github.com/jackc/pgx/v5/pgxpool",
 	"github.com/redis/rueidis",
 	repo, repo + "/anylock", repo + "/driver", repo + "/fence", repo + "/fence/httpfence", repo + "/fence/redisfence", repo + "/fence/sqlfence",
-	repo + "/etcdlock", repo + "/memlock", repo + "/pglock", repo + "/redislock", repo + "/sqlitelock", repo + "/zklock",
+	repo + "/etcdlock", repo + "/memlock", repo + "/mysqllock", repo + "/pglock", repo + "/redislock", repo + "/sqlitelock", repo + "/zklock",
 }
 
 const repo = "github.com/holdfast-go/holdfast"

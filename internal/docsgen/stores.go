@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/memlock"
+	"github.com/holdfast-go/holdfast/mysqllock"
 	"github.com/holdfast-go/holdfast/pglock"
 	"github.com/holdfast-go/holdfast/redislock"
 	"github.com/holdfast-go/holdfast/sqlitelock"
@@ -19,5 +20,6 @@ var stores = []store{
 	{"Redis Cluster", new(redislock.Cluster).Traits()},
 	{"etcd", new(etcdlock.Driver).Traits()},
 	{"PostgreSQL", new(pglock.Driver).Traits()},
+	{"MySQL, MariaDB", new(mysqllock.Driver).Traits()},
 	{"ZooKeeper", new(zklock.Driver).Traits()},
 }
