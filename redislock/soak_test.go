@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,24 @@ type register struct {
 
 // tally is what a soak has counted.
 type tally struct {
+	mu   sync.Mutex
+	errs map[string]int // one of each kind of error, by its class and end
+
 	acquired, unavailable, lost, refused, overlaps, faults atomic.Int64
+}
+
+// note keeps one error of each kind.
+func (n *tally) note(err error) {
+	text := err.Error()
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		text = driver.ClassOf(err).String() + text[i:]
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.errs == nil {
+		n.errs = make(map[string]int)
+	}
+	n.errs[text]++
 }
 
 // Primaries fail again and again while locks are taken. Replication lags, so
@@ -110,6 +128,7 @@ func soak(t *testing.T, kind, query string) {
 	t.Logf("%d faults, %d acquisitions; %d times the store was away for longer than a Lock asks; %d holds lost and told; "+
 		"%d overlaps of what two believed, %d writes refused by their token",
 		n.faults.Load(), n.acquired.Load(), n.unavailable.Load(), n.lost.Load(), n.overlaps.Load(), n.refused.Load())
+	t.Logf("errors: %v", n.errs)
 }
 
 // turn takes a lock once and uses what it protects.
@@ -122,9 +141,12 @@ func turn(t *testing.T, l *holdfast.Client, name string, g *register, n *tally) 
 	hold, err := l.Mutex(name).Lock(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			t.Errorf("%s: a Lock hangs: %v", name, err)
+			line, lerr := l.Inspect(context.Background(), name)
+			t.Errorf("%s: a Lock hangs: %v; the line is %+v, %v", name, err, line, lerr)
 		}
 		n.unavailable.Add(1)
+		n.note(err)
+		time.Sleep(50 * time.Millisecond)
 		return
 	}
 	n.acquired.Add(1)

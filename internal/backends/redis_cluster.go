@@ -249,7 +249,10 @@ func (c *RedisCluster) MoveKeys(t testing.TB, slot, most int, to *RedisServer) {
 	from := c.Primary(t, slot)
 	keys, _ := from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), strconv.Itoa(most)).([]any)
 	for _, key := range keys {
-		from.Do(t, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port), key.(string), "0", "5000")
+		waitFor(t, "a key is moved", func() bool { // a busy machine's nodes are down for moments
+			_, err := from.Try("MIGRATE", "127.0.0.1", strconv.Itoa(to.Port), key.(string), "0", "5000", "REPLACE")
+			return err == nil
+		})
 	}
 }
 
@@ -257,6 +260,8 @@ func (c *RedisCluster) MoveKeys(t testing.TB, slot, most int, to *RedisServer) {
 func (c *RedisCluster) FinishMove(t testing.TB, slot int, to *RedisServer) {
 	t.Helper()
 	from, n := c.Primary(t, slot), strconv.Itoa(slot)
+	// A replica that was promoted meanwhile does not know of the move.
+	from.Do(t, "CLUSTER", "SETSLOT", n, "MIGRATING", c.id(to))
 	c.MoveKeys(t, slot, 10000, to)
 	to.Do(t, "CLUSTER", "SETSLOT", n, "NODE", c.id(to))
 	from.Do(t, "CLUSTER", "SETSLOT", n, "NODE", c.id(to))

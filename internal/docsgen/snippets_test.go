@@ -37,9 +37,10 @@ var importable = []string{
 	"context", "database/sql", "errors", "fmt", "log/slog", "net/http", "os", "sync", "testing", "time",
 	"go.etcd.io/etcd/client/v3 clientv3",
 	"github.com/jackc/pgx/v5/pgxpool",
+	"github.com/redis/go-redis/v9 redis",
 	"github.com/redis/rueidis",
 	repo, repo + "/anylock", repo + "/driver", repo + "/fence", repo + "/fence/httpfence", repo + "/fence/redisfence", repo + "/fence/sqlfence",
-	repo + "/etcdlock", repo + "/memlock", repo + "/mysqllock", repo + "/pglock", repo + "/redislock", repo + "/sqlitelock", repo + "/zklock",
+	repo + "/etcdlock", repo + "/memlock", repo + "/mysqllock", repo + "/pglock", repo + "/redislock", repo + "/redislock/goredis", repo + "/sqlitelock", repo + "/zklock",
 }
 
 const repo = "github.com/holdfast-go/holdfast"
