@@ -153,6 +153,9 @@ func TestFirstUse(t *testing.T) {
 // has no TLS, and a database that is not there.
 func TestTLS(t *testing.T) {
 	s := backends.MariaDB(t, backends.MariaDBOptions{TLS: true})
+	if s.MySQL {
+		t.Skip("MySQL with an old OpenSSL takes no certificates of elliptic curves, as those of the tests are")
+	}
 	d := openOn(t, s.URL("holdfast", "tls_ca="+s.Certs.CA))
 	tk := ticket(1, "n")
 	mustJoin(t, d, tk, driver.Held)
@@ -168,14 +171,12 @@ func TestTLS(t *testing.T) {
 		"a user without name":  strings.Replace(s.URL("nobody", ""), "s3cret", "other", 1),
 	} {
 		_, err := Open(context.Background(), url)
-		if driver.ClassOf(err) != driver.Refused || strings.Contains(fmt.Sprint(err), "pass") && strings.Contains(fmt.Sprint(err), "/pass") {
+		if driver.ClassOf(err) != driver.Refused || strings.Contains(fmt.Sprint(err), "/pass") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if !plain.MySQL { // which makes itself a certificate
-		if _, err := Open(context.Background(), plain.URL("holdfast", "tls=true")); driver.ClassOf(err) != driver.Refused {
-			t.Errorf("a server without TLS: %v", err)
-		}
+	if _, err := Open(context.Background(), plain.URL("holdfast", "tls=true")); driver.ClassOf(err) != driver.Refused {
+		t.Errorf("a server without TLS: %v", err)
 	}
 	openOn(t, plain.URL("holdfast", own()+"&tls=preferred"))
 }
