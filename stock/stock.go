@@ -55,8 +55,8 @@ type Options struct {
 }
 
 const (
-	// MaxUnits is the most a product may have at once, and the most in a sale.
-	MaxUnits = 1_000_000_000_000
+	// MaxUnits is the most units in one Set, Add or sale.
+	MaxUnits = 1_000_000_000
 	// MaxShards is the most shards a product may have.
 	MaxShards = 256
 

@@ -3,7 +3,7 @@
 --       2 reservations, a hash: sale id -> r or l, and units
 --       3 when reservations lapse, a sorted set: sale id by ms
 --       4 the receipt of the sale, a string that expires
--- All of a shard are in one slot. Numbers stay below 1e12, so that none is ever
+-- All of a shard are in one slot. Numbers stay below 1e14, so that none is ever
 -- written with an exponent.
 
 local function now()
