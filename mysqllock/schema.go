@@ -69,7 +69,7 @@ func dialect(o *Options, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dial
 		Join:        join(),
 		NoReturning: true,
 		Note:        "LAST_INSERT_ID",
-		Batch:       1024,
+		Batch:       999,
 		Prefix:      o.prefix(),
 		NoPartial:   true,
 		Types: sqlline.Types{

@@ -44,7 +44,7 @@ type Dialect struct {
 	// RETURNING needs no transaction for a single ticket.
 	Note string
 	// Batch is how many tickets one statement decides about at most: 256 if it
-	// is 0, else one of 1, 16, 64, 256 and 1,024.
+	// is 0, else one of 1, 16, 64, 256 and 999.
 	Batch int
 
 	// Prefix begins the names of all tables. Empty: holdfast_. It is part of

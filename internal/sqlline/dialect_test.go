@@ -9,7 +9,7 @@ import (
 // other is a dialect with everything different, as a server's would be.
 var other = Dialect{
 	Now: "micros()", Tick: "ticks()", Numbered: true, Greatest: "GREATEST", ForUpdate: " FOR UPDATE",
-	Prefix: "app.hf_", NoPartial: true, Note: "LAST", Batch: 1024,
+	Prefix: "app.hf_", NoPartial: true, Note: "LAST", Batch: 999,
 	Types: Types{Int: "BIGINT", Key: "BYTEA", Bytes: "BYTEA", ID: "TEXT", Owner: "TEXT", Text: "TEXT", Wake: "TEXT"},
 }
 
