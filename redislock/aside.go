@@ -90,7 +90,7 @@ func besideOn[T any](ctx context.Context, d *Driver, on *aside, f func(c link.Co
 		} else {
 			on.answered()
 		}
-		ch <- answer{v, classify(err)}
+		ch <- answer{v, d.classify(err)}
 	}) {
 		return none, d.overErr()
 	}

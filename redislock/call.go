@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error)
 	bg := context.Background()
 	if ctx.Done() == nil {
 		r, err := d.via.Do(bg, words...)
-		return r, classify(err)
+		return r, d.classify(err)
 	}
 	type answer struct {
 		r   link.Reply
@@ -36,7 +37,7 @@ func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error)
 	ch := make(chan answer, 1)
 	if !d.begin(func() {
 		r, err := d.via.Do(bg, words...)
-		ch <- answer{r, classify(err)}
+		ch <- answer{r, d.classify(err)}
 	}) {
 		return link.Reply{}, d.overErr()
 	}
@@ -88,7 +89,7 @@ func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, err
 				return link.Reply{}, ended(ctx)
 			}
 		}
-		return link.Reply{}, classify(err)
+		return link.Reply{}, d.classify(err)
 	}
 	return replyOf(&m), nil
 }
@@ -122,6 +123,15 @@ func (d *Driver) overErr() error {
 		return errDropped
 	}
 	return driver.ErrClosed
+}
+
+// classify gives an error its class. That a client is closed says something of
+// its owner, unless that is us.
+func (d *Driver) classify(err error) error {
+	if d.replaceable && (errors.Is(err, rueidis.ErrClosing) || errors.Is(err, link.ErrClosed)) {
+		return errCut
+	}
+	return classify(err)
 }
 
 // cutErr is the error of a call that was under way.

@@ -20,7 +20,6 @@ type Cluster struct {
 	life
 	lines   lineCache
 	channel string // begins those of the pushes
-	traits  driver.Traits
 	source  source
 	mute    bool
 

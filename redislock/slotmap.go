@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -61,6 +62,7 @@ func (s *slotMap) first(ctx context.Context) error {
 				s.c.mute = !atLeast(d.version, 7, 0)
 			}
 			if err = s.ask(ctx, d); err == nil {
+				s.sweep()
 				return nil
 			}
 		}
@@ -226,8 +228,9 @@ func (s *slotMap) askAll() {
 	}
 }
 
-// candidates are whom to ask: primaries, replicas, the hosts of the URL, and
-// the suspect at last.
+// candidates are whom to ask: primaries, replicas and the hosts of the URL, in
+// any order, because one that is cut off from the others knows what was; and the
+// suspect at last.
 func (s *slotMap) candidates() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,6 +246,7 @@ func (s *slotMap) candidates() []string {
 	for _, addr := range slices.Concat(s.others, s.at.hosts) {
 		add(addr)
 	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	if s.suspect != "" {
 		list = append(list, s.suspect)
 		s.suspect = ""

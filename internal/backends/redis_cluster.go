@@ -46,18 +46,6 @@ func RedisClusterOf(t testing.TB, opts RedisClusterOptions) *RedisCluster {
 	return c
 }
 
-// SharedRedisCluster returns the one cluster of the test's package, which no
-// test may break: its nodes are given a minute before they are replaced. The
-// package's TestMain has to be [Main].
-func SharedRedisCluster(t testing.TB) *RedisCluster {
-	t.Helper()
-	c := share(t, "redis-cluster", func(dir string) *RedisCluster {
-		return newRedisCluster(t, RedisClusterOptions{NodeTimeout: time.Minute}, dir)
-	})
-	t.Cleanup(func() { c.tell(t) })
-	return c
-}
-
 func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisCluster {
 	t.Helper()
 	timeout := opts.NodeTimeout

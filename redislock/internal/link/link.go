@@ -85,7 +85,8 @@ const (
 	list
 )
 
-// Number, Text and List make answers. The zero Reply is the absence of one.
+// Number makes an answer that is a number. The zero Reply is the absence of an
+// answer.
 func Number(n int64) Reply { return Reply{kind: number, n: n} }
 
 // Text makes an answer that is a text.
