@@ -18,7 +18,7 @@ broken:
 	go test -race ./drivertest/...
 
 stores:
-	go test -race -p 1 ./sqlitelock ./redislock ./etcdlock ./zklock ./pglock ./mysqllock
+	go test -race -p 1 ./sqlitelock ./redislock ./redlock ./etcdlock ./zklock ./pglock ./mysqllock
 
 # Writes the generated parts of the documentation.
 docs:

@@ -9,6 +9,8 @@
 //	rediss-sentinel://…           the same over TLS
 //	redis-cluster://host,host…    Redis Cluster, see redislock.OpenCluster
 //	rediss-cluster://…            the same over TLS
+//	redlock://host,host,host      a majority of independent Redis servers, see package redlock
+//	redlocks://…                  the same over TLS
 //	etcd://host[,host…]           etcd, see etcdlock.Open
 //	etcds://…                     the same over TLS
 //	zk://host[,host…][/chroot]    ZooKeeper, see zklock.Open
@@ -57,6 +59,8 @@ var stores = []store{
 	{"rediss-sentinel", "rediss-sentinel://... (Sentinels and Redis over TLS)", false, open(redislock.OpenSentinel)},
 	{"redis-cluster", "redis-cluster://[USER:PASSWORD@]HOST[:PORT][,HOST...]", false, open(redislock.OpenCluster)},
 	{"rediss-cluster", "rediss-cluster://... (Redis Cluster over TLS)", false, open(redislock.OpenCluster)},
+	{"redlock", "redlock://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],HOST[:PORT]...[/DATABASE]", false, openRedlock},
+	{"redlocks", "redlocks://... (a majority of Redis servers over TLS)", false, openRedlock},
 	{"etcd", "etcd://[USER:PASSWORD@]HOST[:PORT][,HOST...]", false, open(etcdlock.Open)},
 	{"etcds", "etcds://... (etcd over TLS)", false, open(etcdlock.Open)},
 	{"zk", "zk://[USER:PASSWORD@]HOST[:PORT][,HOST...][/CHROOT]", false, open(zklock.Open)},

@@ -84,7 +84,7 @@ func TestOptionsReachTheClient(t *testing.T) {
 }
 
 func TestSchemes(t *testing.T) {
-	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "mysql", "mariadb"}
+	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "redlock", "redlocks", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "mysql", "mariadb"}
 	if got := Schemes(); !slices.Equal(got, want) {
 		t.Errorf("schemes %v, want %v", got, want)
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// viewPatience is how long people wait for a node that is not known to be slow.
+const viewPatience = time.Second
+
 // each asks all nodes at once and returns the answers of those that gave one,
 // by node. It waits for all that answer promptly, and for a majority; without
 // one it returns an error.
@@ -42,7 +45,7 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 			waits++
 		}
 	}
-	slow := time.NewTimer(d.patience())
+	slow := time.NewTimer(viewPatience)
 	defer slow.Stop()
 	got := make(map[int]A)
 	var errs []error
@@ -234,6 +237,11 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	for _, broken := range got {
 		if broken {
 			return nil
+		}
+	}
+	for i, n := range d.nodes {
+		if _, ok := got[i]; !ok && n.usable() { // the ticket may stand in its line
+			return driver.Errorf(driver.Unknown, "node %d has not answered, and the others have no such ticket", i+1)
 		}
 	}
 	return driver.ErrNoTicket

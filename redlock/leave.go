@@ -77,7 +77,7 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 			}
 			continue
 		}
-		if d.ask(n, limit(ttl), func(ctx context.Context) error { return d.leaveAt(ctx, n, part) }, func(error) { done <- i }) {
+		if d.ask(n, d.limit(ttl), func(ctx context.Context) error { return d.leaveAt(ctx, n, part) }, func(error) { done <- i }) {
 			if rest++; n.prompt() {
 				need[i] = true
 				waits++

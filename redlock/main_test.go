@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 func openTarget(target string) (driver.Driver, error) {
 	var nodes []driver.Driver
 	for url := range strings.SplitSeq(target, " ") {
-		d, err := redislock.Open(context.Background(), url)
+		d, err := openNode(url)
 		if err != nil {
 			for _, n := range nodes {
 				n.Close()
@@ -35,4 +35,12 @@ func openTarget(target string) (driver.Driver, error) {
 		nodes = append(nodes, d)
 	}
 	return New(nodes, nil)
+}
+
+func openNode(url string) (driver.Driver, error) {
+	d, err := redislock.Open(context.Background(), url)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }

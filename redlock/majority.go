@@ -28,8 +28,8 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 		switch {
 		case e.left || e.stage == over:
 			return driver.Place{State: driver.Gone}, nil
-		case home.busy && d.nodes[e.home].prompt():
-			// Nothing is decided without the home.
+		case home.busy:
+			// Nothing is decided without the home, until it has failed.
 		case !home.busy && home.state == driver.Waiting:
 			d.crowded.set(e.t.Name)
 			d.giveAllBack(e, e.home)
@@ -49,16 +49,12 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 			if !moved && prompt+late == 0 {
 				return d.failed(ctx, e, wait, sent)
 			}
-		case !home.holds(now) && !home.busy && !asked:
+		case !home.holds(now) && !asked:
 			// The home failed: another one takes its part.
 			if !d.rehome(e, wait) {
 				return d.failed(ctx, e, wait, sent)
 			}
 			moved = true
-		case home.busy:
-			if moved = d.rehome(e, wait); !moved && held+prompt+late < d.quorum {
-				return d.failed(ctx, e, wait, sent)
-			}
 		case !asked && e.back > 0 && !overtime:
 			// What it replaces leaves the other nodes first.
 		case !asked && held+prompt+late < len(e.votes):

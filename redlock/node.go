@@ -38,8 +38,12 @@ const (
 
 // limit is how long one request to a node may take: far below the TTL, so that
 // several fit in it, and the same for a node that hangs as for one that works.
-func limit(ttl time.Duration) time.Duration {
-	return min(max(ttl/12, 50*time.Millisecond), time.Second)
+// When most nodes fail to keep it, more patience does more than another try.
+func (d *Driver) limit(ttl time.Duration) time.Duration {
+	if d.most((*node).up) {
+		return min(max(ttl/10, 100*time.Millisecond), time.Second)
+	}
+	return min(ttl/4, 4*time.Second)
 }
 
 // Belief excludes a minority at most: when more nodes are slow or down than

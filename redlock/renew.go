@@ -90,7 +90,7 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 			continue
 		}
 		n := d.nodes[i]
-		if d.ask(n, limit(ttl), func(ctx context.Context) error { return d.renewAt(ctx, n, part) }, func(error) { done <- i }) {
+		if d.ask(n, d.limit(ttl), func(ctx context.Context) error { return d.renewAt(ctx, n, part) }, func(error) { done <- i }) {
 			if rest++; n.prompt() {
 				need[i] = true
 				waits++

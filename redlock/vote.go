@@ -20,7 +20,7 @@ func (d *Driver) vote(e *entry, at int, wait bool, ttl time.Duration, floor uint
 	if ttl < e.t.TTL {
 		mark = 0
 	}
-	if !d.ask(n, limit(e.t.TTL), func(ctx context.Context) (err error) {
+	if !d.ask(n, d.limit(e.t.TTL), func(ctx context.Context) (err error) {
 		p, err := n.d.Join(ctx, t, wait)
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -74,7 +74,7 @@ func (d *Driver) giveBack(e *entry, at int) {
 		return
 	}
 	e.back++
-	if !d.ask(n, limit(e.t.TTL), func(ctx context.Context) error {
+	if !d.ask(n, d.limit(e.t.TTL), func(ctx context.Context) error {
 		ps, err := n.d.Leave(ctx, refs)
 		for i := range refs {
 			if err != nil || ps[i].Err != nil {

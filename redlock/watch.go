@@ -190,7 +190,7 @@ func (d *Driver) tryOnce(e *entry) (more bool) {
 	told := false
 	now := time.Now()
 	if e.stage == inLine && e.home >= 0 && e.votes[e.home].holds(now) {
-		ctx, cancel := context.WithTimeout(d.life, 2*limit(e.t.TTL))
+		ctx, cancel := context.WithTimeout(d.life, 2*d.limit(e.t.TTL))
 		p, err := d.pursue(ctx, e, true, now)
 		cancel()
 		told = err == nil && p.State == driver.Held

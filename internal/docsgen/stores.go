@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/mysqllock"
 	"github.com/holdfast-go/holdfast/pglock"
 	"github.com/holdfast-go/holdfast/redislock"
+	"github.com/holdfast-go/holdfast/redlock"
 	"github.com/holdfast-go/holdfast/sqlitelock"
 	"github.com/holdfast-go/holdfast/zklock"
 )
@@ -18,6 +19,7 @@ var stores = []store{
 	{"Redis, Valkey", new(redislock.Driver).Traits()},
 	{"Redis Sentinel", new(redislock.Sentinel).Traits()},
 	{"Redis Cluster", new(redislock.Cluster).Traits()},
+	{"RedLock", new(redlock.Driver).Traits()},
 	{"etcd", new(etcdlock.Driver).Traits()},
 	{"PostgreSQL", new(pglock.Driver).Traits()},
 	{"MySQL, MariaDB", new(mysqllock.Driver).Traits()},

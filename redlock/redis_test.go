@@ -1,0 +1,242 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// servers are independent Redis servers of one test.
+type servers []*backends.RedisServer
+
+func start(t testing.TB, n int) servers {
+	t.Helper()
+	var ss servers
+	for range n {
+		ss = append(ss, backends.Redis(t, backends.RedisOptions{}))
+	}
+	return ss
+}
+
+// target is what openTarget takes.
+func (ss servers) target(query string) string {
+	urls := make([]string, len(ss))
+	for i, s := range ss {
+		urls[i] = s.URL(query)
+	}
+	return strings.Join(urls, " ")
+}
+
+func (ss servers) open(t drivertest.T, query string) *Driver {
+	t.Helper()
+	d, err := openTarget(ss.target(query))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return d.(*Driver)
+}
+
+func (ss servers) harness(t *testing.T) drivertest.Harness {
+	return drivertest.Harness{
+		Open: func(dt drivertest.T) driver.Driver { return ss.open(dt, "timeout=10s") },
+		TTL:  2 * time.Second,
+		Many: 200,
+		Pause: func(drivertest.T) func() {
+			for _, s := range ss {
+				s.Pause(t)
+			}
+			return func() {
+				for _, s := range ss {
+					s.Resume(t)
+				}
+			}
+		},
+		Restart: func(drivertest.T) {
+			for _, s := range ss {
+				s.Restart(t)
+			}
+		},
+		LoseData: func(drivertest.T) {
+			for _, s := range ss {
+				s.Do(t, "FLUSHALL")
+			}
+		},
+		Connections: func(drivertest.T) int {
+			n := 0
+			for _, s := range ss {
+				one, _ := strconv.Atoi(s.Info(t, "clients", "connected_clients"))
+				n += one
+			}
+			return n
+		},
+	}
+}
+
+func TestRedisConformance(t *testing.T) { drivertest.Run(t, start(t, 3).harness(t)) }
+
+func TestRedisLocks(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, start(t, 5).harness(t))
+}
+
+func TestRedisProcesses(t *testing.T) {
+	t.Parallel()
+	procs.Run(t, procs.Store{Target: start(t, 3).target(""), TTL: 2 * time.Second})
+}
+
+// Seven nodes, three of which are down.
+func TestRedisSeven(t *testing.T) {
+	t.Parallel()
+	ss := start(t, 7)
+	d := ss.open(t, "")
+	c := clientOf(t, d, 5*time.Second)
+	for _, s := range ss[2:5] {
+		s.Crash(t)
+	}
+	var last uint64
+	for range 20 {
+		h, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Token() <= last {
+			t.Errorf("token %d after %d", h.Token(), last)
+		}
+		last = h.Token()
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A minority of real servers is stopped, killed, restarted without its data
+// under the guard, and slow, while clients take turns.
+func TestRedisMinority(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	ss := start(t, 3)
+	var r record
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 3 {
+		c := clientOf(t, ss.open(t, "restart_guard=on"), ttl)
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				r.turn(t, ctx, fmt.Sprint("client ", i), c, "n", 2*time.Millisecond)
+			}
+		})
+	}
+	progress := func(what string) {
+		t.Helper()
+		r.mu.Lock()
+		before := r.count
+		r.mu.Unlock()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			r.mu.Lock()
+			n := r.count - before
+			r.mu.Unlock()
+			if n >= 20 {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d turns in a minute", what, n)
+			}
+		}
+	}
+	progress("guarded at first")
+	for i, s := range ss {
+		s.Pause(t)
+		progress("one is stopped")
+		s.Resume(t)
+		progress("it goes on")
+		s.RestartEmpty(t)
+		progress("one has lost its data")
+		// A second one may fail only when this one votes again.
+		time.Sleep(ttl + 2*time.Second)
+		if i == 0 {
+			s.Crash(t)
+			progress("one is killed")
+			s.Restart(t)
+			time.Sleep(ttl + 2*time.Second)
+		}
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A server that is stopped adds nothing to a lock and its release.
+func TestRedisStalled(t *testing.T) {
+	t.Parallel()
+	const ttl = 30 * time.Second
+	ss := start(t, 3)
+	c := clientOf(t, ss.open(t, ""), ttl)
+	ss[1].Pause(t)
+	defer ss[1].Resume(t)
+	var quick int
+	const n = 100
+	for range n {
+		begun := time.Now()
+		h, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(begun) < 250*time.Millisecond {
+			quick++
+		}
+	}
+	if quick < n/2 {
+		t.Errorf("only %d of %d locks took less than a quarter of a node's deadline", quick, n)
+	}
+}
+
+// BenchmarkLock compares a majority of three with the slowest of its nodes.
+func BenchmarkLock(b *testing.B) {
+	ss := start(b, 3)
+	lock := func(name string, d func() driver.Driver) {
+		b.Run(name, func(b *testing.B) {
+			c, err := holdfast.New(d())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			for b.Loop() {
+				h, err := c.Mutex("n").Lock(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := h.Unlock(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	for i, s := range ss {
+		lock(fmt.Sprint("node=", i+1), func() driver.Driver {
+			d, err := openNode(s.URL(""))
+			if err != nil {
+				b.Fatal(err)
+			}
+			return d
+		})
+	}
+	lock("all", func() driver.Driver { return ss.open(b, "") })
+	d := ss.open(b, "")
+	ss[2].Pause(b)
+	lock("one stopped", func() driver.Driver { return d })
+	ss[2].Resume(b)
+}
