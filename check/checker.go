@@ -65,6 +65,7 @@ type Checker struct {
 	killed  map[life]bool
 	bad     []Violation
 	dropped int
+	listed  map[string]int // violations, by check
 	seen    map[string]bool
 }
 
@@ -85,15 +86,16 @@ type upset struct {
 	from, to int64
 }
 
-// maxViolations bounds the list; what is broken once is broken often.
-const maxViolations = 50
+// maxViolations bounds the list for each check; what is broken once is broken
+// often.
+const maxViolations = 8
 
 // NewChecker returns a Checker with these rules.
 func NewChecker(r Rules) *Checker {
 	return &Checker{
 		rules: r, heard: make(map[life]int64), open: make(map[Key]*Op), lines: make(map[string]*line),
 		upsets: make(map[int][]upset), told: make(map[lossKey]*loss), killed: make(map[life]bool),
-		seen: make(map[string]bool), stats: Stats{Faults: make(map[string]int64)},
+		seen: make(map[string]bool), listed: make(map[string]int), stats: Stats{Faults: make(map[string]int64)},
 	}
 }
 
@@ -250,10 +252,11 @@ func (c *Checker) violate(check, name string, at int64, text string, ops ...*Op)
 	if c.seen[id] {
 		return
 	}
-	if len(c.bad) == maxViolations {
+	if c.listed[check] == maxViolations {
 		c.dropped++
 		return
 	}
+	c.listed[check]++
 	c.seen[id] = true
 	copies := make([]*Op, len(ops))
 	for i, op := range ops {
@@ -329,8 +332,8 @@ func (c *Checker) Finish() {
 	}
 }
 
-// Violations returns what was broken so far, at most 50, and how many more
-// there were.
+// Violations returns what was broken so far, at most 8 for each check, and how
+// many more there were.
 func (c *Checker) Violations() ([]Violation, int) { return c.bad, c.dropped }
 
 // Stats returns what was judged so far. The map is the Checker's own.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/check"
 )
@@ -90,7 +91,7 @@ func (r *run) start(p, k int, probe bool) (*process, error) {
 	}
 	r.clients.Go(func() { r.listen(x, out) })
 	s := setup{Store: r.Store, Prefix: r.prefix, P: p, K: k, Seed: r.Seed, TTL: r.TTL, Goroutines: r.Goroutines,
-		Tokens: r.traits.Fencing, Probe: probe, Takes: r.takes() + r.patience()}
+		Tokens: r.traits.Fencing, Probe: probe, Takes: r.takes() + r.Slack + time.Second, Long: r.long}
 	for _, n := range r.names {
 		s.Names = append(s.Names, wireName{n.name, n.limit, n.alone})
 	}
@@ -123,6 +124,11 @@ func (r *run) listen(x *process, out io.Reader) {
 		case hello:
 			close(x.hello)
 		case bye:
+			if e.Err != "" {
+				r.mu.Lock()
+				r.untidy = true
+				r.mu.Unlock()
+			}
 			close(x.bye)
 		case healed:
 			select {

@@ -28,6 +28,7 @@ type run struct {
 	start0   int64
 	probed   int64
 	met      int64
+	untidy   bool // a client could not confirm that it had left everything
 	phase    string
 	active   []string
 
@@ -89,7 +90,12 @@ func (r *run) takes() time.Duration {
 }
 
 // patience is when the run gives up where it would otherwise wait for ever.
-func (r *run) patience() time.Duration { return 30*time.Second + 5*r.TTL + r.Slack }
+func (r *run) patience() time.Duration {
+	if r.patient > 0 {
+		return r.patient
+	}
+	return 30*time.Second + 5*r.TTL + r.Slack
+}
 
 // begin starts the clients.
 func (r *run) begin() error {
@@ -113,7 +119,7 @@ func (r *run) begin() error {
 
 // await waits until a client has said something.
 func (r *run) await(x *process, said <-chan struct{}) error {
-	limit := time.NewTimer(2 * r.patience())
+	limit := time.NewTimer(2*r.patience() + time.Duration(len(r.names))*(r.takes()+r.Slack+time.Second))
 	defer limit.Stop()
 	select {
 	case <-said:
@@ -225,6 +231,9 @@ func (r *run) probe(own *holdfast.Client) error {
 	r.mu.Lock()
 	r.phase = "probe"
 	r.mu.Unlock()
+	if err := r.leaks(own); err != nil {
+		return err
+	}
 	x, err := r.start(r.Processes, 0, true)
 	if err != nil {
 		return err
@@ -246,10 +255,35 @@ func (r *run) probe(own *holdfast.Client) error {
 			break
 		}
 	}
+	r.residues(left)
+	return nil
+}
+
+// leaks looks for what clients left that have all closed in good order, none
+// of them killed a short while ago: nothing has to run out then.
+func (r *run) leaks(own *holdfast.Client) error {
+	for _, s := range r.plan {
+		if s.Kind == Kill && s.end() > r.Duration-r.takes() {
+			return nil
+		}
+	}
+	r.mu.Lock()
+	untidy := r.untidy
+	r.mu.Unlock()
+	if untidy {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), r.patience())
+	defer stop()
+	left, err := r.residue(ctx, own)
+	r.residues(left)
+	return err
+}
+
+func (r *run) residues(left map[string]string) {
 	for name, what := range left {
 		r.add(check.Event{T: check.Now(), What: check.Residue, P: r.Processes, Name: name, Text: what})
 	}
-	return nil
 }
 
 // residue is what the store still has of the run.

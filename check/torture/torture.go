@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -59,12 +58,16 @@ type Config struct {
 	// Repeat is the command that a report names for running it again.
 	Repeat string
 
-	History  io.Writer         // takes all events as JSON lines; may be nil
-	Progress func(Snapshot)    // is called every second; may be nil
-	names    []lockName        // made by check
-	prefix   string            // of names at the store
-	traits   driver.Traits     // of the store
-	rnd      func() *rand.Rand // of the plan
+	History  io.Writer      // takes all events as JSON lines; may be nil
+	Progress func(Snapshot) // is called every second; may be nil
+
+	names  []lockName    // made by check
+	prefix string        // of names at the store
+	traits driver.Traits // of the store
+
+	// For tests that plant bugs.
+	long    int           // in 1000 holds, last longer than most of a lease; 0 is 8
+	patient time.Duration // instead of the run's patience
 }
 
 // Snapshot is the state of a run.
@@ -173,6 +176,9 @@ func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
 	}
 	c.traits = client.Traits()
 	c.names = namesOf(c.Names, c.Goroutines)
+	if c.long == 0 {
+		c.long = 8
+	}
 	if !c.traits.Shared {
 		for i := range c.names {
 			c.names[i].limit, c.names[i].name = 1, fmt.Sprintf("mutex-%d", i)

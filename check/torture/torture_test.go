@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -21,6 +22,11 @@ func TestMain(m *testing.M) {
 			syscall.Exit(1)
 		}
 		syscall.Exit(0) // at once: os.Exit lets the race detector sleep
+	}
+	// The runs wait most of the time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }

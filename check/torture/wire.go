@@ -20,6 +20,7 @@ type setup struct {
 	Tokens     bool          `json:"tokens"`
 	Probe      bool          `json:"probe"` // take each name once, and end
 	Takes      time.Duration `json:"takes"` // how long a probe waits
+	Long       int           `json:"long"`  // see Config
 }
 
 type wireName struct {

@@ -149,12 +149,12 @@ func claim(h *holdfast.Hold) int64 {
 // length is how long to hold: mostly hardly, seldom for longer than a lease.
 func (c *client) length(rnd *rand.Rand) time.Duration {
 	switch n := rnd.IntN(1000); {
+	case n < c.Long:
+		return time.Duration((0.3 + rnd.Float64()) * float64(c.TTL))
 	case n < 850:
 		return time.Duration(rnd.Int64N(int64(2 * time.Millisecond)))
-	case n < 996:
-		return time.Duration(rnd.Int64N(int64(c.TTL) / 100))
 	default:
-		return time.Duration((0.3 + rnd.Float64()) * float64(c.TTL))
+		return time.Duration(rnd.Int64N(int64(c.TTL) / 100))
 	}
 }
 
