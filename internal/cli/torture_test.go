@@ -1,0 +1,80 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/check/torture"
+)
+
+// TestTorture: a short run with all faults, on the store that every user has.
+func TestTorture(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	p := command(t, "torture", "--store", url, "--duration", "5s", "--ttl", "1s", "--processes", "3", "--goroutines", "4",
+		"--seed", "5", "--slack", "20s", "--history", "history", "--json").start()
+	r := p.end().want(t, exitOK, "", "")
+	o := objects(t, r.out)
+	if len(o) != 1 {
+		t.Fatalf("%d objects: %q", len(o), r.out)
+	}
+	if o[0]["seed"] != 5.0 || o[0]["grants"].(float64) < 10 || o[0]["overlaps"] != 0.0 || len(o[0]["violations"].([]any)) != 0 {
+		t.Errorf("report: %v", o[0])
+	}
+	if faults := o[0]["faults"].(map[string]any); len(faults) == 0 {
+		t.Error("there were no faults")
+	}
+	asks := strings.Count(p.read("history"), `"e":"ask"`)
+	if float64(asks) != o[0]["calls"] {
+		t.Errorf("%d calls in the history, %v in the report", asks, o[0]["calls"])
+	}
+	holdfastHere("ls", "--store", url).want(t, exitOK, "", "") // and nothing stays behind
+	if out := holdfastHere("ls", "--store", url, "--json").out; out != "" {
+		t.Errorf("left behind: %s", out)
+	}
+}
+
+// TestTortureMemory: one process, and it says so.
+func TestTortureMemory(t *testing.T) {
+	t.Parallel()
+	r := holdfastHere("torture", "--store", "memory:", "--duration", "1s", "--ttl", "200ms", "--seed", "3", "--slack", "20s")
+	r.want(t, exitOK, "no violation found in ", "processes do not share memory")
+	if !strings.Contains(r.out, "seed 3\n") {
+		t.Errorf("output %q", r.out)
+	}
+	holdfastHere("torture", "--store", "memory:", "--faults", "kill").want(t, exitUsage, "", "processes do not share memory")
+}
+
+func TestTortureUsage(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"torture x":                              "torture takes no arguments",
+		"torture --duration 0s":                  "a duration of 0s",
+		"torture --names 0":                      "each must be at least 1",
+		"torture --faults fire":                  `there is no fault "fire"`,
+		"torture --slack -1s":                    "a slack of -1s",
+		"torture --ttl 1ns":                      "below this store's minimum",
+		"torture --history " + os.DevNull + "/x": "the history: ",
+	} {
+		holdfastHere(append([]string{"--store", "memory:"}, strings.Fields(line)...)...).want(t, exitUsage, "", want)
+	}
+}
+
+// TestTortureReport: a violation is shown whole, and nothing of it reaches the
+// terminal as anything but text.
+func TestTortureReport(t *testing.T) {
+	t.Parallel()
+	text := reportText(torture.Report{Seed: 9, Violations: []string{"C1 m: two\x1b[2J held\n    a | b\n"}, More: 2})
+	for _, want := range []string{"3 violations, seed 9\n", "C1 m: two?[2J held\n", "    a | b\n", "and 2 more\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %q", want, text)
+		}
+	}
+	if bytes.ContainsRune([]byte(text), '\x1b') {
+		t.Error("an escape went through")
+	}
+}
