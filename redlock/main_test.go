@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	procs.Child(openTarget)
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait more than they work
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
 		panic(err)
 	}
 	backends.Main(m)

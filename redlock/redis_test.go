@@ -50,7 +50,7 @@ func (ss servers) open(t drivertest.T, query string) *Driver {
 func (ss servers) harness(t *testing.T) drivertest.Harness {
 	return drivertest.Harness{
 		Open: func(dt drivertest.T) driver.Driver { return ss.open(dt, "timeout=10s") },
-		TTL:  2 * time.Second,
+		TTL:  4 * time.Second, // a node's deadline is a tenth of it, on machines that are busy
 		Many: 200,
 		Pause: func(drivertest.T) func() {
 			for _, s := range ss {
