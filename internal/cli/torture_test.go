@@ -4,10 +4,13 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/holdfast-go/holdfast/check"
 	"github.com/holdfast-go/holdfast/check/torture"
 )
 
@@ -76,5 +79,32 @@ func TestTortureReport(t *testing.T) {
 	}
 	if bytes.ContainsRune([]byte(text), '\x1b') {
 		t.Error("an escape went through")
+	}
+}
+
+// TestTortureProgress: one line, over the last one, that fits.
+func TestTortureProgress(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := progress{screen: w}
+	p.show(torture.Snapshot{Phase: "run", Elapsed: 90 * time.Second, Violations: 2, Active: []string{"pause", "requests"},
+		Stats: check.Stats{Calls: 123456789, Faults: map[string]int64{"pause": 3, "kill": 4}}})
+	p.clear()
+	w.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(b), "\r")
+	if len(lines) != 3 || lines[2] != "\x1b[K" || strings.Contains(string(b), "\n") {
+		t.Errorf("wrote %q", b)
+	}
+	line := strings.TrimSuffix(lines[1], "\x1b[K")
+	if want := "run 1m30s: 2 violations, 123456789 operations, 7 faults, 0 lost, 0 stale; now"; len(line) > 79 || !strings.HasPrefix(line, want) {
+		t.Errorf("wrote %q, %d columns", line, len(line))
 	}
 }

@@ -26,8 +26,8 @@ func (p *progress) show(s torture.Snapshot) {
 	for _, n := range s.Stats.Faults {
 		faults += n
 	}
-	text := fmt.Sprintf("%s %v: %d operations, %d grants, %d faults, %d lost, %d stale writes stopped, %d violations",
-		s.Phase, s.Elapsed.Round(time.Second), s.Stats.Calls, s.Stats.Grants, faults, s.Stats.Lost, s.Stats.Stale, s.Violations)
+	text := fmt.Sprintf("%s %v: %d violations, %d operations, %d faults, %d lost, %d stale",
+		s.Phase, s.Elapsed.Round(time.Second), s.Violations, s.Stats.Calls, faults, s.Stats.Lost, s.Stats.Stale)
 	if len(s.Active) > 0 {
 		text += "; now: " + strings.Join(s.Active, ", ")
 	}
