@@ -38,6 +38,7 @@ const (
 // RedisClusterOf starts a cluster for one test. It ends with the test.
 func RedisClusterOf(t testing.TB, opts RedisClusterOptions) *RedisCluster {
 	t.Helper()
+	enterRoom(t)
 	c := newRedisCluster(t, opts, t.TempDir())
 	t.Cleanup(func() {
 		c.stop()

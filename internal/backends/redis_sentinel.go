@@ -35,6 +35,7 @@ const SentinelMaster = "main"
 // RedisSentinelsOf starts Sentinels for one test, and what they watch.
 func RedisSentinelsOf(t testing.TB, opts RedisSentinelOptions) *RedisSentinels {
 	t.Helper()
+	enterRoom(t)
 	s := newRedisSentinels(t, opts, t.TempDir())
 	t.Cleanup(func() {
 		s.stop()
