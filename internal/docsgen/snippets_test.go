@@ -41,6 +41,7 @@ var importable = []string{
 	"github.com/redis/rueidis",
 	repo, repo + "/anylock", repo + "/driver", repo + "/fence", repo + "/fence/httpfence", repo + "/fence/redisfence", repo + "/fence/sqlfence",
 	repo + "/etcdlock", repo + "/memlock", repo + "/mysqllock", repo + "/pglock", repo + "/redislock", repo + "/redislock/goredis", repo + "/redlock", repo + "/sqlitelock", repo + "/zklock",
+	repo + "/stock",
 }
 
 const repo = "github.com/holdfast-go/holdfast"
