@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -16,6 +17,8 @@ import (
 )
 
 const ttl = 4 * time.Second
+
+var randomWorlds = flag.Int("redlock.worlds", 16, "how many worlds TestRandomWorlds plays")
 
 // What may go wrong with a minority of nodes: what begins it, and what ends it.
 var minorityFaults = []struct {
@@ -101,10 +104,7 @@ func TestMinority(t *testing.T) {
 // Random faults, at random nodes, for random times, on nodes whose clocks
 // differ. Data are lost by a minority alone.
 func TestRandomWorlds(t *testing.T) {
-	worlds := 40
-	if testing.Short() {
-		worlds = 5
-	}
+	worlds := *randomWorlds
 	turns := 0
 	for seed := range worlds {
 		synctest.Test(t, func(t *testing.T) {

@@ -136,15 +136,20 @@ func (d *Driver) floor(e *entry, wait bool) uint64 {
 	}
 	for _, n := range d.nodes {
 		if !n.prompt() {
-			return d.tokens.ahead(time.Now(), lead(tries))
+			return d.tokens.ahead(time.Now(), lead(tries, e.t.TTL))
 		}
 	}
 	return 0
 }
 
 // lead is by how much a floor is ahead of the fastest clock: more after each
-// try that a clock was faster than.
-func lead(tries int) time.Duration { return 2 * time.Millisecond << (3 * min(tries, 4)) }
+// try that a clock was faster than, or that a slow node answered when its clock
+// was past it. It stays below a quarter of the TTL: a node that comes back without
+// its data grants nothing for one, and has to be past all floors by its clock
+// alone when it does.
+func lead(tries int, ttl time.Duration) time.Duration {
+	return min(2*time.Millisecond<<(3*min(tries, 3)), ttl/4)
+}
 
 // voteElsewhere asks all nodes that can be asked and have no vote of e's, except
 // the home.

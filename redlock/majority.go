@@ -132,7 +132,7 @@ func (d *Driver) writeBack(e *entry, wait bool, now time.Time) bool {
 		top = max(top, t)
 	}
 	home := &e.votes[e.home]
-	floor := max(top, d.tokens.ahead(now, lead(e.rewrites)))
+	floor := max(top, d.tokens.ahead(now, lead(e.rewrites, e.t.TTL)))
 	alone := home.holds(now) && d.crowded.has(e.t.Name)
 	if alone && home.token >= top {
 		floor, alone = top, false

@@ -28,8 +28,9 @@ func final(tokens []uint64, quorum int) (uint64, bool) {
 // It only proposes floors: where it is wrong, a round more is needed.
 //
 // A node's token is never below its clock, but above it where tokens ran ahead.
-// So the clock is taken to be the lowest that answers of late allow, and what
-// floors bring about does not raise the next ones.
+// So the clock is taken to be the lowest that answers of late allow. An answer
+// that is the floor it was given says nothing but that the clock is not past it:
+// if it counted, each floor would raise the next one.
 type estimate struct {
 	mu     sync.Mutex
 	start  time.Time // of ticks
@@ -48,20 +49,26 @@ func (e *estimate) ticks(at time.Time) uint64 {
 	return uint64(max(0, at.Sub(e.start)) / driver.TokenTick)
 }
 
-// saw takes a node's answer.
-func (e *estimate) saw(node int, token uint64, at time.Time) {
+// saw takes a node's answer to a request with that floor.
+func (e *estimate) saw(node int, token, floor uint64, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if at.Sub(e.window) > windowLasts {
 		e.window = at
 		for i := range e.nodes {
-			e.nodes[i] = offsets{before: e.nodes[i].now}
+			if now := e.nodes[i].now; now != 0 {
+				e.nodes[i] = offsets{before: now}
+			}
 		}
 	}
-	if ticks := e.ticks(at); token > ticks {
-		if o := &e.nodes[node].now; *o == 0 || token-ticks < *o {
-			*o = token - ticks
-		}
+	ticks, o := e.ticks(at), &e.nodes[node]
+	if token <= ticks {
+		return
+	}
+	if most := token - ticks; token > floor && o.now == 0 {
+		o.now = most
+	} else {
+		o.now, o.before = min(o.now, most), min(o.before, most)
 	}
 }
 

@@ -46,7 +46,7 @@ func (d *Driver) voted(e *entry, n *node, v *vote, t *driver.Ticket, p driver.Pl
 		v.state, v.token, v.place, v.old = p.State, p.Token, p, nil
 		v.until, v.mark = sent.Add(p.Lease), mark
 		if p.State == driver.Held {
-			d.tokens.saw(n.at, p.Token, time.Now())
+			d.tokens.saw(n.at, p.Token, t.Floor, time.Now())
 		}
 		// From now on it is renewed for the ticket's own TTL, whatever it was
 		// taken for.
