@@ -47,6 +47,17 @@ func RedisClusterOf(t testing.TB, opts RedisClusterOptions) *RedisCluster {
 	return c
 }
 
+// SharedRedisCluster returns the one cluster of the test's package, of primaries
+// alone, which no test may break. The package's TestMain has to be [Main].
+func SharedRedisCluster(t testing.TB) *RedisCluster {
+	t.Helper()
+	c := share(t, "redis-cluster", func(dir string) *RedisCluster {
+		return newRedisCluster(t, RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true}, dir)
+	})
+	t.Cleanup(func() { c.tell(t) })
+	return c
+}
+
 func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisCluster {
 	t.Helper()
 	timeout := opts.NodeTimeout
