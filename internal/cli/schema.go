@@ -23,7 +23,7 @@ tables by themselves; this is for those that may not.
 With --store, --store-file or HOLDFAST_STORE the options of that URL count (the
 prefix of the tables, and PostgreSQL's schema), and the name of the database may
 be left out. Nothing is sent to any server.`,
-		Example: `  holdfast schema mysql | mysql --user=root app
+		Example: `  holdfast schema mysql | mysql -u root app
   holdfast schema postgres | psql app
   holdfast schema --store 'mysql://app@db/app?table_prefix=locks_'`,
 		ValidArgs: []string{"mysql", "postgres", "sqlite"},
