@@ -87,11 +87,12 @@
 //	~PREFIX* ~holdfast_* &holdfast_push:*
 //
 // +info is for the look at the eviction policy; without it, nothing is known of
-// that. On a server before 7.0 it also needs +hello. Besides, +ping keeps the
-// server's log free of refusals, since the client sends it now and then;
-// +select is for a database other than 0, +scan for Names, +client for
-// Identity, +script|load for the restart guard, +wait for confirmed grants, and
-// +config|get for Check, which says so where it could not look.
+// that. On a server before 7.0 it also needs +hello, and resetchannels before
+// the channels. Besides, +ping keeps the server's log free of refusals, since
+// the client sends it now and then; +select is for a database other than 0,
+// +scan for Names, +client for Identity, +script|load for the restart guard,
+// +wait for confirmed grants, and +config|get for Check, which says so where it
+// could not look.
 //
 // # Rights in a cluster
 //

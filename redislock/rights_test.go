@@ -40,7 +40,7 @@ func documentedRights(t *testing.T, where, prefix string) (rules []string) {
 // as makes a user with these rights and opens a driver as that user.
 func as(t *testing.T, s *backends.RedisServer, user string, rules ...string) *Driver {
 	t.Helper()
-	s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">pass word/1", "+hello"}, rules...)...)
+	s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">pass word/1", "resetchannels", "+hello"}, rules...)...)
 	d, err := Open(context.Background(), fmt.Sprintf("redis://%s:%s@%s", user, url.PathEscape("pass word/1"), s.Addr()))
 	if err != nil {
 		t.Fatal(err)
