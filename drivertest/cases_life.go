@@ -242,13 +242,19 @@ var lifeCases = []Case{
 		}
 		w.witness()
 		work()
-		before := goleak.IgnoreCurrent()
+		// The witness may make a connection anew meanwhile, which is no leak and
+		// comes but once.
+		var err error
 		for range 3 {
-			work()
+			before := goleak.IgnoreCurrent()
+			for range 3 {
+				work()
+			}
+			if err = goleak.Find(before); err == nil {
+				return
+			}
 		}
-		if err := goleak.Find(before); err != nil {
-			w.Errorf("after Close: %.2000v", err)
-		}
+		w.Errorf("after Close: %.2000v", err)
 	}},
 	{Name: "waiting-costs-nothing", Rules: "Driver 3, F51, F64", Alone: true, run: func(w *world) {
 		// A thousand tickets of one client wait, in one line and in many, with
