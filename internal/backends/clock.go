@@ -18,7 +18,7 @@ var clockSource []byte
 // programs that ask the C library for the time, as Redis does; those in Go do
 // not. Timers and the monotonic clock stay as they are.
 type Clock struct {
-	library, file string
+	shim, file string
 
 	mu     sync.Mutex
 	offset time.Duration
@@ -27,7 +27,7 @@ type Clock struct {
 // NewClock builds what a server has to load, in dir. It needs a C compiler.
 func NewClock(t testing.TB, dir string) *Clock {
 	t.Helper()
-	c := &Clock{library: preload(t, dir, "clock", clockSource), file: filepath.Join(dir, "clock")}
+	c := &Clock{shim: preload(t, dir, "clock", clockSource), file: filepath.Join(dir, "clock")}
 	if err := os.WriteFile(c.file, make([]byte, 8), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func NewClock(t testing.TB, dir string) *Clock {
 
 // Env is for [Spec] and for [RedisOptions].
 func (c *Clock) Env() []string {
-	return []string{"LD_PRELOAD=" + c.library, "HOLDFAST_CLOCK=" + c.file}
+	return []string{"LD_PRELOAD=" + c.shim, "HOLDFAST_CLOCK=" + c.file}
 }
 
 // Step sets the clock by d, forward or back.

@@ -13,7 +13,7 @@ var diskSource []byte
 // Disk makes the disk of a server full: a server that was started with its Env
 // finds no space left where it writes to certain files, from Fill to Free. It
 // works for programs that write by way of the C library; those in Go do not.
-type Disk struct{ library, flag, part string }
+type Disk struct{ shim, flag, part string }
 
 // NewDisk builds what a server has to load. Files whose path contains part are
 // those that cannot be written while the disk is full. It needs a C compiler.
@@ -28,12 +28,12 @@ func NewDisk(t testing.TB, part string) *Disk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &Disk{library: preload(t, dir, "disk", diskSource), flag: filepath.Join(dir, "full"), part: part}
+	return &Disk{shim: preload(t, dir, "disk", diskSource), flag: filepath.Join(dir, "full"), part: part}
 }
 
 // Env is for [Spec] and the options of servers.
 func (d *Disk) Env() []string {
-	return []string{"LD_PRELOAD=" + d.library, "HOLDFAST_FULL=" + d.flag, "HOLDFAST_FULL_PATH=" + d.part}
+	return []string{"LD_PRELOAD=" + d.shim, "HOLDFAST_FULL=" + d.flag, "HOLDFAST_FULL_PATH=" + d.part}
 }
 
 // Fill leaves no space.
