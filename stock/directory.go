@@ -36,6 +36,7 @@ type product struct {
 	reading chan struct{} // has room for one, who reads the directory
 	dir     atomic.Pointer[known]
 	turn    atomic.Uint64 // where the next search for units begins
+	next    atomic.Uint64 // where the next id made here has its home
 
 	// sold out: until when to answer without asking, and how much was left.
 	empty atomic.Pointer[emptied]

@@ -14,7 +14,8 @@
 // invented as long as the servers keep what they have acknowledged.
 //
 // The id says at which shard a sale has its home, and there it is decided, in
-// one step of one server. When the home is short of units, it is brought some
+// one step of one server. Ids of NewSaleID have theirs at one shard after the
+// other, from a random one on. When the home is short of units, it is brought some
 // from other shards: in turn from the next that has enough, and from several
 // when none has. What was brought and is not needed stays there and can be sold
 // to anybody. docs/stock.md has the reasons, and what the servers need.
@@ -177,6 +178,7 @@ func (s *Stock) product(sku string) *product {
 	}
 	p := &product{reading: make(chan struct{}, 1)}
 	p.turn.Store(rand.Uint64() >> 1)
+	p.next.Store(rand.Uint64() >> 1)
 	first, _ := s.products.LoadOrStore(sku, p)
 	return first.(*product)
 }

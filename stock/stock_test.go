@@ -231,6 +231,7 @@ func TestBadInput(t *testing.T) {
 		"sell less":      second(s.Sell(ctx, "x", -1, "a")),
 		"no id":          second(s.Sell(ctx, "x", 1, "")),
 		"long id":        second(s.Sell(ctx, "x", 1, long)),
+		"id of no SKU":   second(s.NewSaleID(ctx, "")),
 		"no lease":       second(s.Reserve(ctx, "x", 1, "a", 0)),
 		"rebalance":      s.Rebalance(ctx, "x", -1),
 	} {
@@ -240,6 +241,9 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := s.Sell(ctx, "none", 1, "a"); !errors.Is(err, ErrNoProduct) {
 		t.Errorf("no product: %v", err)
+	}
+	if _, err := s.NewSaleID(ctx, "none"); !errors.Is(err, ErrNoProduct) {
+		t.Errorf("an id for no product: %v", err)
 	}
 	for _, o := range []*Options{{Keep: time.Millisecond}, {Patience: -1}, {Prefix: "{"}} {
 		if _, err := Open(ctx, o, "memory:"); err == nil {
@@ -264,6 +268,47 @@ func TestBadInput(t *testing.T) {
 	if err := s.Set(ended, "x", 1, 1); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
+}
+
+// Clients begin anywhere and go round, so that no shard gets more than its part.
+func TestTurns(t *testing.T) {
+	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+		ctx := t.Context()
+		must(t, client(t, nil).Set(ctx, "x", 1000, 5))
+		begun, ids := map[int]int{}, map[string]bool{}
+		for range 12 {
+			s := client(t, nil)
+			had := make([]int, 5)
+			for i := range 50 {
+				id, err := s.NewSaleID(ctx, "x")
+				must(t, err)
+				home := s.product("x").dir.Load().home(id)
+				if i == 0 {
+					begun[home]++
+				}
+				had[home]++
+				if ids[id] {
+					t.Fatalf("%q again", id)
+				}
+				ids[id] = true
+				if i < 5 {
+					_, err := s.Sell(ctx, "x", 1, id)
+					must(t, err)
+				}
+			}
+			for i, n := range had {
+				if n != 10 {
+					t.Errorf("shard %d had %d turns of 50 in 5 shards", i, n)
+				}
+			}
+			must(t, s.Close())
+		}
+		// All 12 at one place is one in 5^11.
+		if len(begun) == 1 {
+			t.Errorf("every client began at shard %v", begun)
+		}
+		count(t, client(t, nil), "x", 1000, 940)
+	})
 }
 
 func second[T any](_ T, err error) error { return err }
