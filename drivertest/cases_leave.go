@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"time"
+
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -123,5 +125,22 @@ var leaveCases = []Case{
 		b.join(tb, driver.Gone)
 		a.join(ta, driver.Gone)
 		w.line(ta.Name, []*driver.Ticket{tc})
+	}},
+	{Name: "leave-at-ones-turn", Rules: "Leave 1, 3, F47", run: func(w *world) {
+		// The holder has died and nobody has asked since: whoever is next and
+		// leaves is not left behind as the one who is granted by that, and
+		// the one after it is.
+		a, b, c := w.client(), w.client(), w.client()
+		ta, tb, tc := a.mortal(a.mutex("n")), b.mutex("n"), c.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		c.join(tc, driver.Waiting)
+		time.Sleep(w.latest(ta.TTL))
+		p := b.leaveAll([]driver.Ref{{Ticket: tb, State: driver.Waiting}})[0]
+		if p.State != driver.Waiting && p.State != driver.Held {
+			w.Errorf("Leave of who is next answers %v", p.State)
+		}
+		w.line(ta.Name, []*driver.Ticket{tc})
+		b.leave(tb, driver.Gone)
 	}},
 }

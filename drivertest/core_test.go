@@ -17,6 +17,8 @@ import (
 
 // The core keeps the guarantees that the seam gives to drivers, and its own
 // promise, whatever happens to its requests: F1 to F4, F8 to F10, F14, F15, F50.
+//
+// Covers: F1, F2, F3, F4, F8, F9, F10, F14, F15, F50.
 func TestCoreUnderFaults(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {

@@ -76,6 +76,7 @@ var flaws = []Flaw{
 	{"leave-counts-down", "leave-frees-no-reader", "takes a reader off for every Leave"},
 	{"unsure-leaks", "leave-before-join", "forgets a ticket that left before its Join arrived"},
 	{"unsure-stays", "leave-after-join", "only marks a ticket that leaves unsure of its place"},
+	{"leave-grants-oneself", "leave-at-ones-turn", "does not find a ticket that its own Leave has granted"},
 	{"leave-grants-not", "push-one", "grants the next one when that asks"},
 	{"lost-wake-up", "push-one", "never pushes"},
 	{"herd", "push-one", "tells everybody to ask at every release"},

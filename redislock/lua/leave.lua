@@ -10,12 +10,14 @@ if n > 0 then
 elseif not look() then
 	return { -1 }
 end
-advance()
+-- Who leaves goes before anybody is granted, or else its turn could come with
+-- this very request, and it would be left behind as the one who holds.
+sweep()
 local t = state == 3 and own(ARGV[1])
 if t then
 	state = t.held and 2 or 1
 	remove(ARGV[1], t)
-	advance()
 end
+advance()
 if ARGV[3] then bury(ARGV[1]) end
 return state
