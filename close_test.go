@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-func TestF54Close(t *testing.T) {
+func TestF54_Close(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		before := goroutines()
@@ -63,7 +63,7 @@ func TestF54Close(t *testing.T) {
 	})
 }
 
-func TestF54CloseOfSilentStore(t *testing.T) {
+func TestF54_CloseOfSilentStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		c := client(t, d)
@@ -85,7 +85,7 @@ func TestF54CloseOfSilentStore(t *testing.T) {
 	})
 }
 
-func TestF55ObserverMayDoAnything(t *testing.T) {
+func TestF55_ObserverMayDoAnything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -127,7 +127,7 @@ func TestF55ObserverMayDoAnything(t *testing.T) {
 }
 
 // An Observer that panics on the way into or out of a hold changes nothing.
-func TestF55ObserverPanics(t *testing.T) {
+func TestF55_ObserverPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		a := client(t, memlock.New(s))

@@ -18,7 +18,7 @@ import (
 var errCut = errors.New("connection reset")
 
 // F1: the Join took effect, its answer was lost: the same ticket is found.
-func TestF1LostAnswerOfJoin(t *testing.T) {
+func TestF1_LostAnswerOfJoin(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()
@@ -50,9 +50,11 @@ func TestF1LostAnswerOfJoin(t *testing.T) {
 	}
 }
 
-// F1, F3, F5: the answers stay away until the caller gives up. Whatever took
+// The answers stay away until the caller gives up. Whatever took
 // effect, or still will, nothing stays behind.
-func TestF3JoinArrivesAfterItsLeave(t *testing.T) {
+//
+// Covers: F1, F5.
+func TestF3_JoinArrivesAfterItsLeave(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()
@@ -92,7 +94,7 @@ func TestF3JoinArrivesAfterItsLeave(t *testing.T) {
 }
 
 // F7: cancel while the store is silent; the clean-up goes on until it answers.
-func TestF7SilentStore(t *testing.T) {
+func TestF7_SilentStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -123,7 +125,7 @@ func TestF7SilentStore(t *testing.T) {
 }
 
 // F7, G8: Unlock is bounded, says what it knows, and is finished behind.
-func TestF7UnlockOfSilentStore(t *testing.T) {
+func TestF7_UnlockOfSilentStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -151,7 +153,7 @@ func TestF7UnlockOfSilentStore(t *testing.T) {
 }
 
 // F2: the release took effect, its answer was lost.
-func TestF2LostAnswerOfLeave(t *testing.T) {
+func TestF2_LostAnswerOfLeave(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()
@@ -186,7 +188,7 @@ func TestF2LostAnswerOfLeave(t *testing.T) {
 }
 
 // F8: Unlock does not wait for a renewal in flight, whose answer is dropped.
-func TestF8UnlockDuringRenewal(t *testing.T) {
+func TestF8_UnlockDuringRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -226,7 +228,7 @@ func TestF8UnlockDuringRenewal(t *testing.T) {
 }
 
 // F50: pushes lost, doubled, early and for grants of long ago do no harm.
-func TestF50Pushes(t *testing.T) {
+func TestF50_Pushes(t *testing.T) {
 	type pushFunc = func(string, driver.Place, func(string, driver.Place))
 	for name, push := range map[string]pushFunc{
 		"lost": func(string, driver.Place, func(string, driver.Place)) {},
@@ -274,7 +276,7 @@ func TestF50Pushes(t *testing.T) {
 }
 
 // F46: a push may overtake the answer of the Join that it grants.
-func TestF46PushOvertakesAnswer(t *testing.T) {
+func TestF46_PushOvertakesAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		a, d := client(t, memlock.New(s)), hook(s)
@@ -299,7 +301,7 @@ func TestF46PushOvertakesAnswer(t *testing.T) {
 }
 
 // After a gap in the pushes everything that waits is asked for at once.
-func TestF36GapInThePushes(t *testing.T) {
+func TestF36_GapInThePushes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		a, d := client(t, memlock.New(s)), hook(s)
@@ -321,8 +323,10 @@ func TestF36GapInThePushes(t *testing.T) {
 	})
 }
 
-// F26, F30: the store restarts without its data while some wait.
-func TestF26StoreForgets(t *testing.T) {
+// The store restarts without its data while some wait.
+//
+// Covers: F30.
+func TestF26_StoreForgets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		time.Sleep(time.Until(driver.Epoch.AddDate(1, 0, 0))) // bubbles begin in 2000
 		s := memlock.NewStore()

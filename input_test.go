@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
+// Covers: F60, F61.
 func TestBadInput(t *testing.T) {
 	c := client(t, memlock.New(memlock.NewStore()))
 	long := strings.Repeat("x", driver.MaxName+1)
@@ -56,7 +57,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestKindMismatch(t *testing.T) {
+func TestF63_KindMismatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		a, b := client(t, memlock.New(s)), client(t, memlock.New(s))

@@ -16,7 +16,7 @@ import (
 )
 
 // Ten thousand holds: goroutines, requests for each round, size of batches.
-func TestTenThousandHolds(t *testing.T) {
+func TestF64_TenThousandHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		c := client(t, d)
@@ -81,7 +81,7 @@ func (l lanes) Traits() driver.Traits {
 }
 
 // F22: one lane that does not answer costs its own tickets only; so do three.
-func TestF22StuckLane(t *testing.T) {
+func TestF22_StuckLane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		c := client(t, lanes{d})
@@ -121,7 +121,7 @@ func TestF22StuckLane(t *testing.T) {
 }
 
 // F23: the store stands still for 0.8 of the TTL under ten thousand holds.
-func TestF23StallUnderManyHolds(t *testing.T) {
+func TestF23_StallUnderManyHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		var lost sync.Map
@@ -166,7 +166,7 @@ func TestF23StallUnderManyHolds(t *testing.T) {
 }
 
 // F51: a thousand waiters cost no goroutine beside their own, and one place.
-func TestF51ManyWaiters(t *testing.T) {
+func TestF51_ManyWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -201,7 +201,7 @@ func TestF51ManyWaiters(t *testing.T) {
 }
 
 // F48: dead heads of the line delay the next by one lease, not by one each.
-func TestF48DeadHeads(t *testing.T) {
+func TestF48_DeadHeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		var dead []*hooked

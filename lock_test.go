@@ -47,7 +47,7 @@ func TestLockUnlock(t *testing.T) {
 }
 
 // F57: twice, and by several goroutines at once.
-func TestF57UnlockIsIdempotent(t *testing.T) {
+func TestF57_UnlockIsIdempotent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -181,7 +181,7 @@ func TestWaitThatEnds(t *testing.T) {
 }
 
 // F6: nothing is sent for a context that has ended.
-func TestF6EndedContextSendsNothing(t *testing.T) {
+func TestF6_EndedContextSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		c := client(t, d)
@@ -197,9 +197,11 @@ func TestF6EndedContextSendsNothing(t *testing.T) {
 	})
 }
 
-// F47, F5: the wait ends at every instant around the grant, in a store whose
+// The wait ends at every instant around the grant, in a store whose
 // answers and pushes take a while.
-func TestF47CancelCrossesGrant(t *testing.T) {
+//
+// Covers: F5.
+func TestF47_CancelCrossesGrant(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		t.Run(fmt.Sprintf("local=%v", local), func(t *testing.T) {
 			for us := range 40 {

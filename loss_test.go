@@ -54,6 +54,8 @@ func TestHeldForHours(t *testing.T) {
 
 // The claim ends at an exact instant, counted from before the last confirmed
 // request, and before the store lets anybody else in.
+//
+// Covers: F12.
 func TestLossIsToldBeforeAnyoneElseHolds(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 2 * time.Second, ttl, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
@@ -104,7 +106,7 @@ func TestLossIsToldBeforeAnyoneElseHolds(t *testing.T) {
 }
 
 // F14: a lease counts from when the question was sent.
-func TestF14LeaseCountsFromTheQuestion(t *testing.T) {
+func TestF14_LeaseCountsFromTheQuestion(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		c := client(t, d)
@@ -137,7 +139,7 @@ func TestF14LeaseCountsFromTheQuestion(t *testing.T) {
 }
 
 // F15: a grant older than its lease is refused, and left.
-func TestF15GrantOlderThanItsLease(t *testing.T) {
+func TestF15_GrantOlderThanItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -160,7 +162,7 @@ func TestF15GrantOlderThanItsLease(t *testing.T) {
 }
 
 // F10: an unanswered renewal neither ends nor extends.
-func TestF10UnknownRenewal(t *testing.T) {
+func TestF10_UnknownRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
 		var trouble, lost atomic.Int32
@@ -189,8 +191,10 @@ func TestF10UnknownRenewal(t *testing.T) {
 	})
 }
 
-// F9, F37: the store has dropped the hold, or an operator has.
-func TestF9BrokenHoldIsLost(t *testing.T) {
+// The store has dropped the hold, or an operator has.
+//
+// Covers: F37.
+func TestF9_BrokenHoldIsLost(t *testing.T) {
 	for _, push := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()
@@ -235,7 +239,7 @@ func TestF9BrokenHoldIsLost(t *testing.T) {
 }
 
 // F24: a worker that hangs is freed of its lock.
-func TestF24MaxHold(t *testing.T) {
+func TestF24_MaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		c, other := client(t, memlock.New(s)), client(t, memlock.New(s))

@@ -14,7 +14,7 @@ import (
 )
 
 // The nested case of the founding texts: a() holds and calls b(), which locks.
-func TestF59NestedThroughTheContext(t *testing.T) {
+func TestF59_NestedThroughTheContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -48,7 +48,7 @@ func TestF59NestedThroughTheContext(t *testing.T) {
 	})
 }
 
-func TestF59LastUnlockReleases(t *testing.T) {
+func TestF59_LastUnlockReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		c, other := client(t, memlock.New(s)), client(t, memlock.New(s))
@@ -74,7 +74,7 @@ func TestF59LastUnlockReleases(t *testing.T) {
 }
 
 // A context that is no hold's does not re-enter, in whatever goroutine.
-func TestF59OthersWait(t *testing.T) {
+func TestF59_OthersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := client(t, memlock.New(memlock.NewStore()))
 		m := c.Mutex("a")
@@ -301,7 +301,7 @@ func TestMulti(t *testing.T) {
 }
 
 // F65: opposite orders never wait in a circle.
-func TestF65MultiInOppositeOrders(t *testing.T) {
+func TestF65_MultiInOppositeOrders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		names := []string{"a", "b", "c", "d"}

@@ -13,7 +13,7 @@ import (
 )
 
 // F16: the context of a Multi looks at the clock as that of a hold does.
-func TestF16MultiContextAfterSuspend(t *testing.T) {
+func TestF16_MultiContextAfterSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
 		c, err := newClient(memlock.New(memlock.NewStore()), func() time.Duration { return time.Duration(slept.Load()) })
@@ -67,7 +67,7 @@ func TestNestedHoldsAreForgotten(t *testing.T) {
 
 // F52: a hand-over looks at the claim even if nobody has noticed its end yet,
 // because the process stood still between the look of Unlock and this one.
-func TestF52HandOverOfAnEndedClaim(t *testing.T) {
+func TestF52_HandOverOfAnEndedClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(memlock.New(memlock.NewStore()))
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // F3: a TryLock whose first request is on its way when the second is refused
 // leaves nothing behind, whenever the first arrives.
-func TestF3TryArrivesAfterItsRefusal(t *testing.T) {
+func TestF3_TryArrivesAfterItsRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -46,7 +46,7 @@ func TestF3TryArrivesAfterItsRefusal(t *testing.T) {
 
 // F27: the store goes back to a state in which the hold was still waiting. It
 // is lost, not renewed as a place for ever, and that place is given up.
-func TestF27HoldBecomesAWaiter(t *testing.T) {
+func TestF27_HoldBecomesAWaiter(t *testing.T) {
 	for _, regrant := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			time.Sleep(time.Until(driver.Epoch.AddDate(1, 0, 0)))
@@ -145,7 +145,7 @@ func TestTooFewAnswers(t *testing.T) {
 
 // F2: a release that was surely not carried out does not explain why the
 // ticket is gone afterwards.
-func TestF2GoneAfterARefusedLeave(t *testing.T) {
+func TestF2_GoneAfterARefusedLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -211,7 +211,7 @@ func TestQueueBeforeASilentStore(t *testing.T) {
 
 // F36: a gap in the pushes while a waiting ticket is being asked for: the
 // answer under way may be from before the gap, so it is asked for again.
-func TestF36GapDuringARenewal(t *testing.T) {
+func TestF36_GapDuringARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -246,7 +246,7 @@ func TestF36GapDuringARenewal(t *testing.T) {
 }
 
 // F47: the wait has ended and the turn has come when the waiter looks.
-func TestF47EndAndGrantAtOnce(t *testing.T) {
+func TestF47_EndAndGrantAtOnce(t *testing.T) {
 	for range 40 { // which of the two it sees first is left to chance
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()

@@ -101,7 +101,7 @@ func TestHandOverDuringAJoin(t *testing.T) {
 
 // F54: a Join that succeeds although Close has begun gives no hold, which
 // nobody would watch.
-func TestF54CloseCrossesGrant(t *testing.T) {
+func TestF54_CloseCrossesGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
@@ -128,7 +128,7 @@ func TestF54CloseCrossesGrant(t *testing.T) {
 }
 
 // F54: Close waits for the Unlock that is under way, and does not cut it off.
-func TestF54CloseDuringUnlock(t *testing.T) {
+func TestF54_CloseDuringUnlock(t *testing.T) {
 	for _, first := range []time.Duration{0, time.Second} {
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()
@@ -163,7 +163,7 @@ func TestF54CloseDuringUnlock(t *testing.T) {
 }
 
 // F54: Unlock and Close at once, without fake time for the race detector.
-func TestF54CloseRacesWithUnlock(t *testing.T) {
+func TestF54_CloseRacesWithUnlock(t *testing.T) {
 	for range 300 {
 		s := memlock.NewStore()
 		c, o := client(t, memlock.New(s)), client(t, memlock.New(s))

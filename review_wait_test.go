@@ -93,7 +93,7 @@ func TestLostGrantKeepsTheTurn(t *testing.T) {
 
 // F49: a push of a grant to a ticket that has not been renewed in time gives no
 // hold by itself; a renewal that finds it does.
-func TestF49PushAfterTheClaim(t *testing.T) {
+func TestF49_PushAfterTheClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)

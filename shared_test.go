@@ -102,7 +102,7 @@ func TestReadersShareOneTicket(t *testing.T) {
 }
 
 // F53: readers of one client that keep coming do not keep a writer out.
-func TestF53ReadersDoNotHog(t *testing.T) {
+func TestF53_ReadersDoNotHog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		c, w := client(t, memlock.New(s)), client(t, memlock.New(s))
@@ -130,7 +130,7 @@ func TestF53ReadersDoNotHog(t *testing.T) {
 }
 
 // F53: local hand-overs are bounded in number and in time.
-func TestF53HandOversAreBounded(t *testing.T) {
+func TestF53_HandOversAreBounded(t *testing.T) {
 	for _, work := range []time.Duration{0, time.Microsecond, 3 * time.Millisecond} {
 		bubble(t, func(t *testing.T) {
 			s := memlock.NewStore()

@@ -13,7 +13,7 @@ import (
 )
 
 // F16: the machine sleeps; Go's clock stands still, the store's does not.
-func TestF16Suspend(t *testing.T) {
+func TestF16_Suspend(t *testing.T) {
 	for _, look := range []string{"Err", "context", "nobody"} {
 		t.Run(look, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestF16Suspend(t *testing.T) {
 }
 
 // F17: the wall clock steps; nothing was slept, so nothing is lost.
-func TestF17WallClockStep(t *testing.T) {
+func TestF17_WallClockStep(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			c, err := newClient(memlock.New(memlock.NewStore()), func() time.Duration { return 7 * time.Second })

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest"
 )
 
+// Covers: F61.
 func TestCheckName(t *testing.T) {
 	for _, ok := range append(drivertest.Nasty(), "a", strings.Repeat("n", driver.MaxName), strings.Repeat("界", driver.MaxName/3), "\ufffd", "\U0010ffff") {
 		if err := driver.CheckName(ok); err != nil {
@@ -96,9 +97,9 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// F61, F62: names that were mixed up by somebody, somewhere, have encodings of
+// Names that were mixed up by somebody, somewhere, have encodings of
 // their own in every charset, also where case does not count.
-func TestNastyNamesStayApart(t *testing.T) {
+func TestF61_F62_NastyNamesStayApart(t *testing.T) {
 	for kind, c := range charsets {
 		seen := make(map[string]string)
 		for _, name := range drivertest.Nasty() {

@@ -18,6 +18,8 @@ func TestKeep(t *testing.T) {
 
 // Tokens grow whatever the store's clock and counter do: F19, F20, F26, F27,
 // F39.
+//
+// Covers: F19, F20, F26, F27, F39.
 func TestNextToken(t *testing.T) {
 	at := func(d time.Duration) time.Time { return driver.Epoch.Add(d) }
 	for _, c := range []struct {
@@ -46,8 +48,8 @@ func TestNextToken(t *testing.T) {
 	}
 }
 
-// F38: times 256, tokens are exact in a double until 2052.
-func TestTokensFitADouble(t *testing.T) {
+// Times 256, tokens are exact in a double until 2052.
+func TestF38_TokensFitADouble(t *testing.T) {
 	const exact = 1 << 53
 	if token := driver.NextToken(0, 0, time.Date(2052, 1, 1, 0, 0, 0, 0, time.UTC)); token*256 > exact {
 		t.Errorf("token %d times 256 is above %d", token, exact)

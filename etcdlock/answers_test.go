@@ -55,8 +55,8 @@ func lossyClient(t testing.TB, s *backends.EtcdServer, l *lossy) *clientv3.Clien
 	return cli
 }
 
-// TestLateJoin: a Join arrives at the server after its ticket has left (F3).
-func TestLateJoin(t *testing.T) {
+// TestF3_LateJoin: a Join arrives at the server after its ticket has left.
+func TestF3_LateJoin(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
@@ -95,11 +95,11 @@ func TestLateJoin(t *testing.T) {
 	})
 }
 
-// TestLostAnswers: the answer to a Join is lost, and the repeated one finds the
-// place (F1, F75); the answer to a Leave is lost, and the repeated one does not
+// TestF1_F2_F75_LostAnswers: the answer to a Join is lost, and the repeated one finds the
+// place; the answer to a Leave is lost, and the repeated one does not
 // touch the same client's newer lock (F2, etcd#22082): that has another key as
 // long as the older one's end is not confirmed.
-func TestLostAnswers(t *testing.T) {
+func TestF1_F2_F75_LostAnswers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()

@@ -83,10 +83,10 @@ func turns(t *testing.T, cs []*holdfast.Client, name string) (count func() int, 
 	}
 }
 
-// TestMembersComeAndGo: in a cluster of three, one member after the other is
-// killed and comes back, the leader first (F72, F73). A hold with a TTL longer
+// TestF72_F73_MembersComeAndGo: in a cluster of three, one member after the other is
+// killed and comes back, the leader first. A hold with a TTL longer
 // than an election is kept, and clients go on taking turns, one at a time.
-func TestMembersComeAndGo(t *testing.T) {
+func TestF72_F73_MembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
@@ -126,9 +126,9 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// TestFrozenLeader: the leader stops answering without going; the other two
-// elect another, and a hold with a TTL above that is kept (F72).
-func TestFrozenLeader(t *testing.T) {
+// TestF72_FrozenLeader: the leader stops answering without going; the other two
+// elect another, and a hold with a TTL above that is kept.
+func TestF72_FrozenLeader(t *testing.T) {
 	t.Parallel()
 	s := backends.Etcd(t, backends.EtcdOptions{Members: 3})
 	cli := client(t, s, nil)

@@ -70,10 +70,12 @@ func keyOf(t testing.TB, cli *clientv3.Client, line string) (key string, lease c
 	return string(r.Kvs[0].Key), clientv3.LeaseID(r.Kvs[0].Lease)
 }
 
-// TestRevokedLease: an operator, or an old leader, ends the lease: the loss is
-// told at once, long before the next renewal (F81); the next lock has another
+// TestF81_RevokedLease: an operator, or an old leader, ends the lease: the loss is
+// told at once, long before the next renewal; the next lock has another
 // lease (F87 in spirit).
-func TestRevokedLease(t *testing.T) {
+//
+// Covers: F69.
+func TestF81_RevokedLease(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
@@ -95,9 +97,11 @@ func TestRevokedLease(t *testing.T) {
 	})
 }
 
-// TestDeletedKey: somebody deletes the key of a hold: told long before the next
-// renewal (F69); and the lease, which others may hold by, goes on.
-func TestDeletedKey(t *testing.T) {
+// TestF69_DeletedKey: somebody deletes the key of a hold: told long before the next
+// renewal; and the lease, which others may hold by, goes on.
+//
+// Covers: F37.
+func TestF69_DeletedKey(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
@@ -132,9 +136,9 @@ func TestDeletedKey(t *testing.T) {
 	})
 }
 
-// TestWaiterRevoked: the lease of a waiter ends before its turn comes: it never
-// holds by the place it lost, and comes to its turn by a new one (F68).
-func TestWaiterRevoked(t *testing.T) {
+// TestF68_WaiterRevoked: the lease of a waiter ends before its turn comes: it never
+// holds by the place it lost, and comes to its turn by a new one.
+func TestF68_WaiterRevoked(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
@@ -174,8 +178,8 @@ func TestWaiterRevoked(t *testing.T) {
 	})
 }
 
-// TestCompaction: history is thrown away all the time (F70).
-func TestCompaction(t *testing.T) {
+// TestF70_Compaction: history is thrown away all the time.
+func TestF70_Compaction(t *testing.T) {
 	t.Parallel()
 	s := backends.Etcd(t, backends.EtcdOptions{})
 	cli := client(t, s, nil)
@@ -224,9 +228,9 @@ func TestCompaction(t *testing.T) {
 	taken(t, got).Unlock()
 }
 
-// TestFullStore: a store that takes no data renews and releases, says what is
-// wrong, and hands over (F76).
-func TestFullStore(t *testing.T) {
+// TestF76_FullStore: a store that takes no data renews and releases, says what is
+// wrong, and hands over.
+func TestF76_FullStore(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
@@ -257,9 +261,11 @@ func TestFullStore(t *testing.T) {
 	})
 }
 
-// TestSharedClient: two drivers on one client of the user's are two clients of
-// the store; the end of one is not the end of the other's (F56, F79).
-func TestSharedClient(t *testing.T) {
+// TestF79_SharedClient: two drivers on one client of the user's are two clients of
+// the store; the end of one is not the end of the other's.
+//
+// Covers: F56.
+func TestF79_SharedClient(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	cli := client(t, s, nil)
@@ -290,9 +296,9 @@ func TestSharedClient(t *testing.T) {
 	}
 }
 
-// TestLeaseIsLongEnough: TTLs that are no whole seconds are rounded up, and a
-// claim never exceeds what the server granted (F80).
-func TestLeaseIsLongEnough(t *testing.T) {
+// TestF80_LeaseIsLongEnough: TTLs that are no whole seconds are rounded up, and a
+// claim never exceeds what the server granted.
+func TestF80_LeaseIsLongEnough(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	cli := client(t, s, nil)

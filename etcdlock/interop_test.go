@@ -264,9 +264,9 @@ func TestMixedCount(t *testing.T) {
 	}
 }
 
-// TestNestedNames: a lock is not in the way of the one whose name it begins
-// with (F62).
-func TestNestedNames(t *testing.T) {
+// TestF62_NestedNames: a lock is not in the way of the one whose name it begins
+// with.
+func TestF62_NestedNames(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	c := locks(t, s, "")
@@ -282,6 +282,8 @@ func TestNestedNames(t *testing.T) {
 
 // TestForeignContent: what is no lock in the place of a line is an error, and
 // stays as it is; nothing of ours stays.
+//
+// Covers: F37, F66.
 func TestForeignContent(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)

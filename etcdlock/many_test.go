@@ -116,11 +116,13 @@ func renewAll(t *testing.T, d *etcdlock.Driver, refs []driver.Ref) (gone int) {
 	return gone
 }
 
-// TestManyHolds: ten thousand locks held at once cost one lease, one stream of
+// TestF64_ManyHolds: ten thousand locks held at once cost one lease, one stream of
 // keep-alives and one of watches, no goroutine, and with each round of
 // renewals at most 1.1 requests for a hundred of them. A key that somebody
-// deletes is missed in the next round also where none is watched (F69).
-func TestManyHolds(t *testing.T) {
+// deletes is missed in the next round also where none is watched.
+//
+// Covers: F69.
+func TestF64_ManyHolds(t *testing.T) {
 	const n = 10_000
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	var w wire

@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestTokensOfUsersRunOut: the cluster wants a user, and tokens last three seconds;
-// holds last longer, and waiters are woken (F77).
-func TestTokensOfUsersRunOut(t *testing.T) {
+// TestF77_TokensOfUsersRunOut: the cluster wants a user, and tokens last three seconds;
+// holds last longer, and waiters are woken.
+func TestF77_TokensOfUsersRunOut(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()

@@ -101,10 +101,12 @@ func (g *gate) set(open bool) {
 	}
 }
 
-// TestPartition: the client is cut off from every member. Its loss is told
-// before the lease can have ended (F14, F74), the next one holds in time (G3),
+// TestF74_Partition: the client is cut off from every member. Its loss is told
+// before the lease can have ended, the next one holds in time (G3),
 // and afterwards the client goes on as if nothing had been.
-func TestPartition(t *testing.T) {
+//
+// Covers: F14.
+func TestF74_Partition(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()

@@ -50,10 +50,10 @@ func (s *slowStream) RecvMsg(m any) error {
 	return err
 }
 
-// TestSlowKeepAlives: the answers to keep-alives take longer than a lease has
+// TestF14_SlowKeepAlives: the answers to keep-alives take longer than a lease has
 // room for. A renewal is answered all the same, and what it promises counts from
-// when the keep-alive was sent, not from when its answer came (F14).
-func TestSlowKeepAlives(t *testing.T) {
+// when the keep-alive was sent, not from when its answer came.
+func TestF14_SlowKeepAlives(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	b := &beats{late: 800 * time.Millisecond}

@@ -88,10 +88,12 @@ func (s *cancelling) RecvMsg(m any) error {
 	return err
 }
 
-// TestWatchCancelled: the server ends the watch by which a waiter would have
+// TestF50_WatchCancelled: the server ends the watch by which a waiter would have
 // heard that it holds, and the word is lost with it. The waiter asks, and does
 // hold; and the next word comes by a new watch.
-func TestWatchCancelled(t *testing.T) {
+//
+// Covers: F71.
+func TestF50_WatchCancelled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()

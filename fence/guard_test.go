@@ -174,7 +174,7 @@ func TestDoEndsWithAPanic(t *testing.T) {
 
 // A holder is stopped past its lease, another takes over and writes, and the
 // first wakes up and writes as well.
-func TestPausedHolder(t *testing.T) {
+func TestF12_PausedHolder(t *testing.T) {
 	h := paused.Start(t, "")
 	var guard fence.Guard
 	unguarded, guarded := "", ""

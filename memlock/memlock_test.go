@@ -225,8 +225,8 @@ func TestSnapshot(t *testing.T) {
 	want(t, "a", renew(t, d, a), driver.Gone)
 }
 
-// F67: the counter's end is an error, never a wrap.
-func TestTokensEnd(t *testing.T) {
+// The counter's end is an error, never a wrap.
+func TestF67_TokensEnd(t *testing.T) {
 	d := New(NewStore())
 	tk := ticket1("c:1", "n")
 	tk.Floor = lastToken

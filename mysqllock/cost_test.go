@@ -298,7 +298,7 @@ func handOffs(t *testing.T, url string, db *sql.DB, rounds int, hears bool) (tim
 
 // Many locks held and many waiters on one line, with a pool of four. In full,
 // which HOLDFAST_TEST_FULL asks for, that is 10,000 and 1,000.
-func TestMany(t *testing.T) {
+func TestF64_Many(t *testing.T) {
 	d := openOn(t, backends.SharedMariaDB(t).URL("holdfast", own()+"&max_conns=4"))
 	if err := d.Watch(context.Background(), func(string, driver.Place) {}); err != nil {
 		t.Fatal(err)

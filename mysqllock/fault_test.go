@@ -17,9 +17,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
 
-// F95: the server is restarted, and crashes, while a lock is held and waited
+// The server is restarted, and crashes, while a lock is held and waited
 // for: the hold survives, the wait goes on, tokens grow.
-func TestServerRestarts(t *testing.T) {
+//
+// Covers: F26.
+func TestF95_ServerRestarts(t *testing.T) {
 	s := backends.MariaDB(t, backends.MariaDBOptions{})
 	url := s.URL("holdfast", "")
 	clients := make([]*holdfast.Mutex, 2)
@@ -72,9 +74,9 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// F97: connections are killed all the time, in whatever step they are. Nobody
+// Connections are killed all the time, in whatever step they are. Nobody
 // sees an error, and the count is exact.
-func TestKilledConnections(t *testing.T) {
+func TestF97_KilledConnections(t *testing.T) {
 	s := backends.MariaDB(t, backends.MariaDBOptions{})
 	url := s.URL("holdfast", "max_conns=3")
 	count := exact(t, 3, 3, 8, func() driver.Driver { return openOn(t, url) })
@@ -138,9 +140,9 @@ func exact(t *testing.T, clients, goroutines, times int, open func() driver.Driv
 	return done
 }
 
-// F92, F93: sessions of every isolation level: a client counts right, and no
+// Sessions of every isolation level: a client counts right, and no
 // user sees an error.
-func TestIsolation(t *testing.T) {
+func TestF92_F93_Isolation(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	variable := "tx_isolation"
 	if s.MySQL {
@@ -163,6 +165,8 @@ func TestIsolation(t *testing.T) {
 }
 
 // What the server may say, and the class it is given.
+//
+// Covers: F94, F96.
 func TestServerSays(t *testing.T) {
 	s := backends.MariaDB(t, backends.MariaDBOptions{})
 	d := openOn(t, s.URL("holdfast", "max_conns=2"))
@@ -254,9 +258,11 @@ func TestServerSays(t *testing.T) {
 	}
 }
 
-// F12, F98: a process is stopped in the middle of a transaction: the server
+// A process is stopped in the middle of a transaction: the server
 // ends it, and the line goes on.
-func TestIdleInTransaction(t *testing.T) {
+//
+// Covers: F12.
+func TestF98_IdleInTransaction(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	d := openOn(t, s.URL("holdfast", own()))
 	mustJoin(t, d, ticket(1, "n"), driver.Held)
@@ -300,9 +306,9 @@ func (s stopped) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, er
 	})
 }
 
-// F100: the bell's connection is killed: the client hangs another, and says
+// The bell's connection is killed: the client hangs another, and says
 // that there was a gap. A ring whose message is there is heard in all cases.
-func TestBell(t *testing.T) {
+func TestF100_Bell(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	url := s.URL("holdfast", own())
 	d, e := openOn(t, url), openOn(t, url)

@@ -156,6 +156,8 @@ func TestProcesses(t *testing.T) {
 // A pool of the user's own, whose sessions have every setting other than ours:
 // each statement travels alone, in transactions said in words, and the suite
 // holds.
+//
+// Covers: F25, F92, F99.
 func TestConformanceOfPools(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	level := "tx_isolation"

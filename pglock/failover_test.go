@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F96: a standby says that it is one, a URL with both servers finds the one that
+// A standby says that it is one, a URL with both servers finds the one that
 // takes writes, and after a failover what was replicated is held on, with
 // greater tokens for those who come after.
-func TestFailover(t *testing.T) {
+func TestF96_Failover(t *testing.T) {
 	t.Parallel()
 	s := backends.Postgres(t, backends.PostgresOptions{})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -15,9 +15,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
 
-// F95: the server is restarted, and crashes, while a lock is held and waited
+// The server is restarted, and crashes, while a lock is held and waited
 // for: the hold survives, the wait goes on, tokens grow.
-func TestServerRestarts(t *testing.T) {
+//
+// Covers: F26.
+func TestF95_ServerRestarts(t *testing.T) {
 	s := backends.Postgres(t, backends.PostgresOptions{})
 	url := s.URL("postgres", "")
 	clients := make([]*holdfast.Mutex, 2)
@@ -70,9 +72,9 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// F97: connections are killed all the time, in whatever step they are. Nobody
+// Connections are killed all the time, in whatever step they are. Nobody
 // sees an error, and the count is exact.
-func TestKilledConnections(t *testing.T) {
+func TestF97_KilledConnections(t *testing.T) {
 	s := backends.Postgres(t, backends.PostgresOptions{})
 	url := s.URL("postgres", "pool_max_conns=3")
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -123,9 +125,9 @@ func TestKilledConnections(t *testing.T) {
 	}
 }
 
-// F92, F93: a database whose default isolation is stricter: a client counts
+// A database whose default isolation is stricter: a client counts
 // right, and no user sees an error.
-func TestStrictIsolation(t *testing.T) {
+func TestF92_F93_StrictIsolation(t *testing.T) {
 	s := backends.SharedPostgres(t)
 	for _, level := range []string{"repeatable read", "serializable"} {
 		role := "strict_" + level[:4]
@@ -158,6 +160,8 @@ func TestStrictIsolation(t *testing.T) {
 }
 
 // What the server may say, and the class it is given.
+//
+// Covers: F94, F96.
 func TestServerSays(t *testing.T) {
 	s := backends.Postgres(t, backends.PostgresOptions{})
 	d := openOn(t, s.URL("postgres", "pool_max_conns=2"))
@@ -243,10 +247,10 @@ func mustRenew(t *testing.T, d *Driver, tk *driver.Ticket) driver.Place {
 	return p[0]
 }
 
-// F99: through a pooler in transaction mode LISTEN is dead, which is noticed,
+// Through a pooler in transaction mode LISTEN is dead, which is noticed,
 // and waits end all the same; with the way past it, and in session mode,
 // pushes flow.
-func TestPooler(t *testing.T) {
+func TestF99_Pooler(t *testing.T) {
 	s := backends.SharedPostgres(t)
 	transaction := backends.PgBouncer(t, s, "transaction", 4)
 	session := backends.PgBouncer(t, s, "session", 20)
@@ -296,9 +300,9 @@ func TestPooler(t *testing.T) {
 	}
 }
 
-// F100: the connection for LISTEN is killed: the client listens again, and
+// The connection for LISTEN is killed: the client listens again, and
 // says that there was a gap.
-func TestListenerKilled(t *testing.T) {
+func TestF100_ListenerKilled(t *testing.T) {
 	s := backends.SharedPostgres(t)
 	url := s.URL("postgres", own())
 	d, e := openOn(t, url), openOn(t, url)
@@ -324,7 +328,7 @@ func TestListenerKilled(t *testing.T) {
 
 // Many locks held and many waiters on one line, with a pool of four. In full,
 // which HOLDFAST_TEST_FULL asks for, that is 10,000 and 1,000.
-func TestMany(t *testing.T) {
+func TestF64_Many(t *testing.T) {
 	d := openOn(t, backends.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=4"))
 	if err := d.Watch(context.Background(), func(string, driver.Place) {}); err != nil {
 		t.Fatal(err)

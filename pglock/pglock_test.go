@@ -125,6 +125,8 @@ func behind(t *testing.T, more string) drivertest.Harness {
 
 // Requests go through the pooler, notifications past it: without them the suite
 // would wait for pushes that the driver's Traits promise.
+//
+// Covers: F99.
 func TestConformanceBehindPooler(t *testing.T) {
 	drivertest.Run(t, behind(t, fmt.Sprintf("&listen=127.0.0.1:%d", backends.SharedPostgres(t).Port)))
 }

@@ -250,9 +250,11 @@ func joins(ctx context.Context, d *Driver, t *driver.Ticket, wait bool, want dri
 	return err
 }
 
-// F1, F2, F4, F97: every round trip of every request is cut, before it is sent,
+// Every round trip of every request is cut, before it is sent,
 // after it was answered, and by an operator. Asked again, the request leaves the
 // line as if it had been asked once.
+//
+// Covers: F1, F2, F4, F97.
 func TestEveryStepCut(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedPostgres(t)

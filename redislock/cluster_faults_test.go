@@ -153,7 +153,9 @@ func TestClusterCounts(t *testing.T) {
 
 // A slot is moved to another node while its lines are held and waited for, step
 // by step.
-func TestClusterReshard(t *testing.T) {
+//
+// Covers: F31, F36 on cluster.
+func TestF31_ClusterReshard(t *testing.T) {
 	t.Parallel()
 	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
 	a, b := listen(t, openCluster(t, c, "")), listen(t, openCluster(t, c, ""))
@@ -253,7 +255,9 @@ func must[T any](v T, err error) T {
 
 // A primary is killed and its replica promoted: what the replica has is held
 // on, and whoever waited is woken.
-func TestClusterFailover(t *testing.T) {
+//
+// Covers: F28, F36 on cluster.
+func TestF28_ClusterFailover(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "paused"} {
 		t.Run(how, func(t *testing.T) {
@@ -332,7 +336,7 @@ func cutOff(t *testing.T, primary, replica *backends.RedisServer) {
 
 // What the replica never heard of is lost with the primary, and told as lost;
 // tokens grow on.
-func TestClusterLostWithFailover(t *testing.T) {
+func TestF28_ClusterLostWithFailover(t *testing.T) {
 	t.Parallel()
 	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
 	a := listen(t, openCluster(t, c, "timeout=1s"))

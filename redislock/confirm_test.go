@@ -10,10 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F29, F33: a grant that the replica never heard of is granted again after a
+// A grant that the replica never heard of is granted again after a
 // failover, to somebody else while the first believes in it; the token is
 // greater, so a guard refuses the first. With min_replicas it is not shown.
-func TestDoubleGrant(t *testing.T) {
+//
+// Covers: F28, F29 on redis, sentinel.
+func TestF29_DoubleGrant(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "min_replicas=1&min_replicas_timeout=200ms"} {
 		t.Run(query, func(t *testing.T) {

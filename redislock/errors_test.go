@@ -16,6 +16,8 @@ import (
 )
 
 // C9: what servers answer, in the words of 6.2 and of 7.0, and its class.
+//
+// Covers: F30.
 func TestClassOfAnswer(t *testing.T) {
 	for text, want := range map[string]driver.Class{
 		"READONLY You can't write against a read only replica.":                                                          driver.Unavailable,
@@ -88,9 +90,9 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// F37: a value of another kind, where the line or a helper should be, is
+// A value of another kind, where the line or a helper should be, is
 // refused and left as it is.
-func TestForeignValues(t *testing.T) {
+func TestF37_ForeignValues(t *testing.T) {
 	s := backends.SharedRedis(t)
 	m := enter(t, s, "")
 	for name, set := range map[string][]string{
@@ -167,8 +169,8 @@ func first(ps []driver.Place, err error) error {
 	return err
 }
 
-// F67: tokens end where numbers are exact no longer.
-func TestTokensEnd(t *testing.T) {
+// Tokens end where numbers are exact no longer.
+func TestF67_TokensEnd(t *testing.T) {
 	s := backends.SharedRedis(t)
 	m := enter(t, s, "")
 	for _, last := range []string{"4503599627370496", "9007199254740991", "9223372036854775807", "18446744073709551615"} {
@@ -197,8 +199,8 @@ func TestTokensEnd(t *testing.T) {
 	}
 }
 
-// F39: an idle counter lasts until the clock is sure to be ahead of it.
-func TestCounterLastsLongEnough(t *testing.T) {
+// An idle counter lasts until the clock is sure to be ahead of it.
+func TestF39_CounterLastsLongEnough(t *testing.T) {
 	s := backends.SharedRedis(t)
 	m := enter(t, s, "")
 	name := "ahead/" + m.uuid

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F32: the server forgets its scripts before every single request.
-func TestNoScript(t *testing.T) {
+// The server forgets its scripts before every single request.
+func TestF32_NoScript(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{})
 	a, b := enter(t, s, ""), enter(t, s, "")
 	forget := func() { s.Do(t, "SCRIPT", "FLUSH") }
@@ -62,8 +62,10 @@ func TestNoScript(t *testing.T) {
 	}
 }
 
-// F37, F20: all data go; nothing is made anew, and tokens grow on.
-func TestFlushAll(t *testing.T) {
+// All data go; nothing is made anew, and tokens grow on.
+//
+// Covers: F20.
+func TestF37_FlushAll(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{})
 	m := enter(t, s, "")
 	held, waits := m.ticket("n"), m.ticket("n")
@@ -81,9 +83,9 @@ func TestFlushAll(t *testing.T) {
 	}
 }
 
-// F26: with a server that writes everything down, a crash costs nothing; with
+// With a server that writes everything down, a crash costs nothing; with
 // one that lost its data, holders are told, and tokens grow on.
-func TestRestart(t *testing.T) {
+func TestF26_Restart(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{Durable: true})
 	m := enter(t, s, "")
 	held, waits, many := m.ticket("n"), m.ticket("n"), m.ticket("many")
@@ -128,9 +130,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// F34: a server that is out of memory lets locks be renewed, released, handed
+// A server that is out of memory lets locks be renewed, released, handed
 // on, broken and looked at; only new ones it refuses, and for that time only.
-func TestOutOfMemory(t *testing.T) {
+func TestF34_OutOfMemory(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{})
 	a, b := enter(t, s, ""), enter(t, s, "")
 	kinds := map[string]func(m *member, k *driver.Ticket){
@@ -190,8 +192,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// F36: whatever connection is killed, waiters hear of what matters to them.
-func TestClientKill(t *testing.T) {
+// Whatever connection is killed, waiters hear of what matters to them.
+func TestF36_ClientKill(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{})
 	a, b := enter(t, s, ""), enter(t, s, "")
 	for _, kind := range []string{"pubsub", "normal", "pubsub", "normal"} {
@@ -281,6 +283,8 @@ func TestOrphansAreDropped(t *testing.T) {
 }
 
 // One request takes a bounded number of steps; the next ones go on.
+//
+// Covers: F48.
 func TestManyDead(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedRedis(t)
@@ -394,9 +398,9 @@ func TestOverdueWaiter(t *testing.T) {
 	}
 }
 
-// F37: an operator deletes what others hold. They are told, and their leaving
+// An operator deletes what others hold. They are told, and their leaving
 // takes nothing from those who hold meanwhile.
-func TestDeletedHolds(t *testing.T) {
+func TestF37_DeletedHolds(t *testing.T) {
 	s := backends.SharedRedis(t)
 	m := enter(t, s, "")
 	name := "deleted/" + m.uuid
@@ -416,7 +420,7 @@ func TestDeletedHolds(t *testing.T) {
 	m.granted(full)
 }
 
-func TestSilentServer(t *testing.T) {
+func TestF7_SilentServer(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
 	a := enter(t, s, "")
@@ -491,9 +495,9 @@ func serverTime(t *testing.T, s *backends.RedisServer) time.Time {
 	return time.Unix(sec, 0)
 }
 
-// F48: a ticket whose time is over is not granted when its turn comes, also
+// A ticket whose time is over is not granted when its turn comes, also
 // when its client would hear of it; the next living one is, and is told.
-func TestDeadHead(t *testing.T) {
+func TestF48_DeadHead(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedRedis(t)
 	a, b := enter(t, s, ""), enter(t, s, "")

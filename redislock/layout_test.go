@@ -55,7 +55,9 @@ func shortened(list []string) []string {
 }
 
 // What is stored is the layout, byte for byte: other versions live by it.
-func TestLayoutGolden(t *testing.T) {
+//
+// Covers: F66 on redis, sentinel, cluster.
+func TestF66_LayoutGolden(t *testing.T) {
 	s := backends.SharedRedis(t)
 	m := enter(t, s, "")
 	name := "layout/" + m.uuid

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F36: a server that may drop locks when memory runs out is reported when it is
+// A server that may drop locks when memory runs out is reported when it is
 // opened, to the Observer too, and by the check; by option it is refused. The
 // policies, every one, on a server, a cluster and behind Sentinels.
-func TestEviction(t *testing.T) {
+func TestF33_Eviction(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
 	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})

@@ -55,7 +55,9 @@ func TestSentinelConformance(t *testing.T) {
 
 // A primary is killed, or falls silent, and its replica promoted: what the
 // replica has is held on, and whoever waited is woken.
-func TestSentinelFailover(t *testing.T) {
+//
+// Covers: F28, F29, F36 on sentinel.
+func TestF28_SentinelFailover(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "paused"} {
 		t.Run(how, func(t *testing.T) {

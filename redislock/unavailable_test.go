@@ -12,8 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F30, F35: servers that do not serve.
-func TestUnavailable(t *testing.T) {
+// Servers that do not serve.
+//
+// Covers: F35.
+func TestF30_Unavailable(t *testing.T) {
 	dir := t.TempDir()
 	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--dir", dir, "--dbfilename", "x.rdb"}})
 	m := enter(t, s, "")
@@ -54,7 +56,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-func TestBusy(t *testing.T) {
+func TestF30_Busy(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--lua-time-limit", "10"}})
 	m := enter(t, s, "")
@@ -80,7 +82,7 @@ func TestBusy(t *testing.T) {
 	m.keeps(held, driver.Held)
 }
 
-func TestLoading(t *testing.T) {
+func TestF30_Loading(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
 	m := enter(t, s, "")
@@ -109,7 +111,7 @@ func TestLoading(t *testing.T) {
 	}
 }
 
-func TestMaxClients(t *testing.T) {
+func TestF35_MaxClients(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
 	m := enter(t, s, "")

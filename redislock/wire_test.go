@@ -137,9 +137,9 @@ var ends = map[string]func(net.Conn){
 	"silence": func(net.Conn) {},
 }
 
-// F1, F2, F4: a request that was lost, before or after the server carried it
+// A request that was lost, before or after the server carried it
 // out, is unknown; asked again, it is found to have been done or not, once.
-func TestLostOnTheWire(t *testing.T) {
+func TestF1_F2_F4_LostOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
 	w := newWire(t, s)

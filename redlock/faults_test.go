@@ -35,7 +35,7 @@ var minorityFaults = []struct {
 
 // A minority of nodes fails in each way while clients take turns: one holds at
 // a time, tokens grow, and everybody comes to its turn.
-func TestMinority(t *testing.T) {
+func TestF41_Minority(t *testing.T) {
 	for n, away := range map[int]int{3: 1, 5: 2} {
 		for _, f := range minorityFaults {
 			t.Run(fmt.Sprintf("%s %d of %d", f.name, away, n), func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestRandomWorlds(t *testing.T) {
 
 // A request for a vote that arrives long after its client gave up finds that
 // the ticket has left.
-func TestLateVote(t *testing.T) {
+func TestF3_LateVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		plan, err := faults.Parse("join: hold request 3s")
@@ -213,9 +213,9 @@ func TestLateVote(t *testing.T) {
 	})
 }
 
-// F43: nodes restart without their data, one after the other, and the hold
+// Nodes restart without their data, one after the other, and the hold
 // survives with its token, since it is given again what it lost.
-func TestVotesDoNotErode(t *testing.T) {
+func TestF43_VotesDoNotErode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		c, _ := w.client(t, ttl)
@@ -241,7 +241,9 @@ func TestVotesDoNotErode(t *testing.T) {
 
 // A majority restarts without its data: the hold is told lost, and the next one
 // has a greater token.
-func TestMajorityLost(t *testing.T) {
+//
+// Covers: F26.
+func TestF42_MajorityLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		c, _ := w.client(t, ttl)
@@ -320,7 +322,9 @@ func TestHomeDies(t *testing.T) {
 }
 
 // A node that hangs adds nothing to a lock or its release, once it is known.
-func TestStalledMinorityAddsNothing(t *testing.T) {
+//
+// Covers: F21.
+func TestF22_StalledMinorityAddsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		c, _ := w.client(t, ttl)
@@ -350,7 +354,7 @@ func TestStalledMinorityAddsNothing(t *testing.T) {
 }
 
 // Equal contenders do not take votes from each other for long.
-func TestRounds(t *testing.T) {
+func TestF41_Rounds(t *testing.T) {
 	for _, clients := range []int{2, 8, 32} {
 		for _, away := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%d clients, %d of 3 down", clients, away), func(t *testing.T) {
@@ -396,7 +400,7 @@ func TestRounds(t *testing.T) {
 }
 
 // What is no majority of independent nodes is refused.
-func TestNodes(t *testing.T) {
+func TestF44_Nodes(t *testing.T) {
 	s := memlock.NewStore()
 	node := func() driver.Driver { return memlock.New(memlock.NewStore()) }
 	for want, nodes := range map[string][]driver.Driver{
@@ -427,7 +431,7 @@ type traitless struct {
 func (d traitless) Traits() driver.Traits { return d.tr }
 
 // A node that comes back as one that is there already is kept out.
-func TestTwinFoundLater(t *testing.T) {
+func TestF44_TwinFoundLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		nodes := w.drivers()

@@ -133,7 +133,9 @@ func TestRedisSeven(t *testing.T) {
 
 // A minority of real servers is stopped, killed, restarted without its data
 // under the guard, and slow, while clients take turns.
-func TestRedisMinority(t *testing.T) {
+//
+// Covers: F41, F26.
+func TestF42_RedisMinority(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	ss := start(t, 3)
@@ -188,7 +190,7 @@ func TestRedisMinority(t *testing.T) {
 }
 
 // A server that is stopped adds nothing to a lock and its release.
-func TestRedisStalled(t *testing.T) {
+func TestF22_RedisStalled(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Second
 	ss := start(t, 3)

@@ -89,7 +89,7 @@ func linesOf(t *testing.T, d *Driver) (names []string) {
 
 // A file system that other machines may reach is refused, unless the user
 // knows better; then the doctor says so.
-func TestSharedFileSystem(t *testing.T) {
+func TestF104_SharedFileSystem(t *testing.T) {
 	shared := fileSystem{name: "nfs", shared: true}
 	var o Options
 	if err := o.accept("/mnt/x.db", shared); err == nil || !strings.Contains(err.Error(), "nfs") || !strings.Contains(err.Error(), "/mnt/x.db") {

@@ -66,8 +66,8 @@ func childTorn(args []string) error {
 }
 
 // A process that is killed in the middle of a transaction leaves nothing of
-// it, and nobody waits longer than until it is dead (F104).
-func TestKilledInTransaction(t *testing.T) {
+// it, and nobody waits longer than until it is dead.
+func TestF104_KilledInTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
 	ctx := context.Background()
@@ -131,8 +131,8 @@ func childWrite(args []string) error {
 }
 
 // Processes are killed at any instant of their writing: the file stays sound,
-// and tokens grow (F104).
-func TestKilledWriters(t *testing.T) {
+// and tokens grow.
+func TestF104_KilledWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
 	var last uint64

@@ -248,6 +248,8 @@ var update = flag.Bool("update", false, "write testdata anew")
 
 // The tables are what testdata says. A change needs another layout version,
 // and a way from the old one.
+//
+// Covers: F66.
 func TestSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	_ = openAt(t, path, nil).Close()
@@ -288,6 +290,8 @@ func TestSchema(t *testing.T) {
 }
 
 // The machine was restarted: who held before is dead, and tokens go on.
+//
+// Covers: F17.
 func TestReboot(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "locks.db")

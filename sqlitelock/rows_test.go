@@ -193,8 +193,8 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// The last token there is (F67).
-func TestLastToken(t *testing.T) {
+// The last token there is.
+func TestF67_LastToken(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	ctx := context.Background()
 	first := mutex("a:1", "n")
@@ -222,7 +222,9 @@ func TestLastToken(t *testing.T) {
 
 // Rows that this version cannot have written are errors, and stay as they are
 // (Join 11).
-func TestForeignRows(t *testing.T) {
+//
+// Covers: F66.
+func TestF37_ForeignRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
 	db := raw(t, path)

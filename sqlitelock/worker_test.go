@@ -16,8 +16,8 @@ import (
 )
 
 // While another process writes, requests wait as long as their contexts, and
-// then say why; "database is locked" is not an answer (F104).
-func TestBusy(t *testing.T) {
+// then say why; "database is locked" is not an answer.
+func TestF104_Busy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
 	other := raw(t, path)
@@ -153,7 +153,7 @@ func TestGroup(t *testing.T) {
 
 // The file is full: joins fail for that reason, and who holds can renew and
 // leave (Leave 3).
-func TestFull(t *testing.T) {
+func TestF104_Full(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	ctx := context.Background()
 	var ts []*driver.Ticket
@@ -192,7 +192,7 @@ func TestFull(t *testing.T) {
 }
 
 // Somebody damages the file, or takes it away, while it is open.
-func TestDamagedWhileOpen(t *testing.T) {
+func TestF104_DamagedWhileOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	path := filepath.Join(dir, "locks.db")
 	d := openAt(t, path, &Options{CreateDir: true})

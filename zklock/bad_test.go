@@ -105,9 +105,9 @@ func TestNotZooKeeper(t *testing.T) {
 	}
 }
 
-// TestNoChroot: a chroot that is missing is refused and not made; one that is
-// there is enough (F90).
-func TestNoChroot(t *testing.T) {
+// TestF90_NoChroot: a chroot that is missing is refused and not made; one that is
+// there is enough.
+func TestF90_NoChroot(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
@@ -135,9 +135,11 @@ func TestNoChroot(t *testing.T) {
 	}
 }
 
-// TestForeignNodes: what is not ours stays as it is, and nobody waits behind
+// TestF90_ForeignNodes: what is not ours stays as it is, and nobody waits behind
 // what we leave.
-func TestForeignNodes(t *testing.T) {
+//
+// Covers: F37.
+func TestF90_ForeignNodes(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
@@ -238,6 +240,8 @@ func TestCredentials(t *testing.T) {
 }
 
 // TestUsersConnection: a driver on a connection that the user has.
+//
+// Covers: F56.
 func TestUsersConnection(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)

@@ -7,9 +7,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestPromise: an answer counts from when its request was sent, but only when
+// TestF14_Promise: an answer counts from when its request was sent, but only when
 // a later request has shown that the leader was reached, on one connection.
-func TestPromise(t *testing.T) {
+func TestF14_Promise(t *testing.T) {
 	t.Parallel()
 	tick := 100 * time.Millisecond
 	s := newSession(&Driver{tick: tick}, NewTap(nil))

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// TestEnsemble kills and restarts members of an ensemble, the leader among
+// TestF90_Ensemble kills and restarts members of an ensemble, the leader among
 // them, under clients that count: the count is exact, no hold is lost, and
 // without a quorum there is one clear error.
-func TestEnsemble(t *testing.T) {
+func TestF90_Ensemble(t *testing.T) {
 	t.Parallel()
 	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Members: 3})
 	url := s.URL("", "")
@@ -124,10 +124,10 @@ func TestEnsemble(t *testing.T) {
 	until(t, "the hold is released", func() bool { return long.Unlock() == nil || long.Err() != nil })
 }
 
-// TestLaggingFollower: the answer to a create is lost, and the ticket asks
+// TestF84_LaggingFollower: the answer to a create is lost, and the ticket asks
 // again over a follower that was frozen meanwhile and has not seen the node. It
-// is found all the same, and not made twice (F84).
-func TestLaggingFollower(t *testing.T) {
+// is found all the same, and not made twice.
+func TestF84_LaggingFollower(t *testing.T) {
 	t.Parallel()
 	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Members: 3})
 	leader, follower := s.Members[0], s.Members[1]

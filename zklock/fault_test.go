@@ -48,10 +48,12 @@ func leaveUntil(t *testing.T, d driver.Driver, tk *driver.Ticket) driver.Place {
 	return p
 }
 
-// TestCutRequests breaks the connection at each request of an acquisition, once
+// TestF82_F88_CutRequests breaks the connection at each request of an acquisition, once
 // before it is sent and once when it has been carried out. The same ticket
-// finds its place, nobody holds beside it, and nothing stays behind (F82, F88).
-func TestCutRequests(t *testing.T) {
+// finds its place, nobody holds beside it, and nothing stays behind.
+//
+// Covers: F1, F2.
+func TestF82_F88_CutRequests(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
@@ -109,9 +111,9 @@ func ticket2(name string, n int) *driver.Ticket {
 	}
 }
 
-// TestAbandonedCreate: the create's answer is lost and the caller gives up. The
+// TestF82_AbandonedCreate: the create's answer is lost and the caller gives up. The
 // node goes as soon as there is a connection again, without anybody's help.
-func TestAbandonedCreate(t *testing.T) {
+func TestF82_AbandonedCreate(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("abandoned")
@@ -140,9 +142,11 @@ func TestAbandonedCreate(t *testing.T) {
 	}
 }
 
-// TestOwnNodeGone: a waiting ticket's own node is deleted by a stranger. It
-// does not hold when its turn comes (F85).
-func TestOwnNodeGone(t *testing.T) {
+// TestF85_OwnNodeGone: a waiting ticket's own node is deleted by a stranger. It
+// does not hold when its turn comes.
+//
+// Covers: F37.
+func TestF85_OwnNodeGone(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("own-gone")
@@ -170,9 +174,9 @@ func TestOwnNodeGone(t *testing.T) {
 	}
 }
 
-// TestTwoNodes: a ticket has two nodes, because a create was carried out after
-// all. Both go, and the stray of an unknown ticket goes when it is seen (F84).
-func TestTwoNodes(t *testing.T) {
+// TestF84_TwoNodes: a ticket has two nodes, because a create was carried out after
+// all. Both go, and the stray of an unknown ticket goes when it is seen.
+func TestF84_TwoNodes(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("twice")
@@ -206,10 +210,12 @@ func TestTwoNodes(t *testing.T) {
 	_ = w
 }
 
-// TestPartition: a holder is cut off past its session. It knows that its claim
+// TestF86_Partition: a holder is cut off past its session. It knows that its claim
 // has ended before anybody else holds, without having been told, and works
-// again when the servers are back (F86).
-func TestPartition(t *testing.T) {
+// again when the servers are back.
+//
+// Covers: F14.
+func TestF86_Partition(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("partition")

@@ -22,10 +22,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// TestLongLine: a line that is longer than clients in Java can read is refused
+// TestF90_LongLine: a line that is longer than clients in Java can read is refused
 // with one clear error. Nothing of ours stays in it, and who is in it already
-// goes on (F90).
-func TestLongLine(t *testing.T) {
+// goes on.
+func TestF90_LongLine(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("long")
@@ -113,10 +113,10 @@ func presetCounter(t *testing.T, m *backends.ZooKeeperMember, path string, n int
 	}
 }
 
-// TestCounterAtItsEnd: the server's counter of a line reaches its end, where
+// TestF89_CounterAtItsEnd: the server's counter of a line reaches its end, where
 // ZooKeeper gives the last number again and again. The line's tickets come to
-// their turns, one at a time; and when they have gone, it begins anew (F89).
-func TestCounterAtItsEnd(t *testing.T) {
+// their turns, one at a time; and when they have gone, it begins anew.
+func TestF89_CounterAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{})
 	m := s.Members[0]

@@ -62,6 +62,8 @@ func TestNodeUUID(t *testing.T) {
 
 // TestNodeNames: the names are those of Curator's format, byte for byte, and
 // are read back; so are those of the other libraries.
+//
+// Covers: F66.
 func TestNodeNames(t *testing.T) {
 	t.Parallel()
 	const u = "0b6f2c7d-5b5a-4c8e-9a59-9b2e4e9e1e11"
@@ -101,8 +103,8 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// TestCounterGoesRound: the order is right across 2^31 and 2^32 (F89).
-func TestCounterGoesRound(t *testing.T) {
+// TestF89_CounterGoesRound: the order is right across 2^31 and 2^32.
+func TestF89_CounterGoesRound(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for i := range 5 {
@@ -228,8 +230,8 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestTimeouts: a session's time-out has room for its TTL, and back.
-func TestTimeouts(t *testing.T) {
+// TestF90_Timeouts: a session's time-out has room for its TTL, and back.
+func TestF90_Timeouts(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []int{100, 500, 2000} {
 		for _, ms := range []int{1000, 2345, 30_000, 600_000} {

@@ -11,9 +11,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// TestExpired: the session expires while one ticket holds, one waits and one
-// leaves. They are gone and told so; new ones work at once (F83, F87).
-func TestExpired(t *testing.T) {
+// TestF87_Expired: the session expires while one ticket holds, one waits and one
+// leaves. They are gone and told so; new ones work at once.
+//
+// Covers: F83.
+func TestF87_Expired(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	heldName, waitsName := unique("expired/held"), unique("expired/waits")
@@ -48,10 +50,10 @@ func TestExpired(t *testing.T) {
 	leave(t, other, first, driver.Held)
 }
 
-// TestExpiredDuringCreate: the create's answer is lost, and the session expires
+// TestF83_ExpiredDuringCreate: the create's answer is lost, and the session expires
 // before the ticket is asked for again. The node found is not the new session's
-// and does not count (F83).
-func TestExpiredDuringCreate(t *testing.T) {
+// and does not count.
+func TestF83_ExpiredDuringCreate(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("dying")
@@ -80,9 +82,9 @@ func TestExpiredDuringCreate(t *testing.T) {
 	}
 }
 
-// TestDyingSession: a create was lost on its way, and a node of the ticket's
-// UUID belongs to another session. It is not taken for the ticket's own (F83).
-func TestDyingSession(t *testing.T) {
+// TestF83_DyingSession: a create was lost on its way, and a node of the ticket's
+// UUID belongs to another session. It is not taken for the ticket's own.
+func TestF83_DyingSession(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
 	name := unique("another-session")

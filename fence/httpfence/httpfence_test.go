@@ -206,7 +206,7 @@ func TestOneAtATime(t *testing.T) {
 
 // A holder is stopped past its lease, another takes over and writes, and the
 // first wakes up and writes as well.
-func TestPausedHolder(t *testing.T) {
+func TestF12_PausedHolder(t *testing.T) {
 	p, url := serve(t)
 	h := paused.Start(t, url)
 	for _, path := range []string{"/naive", "/guarded/x"} {

@@ -147,7 +147,7 @@ func TestKey(t *testing.T) {
 
 // A holder is stopped past its lease, another takes over and writes, and the
 // first wakes up and writes as well: once past the guard, once through it.
-func TestPausedHolder(t *testing.T) {
+func TestF12_PausedHolder(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{})
 	c := dial(t, s)
 	h := paused.Start(t, "redis://"+s.Addr())

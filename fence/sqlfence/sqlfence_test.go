@@ -294,7 +294,7 @@ func writeLate(ctx context.Context, target string, t fence.Token) (string, error
 
 // A holder is stopped past its lease, another takes over and writes, and the
 // first wakes up and writes as well.
-func TestPausedHolder(t *testing.T) {
+func TestF12_PausedHolder(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, db *sql.DB, target string) {
 		h := paused.Start(t, target)
 		if _, err := db.ExecContext(t.Context(), d.naive, "new data", 1); err != nil {

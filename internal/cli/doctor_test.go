@@ -30,7 +30,9 @@ func TestDoctor(t *testing.T) {
 }
 
 // TestDoctorFinds has a store with something to find: a server that may throw
-// locks away (F35).
+// locks away.
+//
+// Covers: F35.
 func TestDoctorFinds(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"}})
 	r := holdfastHere("--store", s.URL(""), "doctor").want(t, exitNo, "problem", "")

@@ -184,8 +184,8 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestMaxHold: the longest time is over.
-func TestMaxHold(t *testing.T) {
+// TestF24_MaxHold: the longest time is over.
+func TestF24_MaxHold(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	p := start(t, sh(url, "--max-hold 2s m", `exec 2>/dev/null; trap 'echo told; exit 0' TERM; echo in; while :; do sleep 0.02; done`)...)
@@ -193,9 +193,9 @@ func TestMaxHold(t *testing.T) {
 	run(t, sh(url, "--no-wait m", "true")...).want(t, 0, "", "")
 }
 
-// TestHoldfastStopped stops holdfast itself past its lease (F12): the guard
+// TestF12_HoldfastStopped stops holdfast itself past its lease: the guard
 // ends the command before the next one comes in.
-func TestHoldfastStopped(t *testing.T) {
+func TestF12_HoldfastStopped(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, url string) {
 		first := start(t, sh(url, "--ttl 3s m", beat+`& while :; do sleep 0.1; done`)...).says("beat", "\n")

@@ -104,8 +104,8 @@ func TestStatements(t *testing.T) {
 }
 
 // Everything that is decided about a line is decided after its row was locked,
-// in a later statement (F91).
-func TestLockFirst(t *testing.T) {
+// in a later statement.
+func TestF91_LockFirst(t *testing.T) {
 	f := newFixture(t, false)
 	ctx := context.Background()
 	first, second, third := f.ticket("n", 2, 3), f.ticket("n", 2, 3), f.ticket("n", 1, 3)

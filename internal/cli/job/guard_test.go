@@ -87,9 +87,9 @@ func TestKilledTogether(t *testing.T) {
 	gone(t, own)
 }
 
-// TestStandingStill stops the process that runs the job (F12): the guard ends
+// TestF12_StandingStill stops the process that runs the job: the guard ends
 // the command before the deadline that was known then.
-func TestStandingStill(t *testing.T) {
+func TestF12_StandingStill(t *testing.T) {
 	t.Parallel()
 	const lease, grace = 5 * time.Second, 2500 * time.Millisecond
 	f := newFiles(t)
