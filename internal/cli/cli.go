@@ -92,7 +92,8 @@ belongs into a file that only you can read, given as --store-file FILE,
 
 Exit status:
     0   done
-    1   the answer is no: doctor found a problem, torture a violation, break did not break
+    1   the answer is no: doctor found a problem, torture a violation, bench an overlap,
+        break did not break
    64   the command line, a name, an option or the store's URL is wrong
    69   the store cannot be reached, or refuses
    70   something that should not happen
@@ -127,8 +128,8 @@ and for run, when the command has run: the command's own.`,
 	flags.StringVar(&a.store, "store", "", "`URL` of the store, or @FILE that has it in its first line")
 	flags.StringVar(&a.storeFile, "store-file", "", "`FILE` whose first line is the URL of the store")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line, errors too")
-	a.root.AddCommand(a.run(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.torture(), a.schema(), a.version(),
-		a.guard(), a.tortureClient())
+	a.root.AddCommand(a.run(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.torture(), a.bench(), a.schema(), a.version(),
+		a.guard(), a.tortureClient(), a.benchWorker())
 	return a
 }
 

@@ -27,7 +27,7 @@ import (
 const asHoldfast = "HOLDFAST_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asHoldfast) != "" || len(os.Args) == 2 && (os.Args[1] == guardVerb || os.Args[1] == clientVerb) {
+	if os.Getenv(asHoldfast) != "" || len(os.Args) == 2 && (os.Args[1] == guardVerb || os.Args[1] == clientVerb || os.Args[1] == workerVerb) {
 		syscall.Exit(Main()) // at once: os.Exit lets the race detector sleep
 	}
 	// The tests wait for other processes most of the time.

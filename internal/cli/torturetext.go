@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-go/holdfast/check/torture"
 )
 
-// progress is the line that shows how a run goes.
+// progress is the line that shows how a run goes, of torture or bench.
 type progress struct {
 	screen *os.File // nil where there is none
 }
 
-// show writes the line over the last one.
+// show writes how a torture goes.
 func (p *progress) show(s torture.Snapshot) {
 	var faults int64
 	for _, n := range s.Stats.Faults {
@@ -31,6 +31,11 @@ func (p *progress) show(s torture.Snapshot) {
 	if len(s.Active) > 0 {
 		text += "; now: " + strings.Join(s.Active, ", ")
 	}
+	p.write(text)
+}
+
+// write writes the line over the last one.
+func (p *progress) write(text string) {
 	width, _, err := term.GetSize(int(p.screen.Fd()))
 	if err != nil || width < 20 {
 		width = 80

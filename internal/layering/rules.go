@@ -78,7 +78,7 @@ var rows = []Row{
 		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", "driver", "github.com/redis/rueidis",
 		"a shard decides in one step and needs no lock; errors have the classes of the seam"},
-	{"internal/cli", ". driver anylock check/torture internal/cli/*",
+	{"internal/cli", ". driver anylock check/torture internal/bench internal/cli/*",
 		"github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
 		"verbs speak to stores through anylock only"},
 	{"internal/cli/*", "", "golang.org/x/sys golang.org/x/term",
@@ -94,6 +94,8 @@ var rows = []Row{
 		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
 	{"check/*", ". driver anylock check drivertest/faults", "",
 		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
+	{"internal/bench", ". driver anylock check", "",
+		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
 	{"internal/backends", "driver", "*",
 		"starts real servers for tests, with whatever client tells that they are up"},
 	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
@@ -113,13 +115,15 @@ var rows = []Row{
 // a user's program.
 var testOnly = []string{
 	"drivertest", "drivertest/*", "check", "check/*",
-	"fence/internal/paused", "internal/backends", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
+	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
 }
 
 // reaching says who else may reach a testOnly package, and why.
 var reaching = map[string]string{
 	"internal/cli check":             "what the harness judges with",
 	"internal/cli check/torture":     "holdfast torture runs the harness",
+	"internal/cli internal/bench":    "holdfast bench runs the scenarios",
+	"cmd/holdfast internal/bench":    "by way of internal/cli",
 	"internal/cli drivertest/faults": "holdfast torture loses requests on purpose",
 	"cmd/holdfast check":             "by way of internal/cli",
 	"cmd/holdfast check/torture":     "by way of internal/cli",

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Holdfast is the kind of a Spec whose server is a URL for anylock.
+const Holdfast = "holdfast"
+
+// OpenHoldfast opens Holdfast's client of the store at s.Server. It is an
+// [Open] that knows no other kind.
+func OpenHoldfast(ctx context.Context, s Spec, _ Seat) (Client, error) {
+	if s.Kind != Holdfast {
+		return nil, fmt.Errorf("bench: there is no implementation %q", s.Kind)
+	}
+	d, err := anylock.Driver(ctx, s.Server)
+	if err != nil {
+		return nil, err
+	}
+	c := &counted{Driver: d}
+	opts := []holdfast.Option{holdfast.WithPrefix(s.Prefix)}
+	if s.TTL > 0 {
+		opts = append(opts, holdfast.WithTTL(s.TTL))
+	}
+	locks, err := holdfast.New(c, opts...)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return &ours{Client: locks, counted: c, handles: make(map[string]*holdfast.Mutex)}, nil
+}
+
+type ours struct {
+	*holdfast.Client
+	counted *counted
+
+	mu      sync.RWMutex
+	handles map[string]*holdfast.Mutex // programs keep those of locks they use often
+}
+
+func (o *ours) handle(name string) *holdfast.Mutex {
+	o.mu.RLock()
+	m := o.handles[name]
+	o.mu.RUnlock()
+	if m == nil {
+		m = o.Mutex(name)
+		o.mu.Lock()
+		o.handles[name] = m
+		o.mu.Unlock()
+	}
+	return m
+}
+
+// Lock implements Client.
+func (o *ours) Lock(ctx context.Context, name string) (Held, error) {
+	h, err := o.handle(name).Lock(ctx)
+	if err != nil {
+		return nil, err // a nil Hold in a Held would not be nil
+	}
+	return h, nil
+}
+
+// Counts implements Counter.
+func (o *ours) Counts() Counts { return o.counted.counts() }
+
+// counted counts what goes to a driver, and what it tells.
+type counted struct {
+	driver.Driver
+	joins, renews, leaves, pushes, renewed atomic.Int64
+}
+
+func (c *counted) counts() Counts {
+	renews := c.renews.Load()
+	return Counts{Requests: float64(c.joins.Load() + renews + c.leaves.Load()), Wakes: float64(c.pushes.Load()),
+		Renewals: float64(renews), Renewed: float64(c.renewed.Load())}
+}
+
+// Join implements driver.Driver.
+func (c *counted) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+	c.joins.Add(1)
+	return c.Driver.Join(ctx, t, wait)
+}
+
+// Renew implements driver.Driver.
+func (c *counted) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+	c.renews.Add(1)
+	c.renewed.Add(int64(len(refs)))
+	return c.Driver.Renew(ctx, refs)
+}
+
+// Leave implements driver.Driver.
+func (c *counted) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+	c.leaves.Add(1)
+	return c.Driver.Leave(ctx, refs)
+}
+
+// Watch implements driver.Driver.
+func (c *counted) Watch(ctx context.Context, moved func(string, driver.Place)) error {
+	return c.Driver.Watch(ctx, func(id string, p driver.Place) {
+		if p.State == driver.Held {
+			c.pushes.Add(1)
+		}
+		moved(id, p)
+	})
+}

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// hold takes all locks of an idle scenario, and says what each costs while it
+// is held and its context is in use.
+func (w *worker) hold(ctx context.Context) (*answer, error) {
+	before := heap()
+	w.held = make([]Held, w.Scenario.Locks)
+	const at = 64
+	var group sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, at)
+	for g := range at {
+		group.Go(func() {
+			for errs[g] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(w.held) {
+					return
+				}
+				w.held[i], errs[g] = w.clients[0].Lock(ctx, w.own("held-", i))
+				if c, ok := w.held[i].(interface{ Context() context.Context }); ok && errs[g] == nil {
+					c.Context()
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		w.held = nil
+		return nil, err
+	}
+	return &answer{
+		PerLock:    (heap() - before) / float64(len(w.held)),
+		Goroutines: float64(runtime.NumGoroutine() - w.before),
+	}, nil
+}
+
+func (w *worker) own(what string, i int) string {
+	name := fmt.Sprint(what, i)
+	if w.Spec.Kind != Holdfast {
+		name = w.Spec.Prefix + name
+	}
+	return name
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and pools let go
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// idle uses a lock of its own while the others are renewed.
+func (w *worker) idle(ctx context.Context, start, end int64) (*answer, error) {
+	sleepUntil(ctx, start)
+	at := w.meter()
+	a := new(answer)
+	name := w.own("other-", 0)
+	for {
+		r := record{asked: now()}
+		if r.asked >= end {
+			break
+		}
+		h, err := w.clients[0].Lock(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("Lock: %w", err)
+		}
+		r.granted = now()
+		r.released = r.granted
+		err = h.Unlock()
+		r.done = now()
+		if err != nil {
+			return nil, fmt.Errorf("Unlock: %w", err)
+		}
+		a.records = append(a.records, r)
+		time.Sleep(time.Millisecond)
+	}
+	w.since(at, a)
+	a.Goroutines = float64(runtime.NumGoroutine() - w.before)
+	for i, h := range w.held {
+		if e, ok := h.(interface{ Err() error }); ok && e.Err() != nil {
+			return nil, fmt.Errorf("held lock %d: %w", i, e.Err())
+		}
+	}
+	return a, nil
+}
+
+// take takes the shared lock and keeps it.
+func (w *worker) take(ctx context.Context) (*answer, error) {
+	r := record{asked: now()}
+	name := sharedName
+	if w.Spec.Kind != Holdfast {
+		name = w.Spec.Prefix + name
+	}
+	h, err := w.clients[0].Lock(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("Lock: %w", err)
+	}
+	r.granted = now()
+	w.held = append(w.held, h)
+	return &answer{records: []record{r}}, nil
+}

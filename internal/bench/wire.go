@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// order is what a worker is told, a line of JSON each. The first is Open.
+type order struct {
+	Do string `json:"do"`
+
+	// Of Open.
+	Spec     Spec     `json:"spec,omitzero"`
+	Scenario Scenario `json:"scenario,omitzero"`
+	First    int      `json:"first,omitempty"` // of the clients of this process
+	Clients  int      `json:"clients,omitempty"`
+	Profile  string   `json:"profile,omitempty"` // a file for a CPU profile of the next run
+
+	// Of Run and Idle, on the clock that processes share.
+	Start int64 `json:"start,omitempty"`
+	End   int64 `json:"end,omitempty"`
+}
+
+// What a worker can be told.
+const (
+	doOpen = "open"
+	doRun  = "run"  // cycles, from Start to End
+	doHold = "hold" // take all locks of an idle scenario
+	doIdle = "idle" // use another lock meanwhile
+	doTake = "take" // take the shared lock once, and keep it
+	doDrop = "drop" // give it back
+)
+
+// answer is what a worker says, a line of JSON and then its records.
+type answer struct {
+	Err     string `json:"err,omitempty"`
+	Overlap bool   `json:"overlap,omitempty"` // Err is an overlap
+
+	Records    int     `json:"records"`
+	Mallocs    float64 `json:"mallocs"`
+	Bytes      float64 `json:"bytes"`
+	CPU        int64   `json:"cpu"` // ns
+	Goroutines float64 `json:"goroutines"`
+	PerLock    float64 `json:"per_lock"` // bytes
+	Counts     Counts  `json:"counts"`
+	Counted    bool    `json:"counted"`
+
+	records []record
+}
+
+// pipe is one end of a conversation of lines and records.
+type pipe struct {
+	in  *bufio.Reader
+	out *bufio.Writer
+}
+
+func newPipe(in io.Reader, out io.Writer) *pipe {
+	return &pipe{bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(out, 64<<10)}
+}
+
+func (p *pipe) send(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	_, err = p.out.Write(append(b, '\n'))
+	if a, ok := v.(*answer); ok && err == nil {
+		err = writeRecords(p.out, a.records)
+	}
+	return errors.Join(err, p.out.Flush())
+}
+
+func (p *pipe) line(v any) error {
+	b, err := p.in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+func (p *pipe) answer() (*answer, error) {
+	a := new(answer)
+	err := p.line(a)
+	if err == nil && a.Records > 0 {
+		a.records, err = readRecords(p.in, make([]record, 0, a.Records), a.Records)
+	}
+	return a, err
+}

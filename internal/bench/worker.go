@@ -1,0 +1,278 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// drainTime is how long goroutines that wait at the end of a run may go on
+// waiting before they are told to give up.
+const drainTime = 2 * time.Second
+
+// worker is one process of a run.
+type worker struct {
+	order   // the first
+	open    Open
+	clients []Client
+	before  int // goroutines when nothing was open
+
+	inside  atomic.Int64 // holders of the shared lock in this process
+	overlap atomic.Bool
+
+	held []Held // of Idle and Crash
+}
+
+// Work is the life of a worker process: it reads what to do from in and answers
+// to out, until in ends. open makes its clients. The error is that of the
+// conversation; what goes wrong with a lock is told to the other side.
+func Work(ctx context.Context, in io.Reader, out io.Writer, open Open) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := newPipe(in, out)
+	orders := make(chan order)
+	var failed error
+	go func() { // ends with in
+		defer close(orders)
+		defer cancel()
+		for {
+			var o order
+			if err := p.line(&o); err != nil {
+				if !errors.Is(err, io.EOF) {
+					failed = err
+				}
+				return
+			}
+			select {
+			case orders <- o:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	w := &worker{open: open}
+	for o := range orders {
+		a, err := w.obey(ctx, o)
+		if a == nil {
+			a = new(answer)
+		}
+		if w.overlap.Load() {
+			err = fmt.Errorf("bench: %w, in one process", ErrOverlap)
+		}
+		if err != nil {
+			a.Err, a.Overlap = err.Error(), errors.Is(err, ErrOverlap)
+		}
+		a.Records = len(a.records)
+		if err := p.send(a); err != nil {
+			cancel()
+			return errors.Join(err, w.close())
+		}
+	}
+	return errors.Join(failed, w.close())
+}
+
+func (w *worker) close() error {
+	var errs []error
+	for _, h := range w.held {
+		_ = h.Unlock() // its lease may be over; the run has ended
+	}
+	for _, c := range w.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (w *worker) obey(ctx context.Context, o order) (*answer, error) {
+	switch o.Do {
+	case doOpen:
+		w.order = o
+		w.before = runtime.NumGoroutine()
+		for i := range o.Clients {
+			c, err := w.open(ctx, o.Spec, Seat{o.First + i, o.Scenario.Clients})
+			if err != nil {
+				return nil, err
+			}
+			w.clients = append(w.clients, c)
+		}
+		return nil, nil
+	case doRun:
+		stop, err := profile(o.Profile)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		return w.run(ctx, o.Start, o.End)
+	case doHold:
+		return w.hold(ctx)
+	case doIdle:
+		return w.idle(ctx, o.Start, o.End)
+	case doTake:
+		return w.take(ctx)
+	case doDrop:
+		err := w.held[0].Unlock()
+		w.held = nil
+		return nil, err
+	}
+	return nil, fmt.Errorf("bench: a worker cannot %q", o.Do)
+}
+
+func profile(name string) (stop func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}, nil
+}
+
+// sharedName is the lock of scenarios that have one for all.
+const sharedName = "shared"
+
+// meter notes what a part of a run costs this process.
+type meter struct {
+	mem    runtime.MemStats
+	cpu    time.Duration
+	counts Counts
+}
+
+func (w *worker) meter() *meter {
+	m := new(meter)
+	runtime.ReadMemStats(&m.mem)
+	m.counts, _ = w.counts()
+	m.cpu = cpuTime()
+	return m
+}
+
+// since fills an answer with what was used since the meter was read.
+func (w *worker) since(m *meter, a *answer) {
+	a.CPU = int64(cpuTime() - m.cpu)
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	a.Mallocs += float64(mem.Mallocs - m.mem.Mallocs)
+	a.Bytes += float64(mem.TotalAlloc - m.mem.TotalAlloc)
+	a.Counts, a.Counted = w.counts()
+	a.Counts = a.Counts.less(m.counts)
+}
+
+func (w *worker) counts() (sum Counts, known bool) {
+	for _, c := range w.clients {
+		if counter, ok := c.(Counter); ok {
+			sum, known = sum.plus(counter.Counts()), true
+		}
+	}
+	return sum, known
+}
+
+// notes are the records of one goroutine, and what keeping them has allocated.
+type notes struct {
+	rs             []record
+	mallocs, bytes float64
+}
+
+func (n *notes) add(r record) {
+	if len(n.rs) == cap(n.rs) {
+		n.rs = slices.Grow(n.rs, max(64, len(n.rs)))
+		n.mallocs++
+		n.bytes += float64(cap(n.rs) * recordSize)
+	}
+	n.rs = append(n.rs, r)
+}
+
+// run has all goroutines take locks from start to end. Those who wait at the
+// end get their turn, for a while, so that the next run finds nobody in line.
+func (w *worker) run(ctx context.Context, start, end int64) (*answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all := make([]notes, len(w.clients)*w.Scenario.Goroutines)
+	errs := make([]error, len(all))
+	sleepUntil(ctx, start-int64(time.Millisecond))
+	var group sync.WaitGroup
+	at := w.meter()
+	for i := range all {
+		group.Go(func() { errs[i] = w.cycle(ctx, i, start, end, &all[i]) })
+	}
+	a := new(answer)
+	sleepUntil(ctx, start+(end-start)/2)
+	a.Goroutines = float64(runtime.NumGoroutine() - w.before - len(all))
+	sleepUntil(ctx, end)
+	w.since(at, a) // what draining costs is not in it
+	late := time.AfterFunc(drainTime, cancel)
+	group.Wait()
+	late.Stop()
+	after, _ := w.counts()
+	a.Counts = after.less(at.counts) // with the ends of what was begun
+	for _, n := range all {
+		a.Mallocs -= n.mallocs
+		a.Bytes -= n.bytes
+		a.records = append(a.records, n.rs...)
+	}
+	return a, errors.Join(errs...)
+}
+
+// cycle is one goroutine of a run.
+func (w *worker) cycle(ctx context.Context, i int, start, end int64, n *notes) error {
+	c := i / w.Scenario.Goroutines
+	client, who := w.clients[c], int64(w.First*w.Scenario.Goroutines+i)
+	name := w.Spec.Prefix + sharedName
+	if !w.Scenario.Shared {
+		name = fmt.Sprint(w.Spec.Prefix, "own-", who)
+	}
+	if w.Spec.Kind == Holdfast { // its client puts the prefix there
+		name = name[len(w.Spec.Prefix):]
+	}
+	sleepUntil(ctx, start)
+	for {
+		r := record{asked: now(), who: who, client: int64(w.First + c)}
+		if r.asked >= end {
+			return nil
+		}
+		h, err := client.Lock(ctx, name)
+		if err != nil {
+			if ctx.Err() != nil {
+				n.add(r)
+				return nil
+			}
+			return fmt.Errorf("Lock: %w", err)
+		}
+		r.granted = now()
+		if w.Scenario.Shared && w.inside.Add(1) != 1 {
+			w.overlap.Store(true)
+		}
+		if w.Scenario.Work > 0 && r.granted < end {
+			time.Sleep(w.Scenario.Work)
+		}
+		if w.Scenario.Shared {
+			w.inside.Add(-1)
+		}
+		r.released = now()
+		err = h.Unlock()
+		r.done = now()
+		n.add(r)
+		if err != nil {
+			return fmt.Errorf("Unlock: %w", err)
+		}
+	}
+}
+
+func sleepUntil(ctx context.Context, t int64) {
+	select {
+	case <-time.After(time.Duration(t - now())):
+	case <-ctx.Done():
+	}
+}
