@@ -81,11 +81,15 @@ type joinArgs [10]string
 func (args *joinArgs) of(d *Driver, l *line, t *driver.Ticket, wait bool) []string {
 	*args = joinArgs{t.ID, d.keep(t.TTL), l.channel, t.Meta, yes(wait)}
 	n := 5
-	if !plain(t) || t.Floor != 0 || t.Replaces != nil {
+	if t.Floor != 0 {
+		n = 6
+		args[5] = strconv.FormatUint(t.Floor, 10)
+	}
+	if !plain(t) || t.Replaces != nil {
 		n = len(args)
-		args[5] = strconv.FormatInt(t.Limit, 10)
-		args[6] = strconv.FormatInt(t.Units, 10)
-		args[7] = strconv.FormatUint(t.Floor, 10)
+		args[5] = strconv.FormatUint(t.Floor, 10)
+		args[6] = strconv.FormatInt(t.Limit, 10)
+		args[7] = strconv.FormatInt(t.Units, 10)
 		args[8] = t.Owner
 		if t.Replaces != nil {
 			args[9] = t.Replaces.ID

@@ -152,7 +152,7 @@ func (d *Driver) homes(name string) []int {
 // those that except does not exclude, or -1.
 func (d *Driver) homeOf(name string, wait bool, except func(i int) bool) int {
 	for _, i := range d.homes(name) {
-		if n := d.nodes[i]; n.usable() && (!wait || n.watched.Load() || !d.traits.Push) && !except(i) {
+		if n := d.nodes[i]; n.homely() && (!wait || n.watched.Load() || !d.traits.Push) && !except(i) {
 			return i
 		}
 	}

@@ -17,7 +17,7 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 	d.rounds.Add(1)
 	asked := false    // the other nodes, since the home is held
 	wrote := 0        // rounds to write a token back
-	overtime := false // somebody has been slow
+	overtime := false // somebody has been slow since the last request
 	slow := time.NewTimer(d.patience())
 	defer slow.Stop()
 	for {
@@ -28,8 +28,8 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 		switch {
 		case e.left || e.stage == over:
 			return driver.Place{State: driver.Gone}, nil
-		case home.busy:
-			// Nothing is decided without the home, until it has failed.
+		case home.busy && d.nodes[e.home].homely():
+			// Nothing is decided without the home, until it has failed or hangs.
 		case !home.busy && home.state == driver.Waiting:
 			d.crowded.set(e.t.Name)
 			d.giveAllBack(e, e.home)
@@ -68,6 +68,7 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 			return d.failed(ctx, e, wait, sent)
 		}
 		if moved {
+			overtime = false
 			slow.Reset(d.patience())
 			continue
 		}
@@ -77,8 +78,10 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 		select {
 		case <-changed:
 		case <-slow.C:
+			if d.overdue(e, overtime); !overtime {
+				slow.Reset(mostPatience)
+			}
 			overtime = true
-			d.overdue(e)
 		case <-ctx.Done():
 			err = d.ended(ctx)
 		case <-d.life.Done():
@@ -91,13 +94,17 @@ func (d *Driver) pursue(ctx context.Context, e *entry, wait bool, sent time.Time
 	}
 }
 
-// overdue takes the nodes that still owe an answer for slow ones.
-func (d *Driver) overdue(e *entry) {
+// overdue takes the nodes that still owe an answer for slow ones, and the second
+// time for ones that hang.
+func (d *Driver) overdue(e *entry, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range e.votes {
 		if e.votes[i].busy {
 			d.nodes[i].slow.Store(true)
+			if again {
+				d.nodes[i].hung.Store(true)
+			}
 		}
 	}
 }

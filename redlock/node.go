@@ -18,6 +18,7 @@ type node struct {
 	d       driver.Driver
 	down    atomic.Bool // it failed: it is asked nothing but whether it is back
 	slow    atomic.Bool // it owes an answer for longer than the others took
+	hung    atomic.Bool // it owes one for longer than anybody waits; no line's home
 	watched atomic.Bool // its pushes flow
 	trip    atomic.Int64
 	who     atomic.Pointer[string] // its identity, when known
@@ -58,6 +59,10 @@ func (n *node) prompt() bool { return n.usable() && (n.quick() || !n.of.most((*n
 func (n *node) known() bool { return n.twin.Load() == nil && n.who.Load() != nil }
 func (n *node) up() bool    { return n.known() && !n.down.Load() }
 func (n *node) quick() bool { return n.up() && !n.slow.Load() }
+func (n *node) agile() bool { return n.up() && !n.hung.Load() }
+
+// homely says whether it can be the home of a line.
+func (n *node) homely() bool { return n.usable() && (n.agile() || !n.of.most((*node).agile)) }
 
 // most says whether a majority of nodes is so.
 func (d *Driver) most(is func(n *node) bool) bool {
@@ -100,6 +105,7 @@ func (d *Driver) note(n *node, took time.Duration, err error) {
 		old := n.trip.Load()
 		n.trip.Store(old + (int64(took)-old)/8)
 		n.slow.Store(false)
+		n.hung.Store(false)
 		return
 	}
 	d.suspect(n)
@@ -126,6 +132,7 @@ func (d *Driver) probe(n *node, wait time.Duration) {
 		cancel()
 		if err == nil {
 			n.slow.Store(false)
+			n.hung.Store(false)
 			n.down.Store(false)
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/drivertest/locktest"
@@ -215,41 +214,4 @@ func TestF22_RedisStalled(t *testing.T) {
 	if quick < n/2 {
 		t.Errorf("only %d of %d locks took less than a quarter of a node's deadline", quick, n)
 	}
-}
-
-// BenchmarkLock compares a majority of three with the slowest of its nodes.
-func BenchmarkLock(b *testing.B) {
-	ss := start(b, 3)
-	lock := func(name string, d func() driver.Driver) {
-		b.Run(name, func(b *testing.B) {
-			c, err := holdfast.New(d())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close()
-			for b.Loop() {
-				h, err := c.Mutex("n").Lock(context.Background())
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := h.Unlock(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	for i, s := range ss {
-		lock(fmt.Sprint("node=", i+1), func() driver.Driver {
-			d, err := openNode(s.URL(""))
-			if err != nil {
-				b.Fatal(err)
-			}
-			return d
-		})
-	}
-	lock("all", func() driver.Driver { return ss.open(b, "") })
-	d := ss.open(b, "")
-	ss[2].Pause(b)
-	lock("one stopped", func() driver.Driver { return d })
-	ss[2].Resume(b)
 }

@@ -4,13 +4,14 @@
 --
 -- KEYS  1 line  2 queue  3 due  4 tickets  5 token
 -- ARGV  1 id  2 milliseconds to keep it  3 channel  4 metadata  5 "1" to wait
---       only when it is no ordinary mutex:
---       6 limit  7 units  8 floor  9 owner  10 id of the ticket it replaces
+--       6 floor, or nothing
+--       only when it is no ordinary mutex, or replaces a ticket:
+--       7 limit  8 units  9 owner  10 id of the ticket it replaces
 -- Answers the token, or what join.lua says.
 
 local call = redis.call
-local id = ARGV[1]
-local there = not ARGV[6] and call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+local id, floor = ARGV[1], tonumber(ARGV[6] or 0)
+local there = not ARGV[7] and floor <= 4503599627370496 and call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
 
 if there == 0 then
 	local last = tonumber(call('GET', KEYS[5]) or 0)
@@ -18,6 +19,7 @@ if there == 0 then
 	local clock = (time[1] * 1000000 + time[2] - 1735689600000000) / 25
 	-- A counter that is not a number, or at its end, is left to join.lua.
 	if last and last < 4503599627370496 then
+		if last < floor then last = floor - 1 end
 		local token, linger = clock - clock % 1, '3600000'
 		if token <= last or token < 1 then
 			token = last + 1
@@ -47,7 +49,7 @@ elseif there then
 		-- A ticket that has a place, and one behind a named owner or one whose
 		-- time is over, are for join.lua.
 		if not known[1] and (not before or left > 0) then
-			call('HSET', KEYS[4], id, '1m\n0\n' .. ARGV[3] .. '\n' .. ARGV[4], '\2' .. id, now + ARGV[2])
+			call('HSET', KEYS[4], id, '1m\n' .. (ARGV[6] or '0') .. '\n' .. ARGV[3] .. '\n' .. ARGV[4], '\2' .. id, now + ARGV[2])
 			local length = call('RPUSH', KEYS[2], id)
 			if there == 1 then
 				call('PEXPIRE', KEYS[2], ARGV[2])

@@ -6,7 +6,7 @@
 --   {-1} K is not ours  {-2, limit} of another kind  {-3} fewer units  {-4} no more tokens
 
 local id, ms, channel, meta, wait = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == '1'
-local want, units, floor = tonumber(ARGV[6] or 1), tonumber(ARGV[7] or 1), tonumber(ARGV[8] or 0)
+local want, units = tonumber(ARGV[7] or 1), tonumber(ARGV[8] or 1)
 local owner, replaces = ARGV[9] or '', ARGV[10] or ''
 
 open(1)
