@@ -350,13 +350,19 @@ func (c *client) granted(t *driver.Ticket, p driver.Place) driver.Place {
 	return p
 }
 
-// doze waits for a push about t, for d at the most.
+// doze waits for a push about t, for d at the most. One that came before the
+// first time, ahead of the answer to the Join even, counts.
 func (c *client) doze(t *driver.Ticket, d time.Duration) driver.Place {
 	c.mu.Lock()
 	ch := c.wake[t.ID]
 	if ch == nil {
 		ch = make(chan driver.Place, 4)
 		c.wake[t.ID] = ch
+		for _, p := range c.pushes {
+			if p.id == t.ID && len(ch) < cap(ch) {
+				ch <- p.p
+			}
+		}
 	}
 	c.mu.Unlock()
 	timer := time.NewTimer(d)
