@@ -15,6 +15,24 @@ import (
 // Identity implements [driver.Identifier]: the server's run id, the database
 // and the prefix. The run id changes with every restart.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
+	return d.whoIs(ctx, func(c link.Conn, run string) (string, error) {
+		client, err := ask(c, "CLIENT", "INFO")
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.lines.prefix), nil
+	})
+}
+
+// Server returns what is equal for two drivers exactly if they speak to the same
+// server, whatever the database and the prefix: they fail together. It changes
+// with every restart. It blocks for a round trip; errors are those of Identity.
+func (d *Driver) Server(ctx context.Context) (string, error) {
+	return d.whoIs(ctx, func(_ link.Conn, run string) (string, error) { return "redis:" + run, nil })
+}
+
+// whoIs asks for the server's run id, and calls f with it.
+func (d *Driver) whoIs(ctx context.Context, f func(c link.Conn, run string) (string, error)) (string, error) {
 	if err := d.before(ctx); err != nil {
 		return "", err
 	}
@@ -27,11 +45,7 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		if run == "" {
 			return "", unreadable("INFO without a run id")
 		}
-		client, err := ask(c, "CLIENT", "INFO")
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.lines.prefix), nil
+		return f(c, run)
 	})
 }
 

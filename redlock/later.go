@@ -147,6 +147,15 @@ func (l *later) Identity(ctx context.Context) (string, error) {
 	return "", driver.Errorf(driver.Refused, "the node does not say who it is")
 }
 
+// Server implements [Hosted].
+func (l *later) Server(ctx context.Context) (string, error) {
+	d, err := l.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	return who(ctx, d)
+}
+
 // Check implements [driver.Checker].
 func (l *later) Check(ctx context.Context) ([]driver.Finding, error) {
 	d, err := l.get(ctx)

@@ -24,17 +24,25 @@ func TestMain(m *testing.M) {
 // openTarget opens a driver on the Redis servers at some URLs.
 func openTarget(target string) (driver.Driver, error) {
 	var nodes []driver.Driver
+	drop := func() {
+		for _, n := range nodes {
+			n.Close()
+		}
+	}
 	for url := range strings.SplitSeq(target, " ") {
 		d, err := openNode(url)
 		if err != nil {
-			for _, n := range nodes {
-				n.Close()
-			}
+			drop()
 			return nil, err
 		}
 		nodes = append(nodes, d)
 	}
-	return New(nodes, nil)
+	d, err := New(nodes, nil)
+	if err != nil {
+		drop()
+		return nil, err
+	}
+	return d, nil
 }
 
 func openNode(url string) (driver.Driver, error) {

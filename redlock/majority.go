@@ -173,10 +173,11 @@ func (e *entry) held(quorum int, sent time.Time) driver.Place {
 	return driver.Place{State: driver.Held, Token: e.token, Lease: e.kept(quorum).Sub(sent)}
 }
 
-// waits is the place of an entry that stands in line at home.
+// waits is the place of an entry that stands in line at home. How many are ahead
+// is not known: some may stand elsewhere, and the home's holder be in line, too.
 func (e *entry) waits(home *vote, sent time.Time) driver.Place {
 	p := home.place
-	p.State, p.Token, p.Err = driver.Waiting, 0, nil
+	p.State, p.Token, p.Err, p.Ahead = driver.Waiting, 0, nil, -1
 	p.Lease = home.until.Sub(sent)
 	return p
 }

@@ -139,16 +139,19 @@ func (d *Driver) probe(n *node, wait time.Duration) {
 	}
 }
 
+// Hosted is implemented by nodes that can say which server they are at. Two
+// databases of one server are two stores, and fail as one.
+type Hosted interface {
+	// Server is equal for two nodes exactly if they are at the same server. It
+	// may block for a round trip. Errors are those of [driver.Identifier].
+	Server(ctx context.Context) (string, error)
+}
+
 // identify asks a node who it is, and compares that with the others. A server
 // that restarted may be another one.
 func (d *Driver) identify(ctx context.Context, n *node) error {
-	id := fmt.Sprintf("node:%p", n.d)
-	if named, ok := n.d.(driver.Identifier); ok {
-		var err error
-		if id, err = named.Identity(ctx); err != nil {
-			return err
-		}
-	} else if _, err := n.d.Inspect(ctx, "holdfast"); err != nil {
+	id, err := who(ctx, n.d)
+	if err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -157,11 +160,23 @@ func (d *Driver) identify(ctx context.Context, n *node) error {
 	n.twin.Store(nil)
 	for _, other := range d.nodes {
 		if who := other.who.Load(); other != n && who != nil && *who == id && other.twin.Load() == nil {
-			err := fmt.Errorf("nodes %d and %d are one and the same store: its failure would be that of two", min(n.at, other.at)+1, max(n.at, other.at)+1)
+			err := fmt.Errorf("nodes %d and %d are one and the same server: its failure would be that of two", min(n.at, other.at)+1, max(n.at, other.at)+1)
 			n.twin.Store(&err)
 		}
 	}
 	return nil
+}
+
+// who returns what must differ between two nodes.
+func who(ctx context.Context, n driver.Driver) (string, error) {
+	if h, ok := n.(Hosted); ok {
+		return h.Server(ctx)
+	}
+	if named, ok := n.(driver.Identifier); ok {
+		return named.Identity(ctx)
+	}
+	_, err := n.Inspect(ctx, "holdfast")
+	return fmt.Sprintf("node:%p", n), err
 }
 
 var errSilent = driver.Errorf(driver.Unavailable, "it does not answer")

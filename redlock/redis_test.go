@@ -215,3 +215,19 @@ func TestF22_RedisStalled(t *testing.T) {
 		t.Errorf("only %d of %d locks took less than a quarter of a node's deadline", quick, n)
 	}
 }
+
+// Two databases of one server are two stores that fail as one.
+//
+// Covers: F44.
+func TestF44_DatabasesOfOneServer(t *testing.T) {
+	t.Parallel()
+	ss := start(t, 2)
+	urls := []string{ss[0].URL(""), ss[1].URL(""), ss[0].URL("") + "/1?prefix=other:"}
+	d, err := openTarget(strings.Join(urls, " "))
+	if err == nil {
+		d.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "nodes 1 and 3 are one and the same server") {
+		t.Errorf("%v", err)
+	}
+}

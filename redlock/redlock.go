@@ -60,8 +60,8 @@ var (
 // closes with itself. All who shall exclude each other give the same nodes;
 // that they give them in the same order is best, but nothing depends on it.
 //
-// It asks the nodes who they are and returns an error when two are one and the
-// same store, when a node refuses, or when no majority has answered within
+// It asks the nodes who they are and returns an error when two are at one
+// server, see [Hosted], when a node refuses, or when no majority has answered within
 // Options.OpenLimit. After an error the nodes are the caller's again. Options
 // may be nil.
 //
