@@ -9,6 +9,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
@@ -23,13 +25,15 @@ func openSentinel(t testing.TB, s *backends.RedisSentinels, query string) *Senti
 	return d
 }
 
-func TestSentinelConformance(t *testing.T) {
+// sentinelHarness describes Sentinels of the test's own to the suite. They are
+// patient with the primary, so that it stays that while it is paused.
+func sentinelHarness(t *testing.T, query string) (*backends.RedisSentinels, drivertest.Harness) {
 	clock := backends.NewClock(t, t.TempDir())
 	s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{Redis: backends.RedisOptions{Env: clock.Env()}, DownAfter: 600_000})
 	primary := s.Nodes[0]
-	drivertest.Run(t, drivertest.Harness{
+	return s, drivertest.Harness{
 		Open: func(dt drivertest.T) driver.Driver {
-			d, err := OpenSentinel(context.Background(), s.URL("timeout=10s&db=2"))
+			d, err := OpenSentinel(context.Background(), s.URL(query))
 			if err != nil {
 				dt.Fatalf("OpenSentinel: %v", err)
 			}
@@ -50,6 +54,26 @@ func TestSentinelConformance(t *testing.T) {
 			}
 			return n
 		},
+	}
+}
+
+func TestSentinelConformance(t *testing.T) {
+	_, h := sentinelHarness(t, "timeout=10s&db=2")
+	drivertest.Run(t, h)
+}
+
+// The lock as its users see it, in one process and in several.
+func TestSentinelLocks(t *testing.T) {
+	t.Parallel()
+	s, h := sentinelHarness(t, "timeout=10s")
+	h.TTL = 2 * time.Second
+	t.Run("locks", func(t *testing.T) {
+		t.Parallel()
+		locktest.Run(t, h)
+	})
+	t.Run("processes", func(t *testing.T) {
+		t.Parallel()
+		procs.Run(t, procs.Store{Target: s.URL(""), TTL: h.TTL})
 	})
 }
 

@@ -16,11 +16,15 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/drivertest/locktest"
+	"github.com/holdfast-go/holdfast/drivertest/procs"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
 func TestMain(m *testing.M) {
+	procs.Child(func(target string) (driver.Driver, error) {
+		return New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(target, " ")}), nil)
+	})
 	redis.SetLogger(quietly{}) // servers fail here on purpose
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait more than they work
@@ -44,13 +48,16 @@ func clientOf(t testing.TB, s *backends.RedisServer) *redis.Client {
 	return c
 }
 
-func clusterOf(t testing.TB, c *backends.RedisCluster, timeout time.Duration) *redis.ClusterClient {
-	t.Helper()
-	var addrs []string
+func addrsOf(c *backends.RedisCluster) (addrs []string) {
 	for _, s := range c.Nodes {
 		addrs = append(addrs, s.Addr())
 	}
-	cc := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: timeout, PoolSize: 500})
+	return addrs
+}
+
+func clusterOf(t testing.TB, c *backends.RedisCluster, timeout time.Duration) *redis.ClusterClient {
+	t.Helper()
+	cc := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrsOf(c), ReadTimeout: timeout, PoolSize: 500})
 	t.Cleanup(func() { cc.Close() })
 	return cc
 }
@@ -97,10 +104,26 @@ func TestClusterConformance(t *testing.T) {
 	})
 }
 
+// The lock as its users see it, on one server and in a cluster; there also in
+// several processes.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
 	locktest.Run(t, drivertest.Harness{Open: opens(clientOf(t, s)), TTL: 2 * time.Second})
+}
+
+func TestClusterLocks(t *testing.T) {
+	t.Parallel()
+	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
+	const ttl = 2 * time.Second
+	t.Run("locks", func(t *testing.T) {
+		t.Parallel()
+		locktest.Run(t, drivertest.Harness{Open: opens(clusterOf(t, c, 10*time.Second)), TTL: ttl})
+	})
+	t.Run("processes", func(t *testing.T) {
+		t.Parallel()
+		procs.Run(t, procs.Store{Target: strings.Join(addrsOf(c), " "), TTL: ttl})
+	})
 }
 
 // The same counts as with connections of the driver's own: two scripts for each
