@@ -180,7 +180,8 @@ func TestHandOffTime(t *testing.T) {
 	s := backends.SharedPostgres(t)
 	url := s.URL("postgres", own())
 	c := admin(t, url)
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	if _, err := c.Exec(ctx, "CREATE TABLE updated AS SELECT 1 AS k, 0 AS n"); err != nil {
 		t.Fatal(err)
 	}

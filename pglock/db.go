@@ -28,7 +28,8 @@ const idleMax = 2 * time.Second
 // One batch of statements is one round trip.
 //
 // Statements are sent with the types of their arguments and without a name, so
-// nothing is left in a connection that a pooler would have to know of.
+// nothing is left in a connection that a pooler would have to know of; but see
+// [Driver.prepare].
 const (
 	textBegin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	textDone  = "COMMIT"
@@ -44,11 +45,11 @@ const (
 // could not serialise; such a database gets whole transactions from then on.
 func (d *Driver) Auto(ctx context.Context, s *sqlline.Stmt) error {
 	if !d.whole.Load() {
-		err := d.inConn(ctx, func(c *pgconn.PgConn) error {
-			b := newRound(ctx)
+		err := d.inConn(ctx, func(c *link) error {
+			b := newRound(ctx, c.names)
 			b.limits()
 			b.add(s)
-			return b.run(c, true)
+			return b.run(c.PgConn, true)
 		})
 		if code(err) != serializationFailure {
 			return err
@@ -61,7 +62,7 @@ func (d *Driver) Auto(ctx context.Context, s *sqlline.Stmt) error {
 // Tx implements [sqlline.DB]. It sends its beginning with the first statements,
 // and its end with the last.
 func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
-	return d.inConn(ctx, func(c *pgconn.PgConn) error {
+	return d.inConn(ctx, func(c *link) error {
 		t := &tx{c: c}
 		last, err := f(t)
 		switch {
@@ -77,7 +78,7 @@ func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, er
 			}
 			b.plain(textDone)
 			b.done = true
-			err = b.run(c, true)
+			err = b.run(c.PgConn, true)
 		}
 		if err != nil {
 			t.undo(ctx)
@@ -86,9 +87,15 @@ func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, er
 	})
 }
 
+// link is a connection of the pool while one request has it.
+type link struct {
+	*pgconn.PgConn
+	names map[*sqlline.Text]string // of what is prepared there
+}
+
 // tx is an open transaction.
 type tx struct {
-	c     *pgconn.PgConn
+	c     *link
 	began bool
 	wrote bool
 }
@@ -100,11 +107,11 @@ func (t *tx) Do(ctx context.Context, stmts ...*sqlline.Stmt) error {
 		t.wrote = t.wrote || s.Row == nil
 		b.add(s)
 	}
-	return b.run(t.c, false)
+	return b.run(t.c.PgConn, false)
 }
 
 func (t *tx) round(ctx context.Context) *round {
-	b := newRound(ctx)
+	b := newRound(ctx, t.c.names)
 	if !t.began {
 		t.began = true
 		b.plain(textBegin)
@@ -119,13 +126,13 @@ func (t *tx) undo(ctx context.Context) {
 	if t.c.IsClosed() || t.c.TxStatus() == 'I' {
 		return
 	}
-	b := newRound(ctx)
+	b := newRound(ctx, nil)
 	b.plain(textUndo)
-	_ = b.run(t.c, false)
+	_ = b.run(t.c.PgConn, false)
 }
 
 // inConn runs f on a connection of the pool.
-func (d *Driver) inConn(ctx context.Context, f func(*pgconn.PgConn) error) error {
+func (d *Driver) inConn(ctx context.Context, f func(*link) error) error {
 	if err := d.r.Before(ctx); err != nil {
 		return err
 	}
@@ -133,7 +140,11 @@ func (d *Driver) inConn(ctx context.Context, f func(*pgconn.PgConn) error) error
 	if err != nil {
 		return d.notAcquired(ctx, err)
 	}
-	err = f(c.Conn().PgConn())
+	l := &link{PgConn: c.Conn().PgConn()}
+	if d.prepare(ctx, l.PgConn) {
+		l.names = d.names
+	}
+	err = f(l)
 	d.judge(err)
 	d.release(c, err)
 	return err
@@ -158,11 +169,14 @@ func (d *Driver) release(c *pgxpool.Conn, err error) {
 type round struct {
 	ctx   context.Context
 	batch pgconn.Batch
-	stmts []*sqlline.Stmt // nil for those whose answer says nothing
-	done  bool            // the last one is COMMIT
+	names map[*sqlline.Text]string // of prepared statements
+	stmts []*sqlline.Stmt          // nil for those whose answer says nothing
+	done  bool                     // the last one is COMMIT
 }
 
-func newRound(ctx context.Context) *round { return &round{ctx: ctx} }
+func newRound(ctx context.Context, names map[*sqlline.Text]string) *round {
+	return &round{ctx: ctx, names: names}
+}
 
 func (b *round) plain(text string) {
 	b.batch.ExecParams(text, nil, nil, nil, nil)
@@ -181,7 +195,11 @@ func (b *round) limits() {
 	for _, limit := range []time.Duration{wait, all, idle} {
 		values = append(values, strconv.AppendInt(nil, max(1, limit.Milliseconds()), 10))
 	}
-	b.batch.ExecParams(textLimits, values, nil, nil, nil)
+	if b.names != nil {
+		b.batch.ExecPrepared(limitsName, values, nil, nil)
+	} else {
+		b.batch.ExecParams(textLimits, values, nil, nil, nil)
+	}
 	b.stmts = append(b.stmts, nil)
 }
 
@@ -208,7 +226,11 @@ func (b *round) add(s *sqlline.Stmt) {
 			values[i] = []byte{} // nil would be NULL
 		}
 	}
-	b.batch.ExecParams(s.Text.SQL, values, types, binaryFormat, binaryFormat)
+	if name := b.names[s.Text]; name != "" {
+		b.batch.ExecPrepared(name, values, binaryFormat, binaryFormat)
+	} else {
+		b.batch.ExecParams(s.Text.SQL, values, types, binaryFormat, binaryFormat)
+	}
 	b.stmts = append(b.stmts, s)
 }
 

@@ -55,6 +55,9 @@ func classify(ctx context.Context, err error, commits bool) error {
 		return driver.Wrap(driver.Unknown, said)
 	}
 	// Whatever failed with an error that is not fatal has been undone.
+	if notPrepared(err) {
+		return driver.Wrap(driver.NotDone, said)
+	}
 	switch e.Code {
 	case serializationFailure, "40P01", "55P03", "57014", "25P03":
 		return driver.Wrap(driver.NotDone, said)
@@ -123,6 +126,9 @@ func notConnected(err error) error {
 
 // judge draws conclusions from an error of a request.
 func (d *Driver) judge(err error) {
+	if notPrepared(err) {
+		d.plain.Store(true)
+	}
 	switch code(err) {
 	case undefinedTable, undefinedSchema:
 		// Somebody dropped a table: make it again when next asked.

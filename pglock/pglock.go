@@ -59,6 +59,8 @@ type Driver struct {
 	r     *sqlline.Remote // its name is that of our channel
 
 	whole atomic.Bool // see Auto
+	plain atomic.Bool // nothing is prepared, see prepare
+	names map[*sqlline.Text]string
 	ear   listener
 }
 
@@ -72,7 +74,10 @@ var (
 func newDriver(pool *pgxpool.Pool, owned bool, o *Options) *Driver {
 	d := &Driver{pool: pool, owned: owned, opt: *o}
 	d.ear.d = d
-	d.r = sqlline.NewRemote(sqlline.New(dialect(o, d.tell)), &site{d}, newChannel())
+	self := newChannel()
+	lines := sqlline.New(dialect(o, self, d.tell))
+	d.names = namesOf(lines.Often())
+	d.r = sqlline.NewRemote(lines, &site{d}, self)
 	return d
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
@@ -19,7 +17,7 @@ const clockNow = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 // dialect is PostgreSQL's. What is text elsewhere is bytes here: they compare
 // byte for byte under every collation, are the same in every encoding of the
 // database, and may contain zero bytes.
-func dialect(o *Options, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dialect {
+func dialect(o *Options, self string, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dialect {
 	now := clockNow
 	if o.clock != "" {
 		now = o.clock
@@ -37,7 +35,9 @@ func dialect(o *Options, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dial
 			// change of the index.
 			Table: " WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200)",
 		},
-		Tell: tell,
+		Tell:  tell,
+		Grant: "pg_notify(encode(wake, 'escape'), 'h' || token || ' ' || encode(id, 'escape'))::text",
+		Self:  self,
 	}
 }
 
@@ -67,7 +67,7 @@ func Schema(o *Options) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("BEGIN;\n")
-	for _, stmt := range ddl(o, sqlline.New(dialect(o, nil)), "convert_to(md5(random()::text || clock_timestamp()::text), 'UTF8')") {
+	for _, stmt := range ddl(o, sqlline.New(dialect(o, "", nil)), "convert_to(md5(random()::text || clock_timestamp()::text), 'UTF8')") {
 		b.WriteString(stmt + ";\n")
 	}
 	b.WriteString("COMMIT;\n")
@@ -93,15 +93,15 @@ func (s *site) Missing(err error) bool {
 // alone, keeps two clients from making the tables at once.
 func (s *site) Create(ctx context.Context) error {
 	d := s.Driver
-	exec := func(c *pgconn.PgConn, commits bool, texts ...string) error {
-		b := newRound(ctx)
+	exec := func(c *link, commits bool, texts ...string) error {
+		b := newRound(ctx, nil)
 		for _, text := range texts {
 			b.plain(text)
 		}
 		b.done = commits
-		return b.run(c, commits)
+		return b.run(c.PgConn, commits)
 	}
-	err := d.inConn(ctx, func(c *pgconn.PgConn) error {
+	err := d.inConn(ctx, func(c *link) error {
 		t := &tx{c: c, began: true}
 		defer t.undo(ctx)
 		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisory))
@@ -109,11 +109,11 @@ func (s *site) Create(ctx context.Context) error {
 			return err
 		}
 		there := false
-		b := newRound(ctx)
+		b := newRound(ctx, nil)
 		s := &sqlline.Stmt{Text: &sqlline.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + d.opt.tables() + "store') IS NOT NULL"}}
 		s.Row = func(func(...any) error) error { there = true; return nil }
 		b.add(s)
-		if err := b.run(c, false); err != nil || there {
+		if err := b.run(c.PgConn, false); err != nil || there {
 			return err
 		}
 		return exec(c, true, append(ddl(&d.opt, d.r.Lines, "'"+rand.Text()+"'"), textDone)...)

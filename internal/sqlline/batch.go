@@ -30,19 +30,29 @@ func (s *Lines) Renew(ctx context.Context, db DB, refs []driver.Ref) ([]driver.P
 // tickets it concerns; the others leave all the same.
 func (s *Lines) Leave(ctx context.Context, db DB, refs []driver.Ref) ([]driver.Place, []Push) {
 	b := newBatch(refs)
-	quick := b.those(func(i int, r *driver.Ref) bool {
-		return r.State != driver.Waiting && !r.Unsure && r.Owner == "" && b.alone(i) && !s.busy[b.keys[i][0]].Load()
-	})
+	var quick, busy []int
+	for _, i := range b.those(func(i int, r *driver.Ref) bool {
+		return r.State != driver.Waiting && !r.Unsure && r.Owner == "" && b.alone(i)
+	}) {
+		switch {
+		case !s.busy[b.keys[i][0]].Load():
+			quick = append(quick, i)
+		case s.t.handOn != nil && refs[i].Limit == 1:
+			busy = append(busy, i)
+		}
+	}
 	b.quick(ctx, s, db, &s.t.leave, quick, func(i int, token int64) {
 		b.answer(i, driver.Place{State: driver.Held, Token: uint64(token)})
 	})
-	return b.lines(ctx, s, db, func(l *line, r *driver.Ref) (driver.Place, error) {
+	granted := b.handOn(ctx, s, db, busy)
+	places, pushes := b.lines(ctx, s, db, func(l *line, r *driver.Ref) (driver.Place, error) {
 		p, err := l.remove(r.ID)
 		if err == nil && r.Unsure {
 			l.bury(r.ID)
 		}
 		return p, err
 	})
+	return places, append(granted, pushes...)
 }
 
 // batch is one call of Renew or Leave.

@@ -58,6 +58,13 @@ type Dialect struct {
 	// Tell returns the statements that deliver pushes, to be run with the
 	// commit of their transaction. Nil where that happens outside.
 	Tell func([]Push) []*Stmt
+	// Grant is an expression that tells the client at the address wake that
+	// the ticket id holds with token, when its transaction commits; these are
+	// columns. It is for databases where a statement that changes a table can
+	// be part of another: they hand a lock on in one round trip. Empty
+	// elsewhere. Self is the address of this client, which tells itself.
+	Grant string
+	Self  string
 }
 
 // batch is how many tickets one statement decides about at most.
@@ -118,6 +125,7 @@ const (
 //	{lock}   the end of a SELECT that locks
 //	{max}    the function that returns its greatest argument
 //	{note}   the function whose argument the DB learns of
+//	{grant}  the expression that tells of a grant
 //	{list}   n arguments, separated by commas
 func (d *Dialect) text(n int, s string) *Text {
 	t := &Text{clock: d.Clock}
@@ -131,7 +139,7 @@ func (d *Dialect) text(n int, s string) *Text {
 	}
 	plain := strings.NewReplacer(
 		"{line}", prefix+"line", "{ticket}", prefix+"ticket", "{grave}", prefix+"grave", "{store}", prefix+"store",
-		"{lock}", d.ForUpdate, "{max}", greatest, "{note}", d.Note,
+		"{lock}", d.ForUpdate, "{max}", greatest, "{note}", d.Note, "{grant}", d.Grant,
 		"{list}", strings.TrimSuffix(strings.Repeat("?, ", n), ", "),
 		"\n", " ", "\t", "",
 	)

@@ -9,7 +9,7 @@ import (
 // other is a dialect with everything different, as a server's would be.
 var other = Dialect{
 	Now: "micros()", Tick: "ticks()", Numbered: true, Greatest: "GREATEST", ForUpdate: " FOR UPDATE",
-	Prefix: "app.hf_", NoPartial: true, Note: "LAST", Batch: 999,
+	Prefix: "app.hf_", NoPartial: true, Note: "LAST", Batch: 999, Grant: "TELL(wake, id, token)",
 	Types: Types{Int: "BIGINT", Key: "BYTEA", Bytes: "BYTEA", ID: "TEXT", Owner: "TEXT", Text: "TEXT", Wake: "TEXT"},
 }
 
@@ -67,7 +67,7 @@ func sqlOf(v reflect.Value) (all []string) {
 		}
 	default:
 		if v.IsNil() {
-			return nil // a batch greater than the dialect's
+			return nil // a batch greater than the dialect's, or what it cannot do
 		}
 		all = []string{v.Elem().FieldByName("SQL").String()}
 	}

@@ -227,6 +227,9 @@ func (r *Remote) lookUp(ctx context.Context) (found Found, err error) {
 	return found, err
 }
 
+// Ready says whether the tables were found.
+func (r *Remote) Ready() bool { return r.ready.Load() }
+
 // Forget makes the next request look for the tables again: somebody dropped
 // one.
 func (r *Remote) Forget() { r.ready.Store(false) }

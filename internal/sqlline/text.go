@@ -13,6 +13,8 @@ type texts struct {
 	// An uncontended line, decided by one statement.
 	join         *Text
 	renew, leave quickTexts
+	// One in which somebody waits: nil where Dialect.Grant is empty.
+	hold, handOn *Text
 
 	// The line's row, and what is read once it is locked.
 	lock, clock, ensure, store                             *Text
@@ -81,6 +83,19 @@ const (
 	leaveWhere = " AND h_id IN ({list}) AND h_until > {now} AND h_owner = '' AND held = 1 AND waiting = 0"
 )
 
+// Often returns the texts of which most requests consist: those that are worth
+// preparing, where that costs nothing.
+func (s *Lines) Often() []*Text {
+	t := &s.t
+	often := []*Text{t.join, t.lock, t.clock, t.firsts, t.own, t.buried, t.store, t.insert, t.remove, t.prolong}
+	for _, text := range []*Text{t.renew.once[0], t.leave.once[0], t.hold, t.handOn} {
+		if text != nil {
+			often = append(often, text)
+		}
+	}
+	return often
+}
+
 func newTexts(d *Dialect) texts {
 	one := func(s string) *Text { return d.text(1, s) }
 	sized := func(s string) (t [len(sizes)]*Text) {
@@ -110,12 +125,19 @@ func newTexts(d *Dialect) texts {
 	if join == "" {
 		join = joinText
 	}
+	var hold, handOn *Text
+	if d.Grant != "" {
+		hold, handOn = one("SELECT seq FROM {line} WHERE k = ?{lock}"), one(handOnText)
+	}
 	const from = "SELECT " + ticketColumns + " FROM {ticket} WHERE line = ? "
 	columns := strings.Join(rowColumns, ", ")
 	return texts{
 		join:  one(join),
 		renew: quick(renewSet, renewWhere),
 		leave: quick(leaveSet, leaveWhere),
+
+		hold:   hold,
+		handOn: handOn,
 
 		lock:  one("SELECT name, " + columns + " FROM {line} WHERE k = ?{lock}"),
 		clock: one("SELECT {now}, {tick}"),
