@@ -92,12 +92,16 @@ var rows = []Row{
 		"parts of the suite run on any driver, like the whole; boot time, which processes agree on, comes from the system"},
 	{"check", "", "github.com/anishathalye/porcupine golang.org/x/sys",
 		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
+	{"check/planted", "driver memlock drivertest/broken", "",
+		"bugs are planted in the two stores that live in memory"},
 	{"check/*", ". driver anylock check drivertest/faults", "",
 		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
 	{"internal/bench", ". driver anylock check", "",
 		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
 	{"internal/backends", "driver", "*",
 		"starts real servers for tests, with whatever client tells that they are up"},
+	{"internal/stepcut", "driver", "",
+		"breaks connections between any driver and its server, for the tests of the SQL stores"},
 	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
 		"writes documentation out of what the code says about itself"},
 	{"scripts/*", "internal/backends", "",
@@ -115,7 +119,7 @@ var rows = []Row{
 // a user's program.
 var testOnly = []string{
 	"drivertest", "drivertest/*", "check", "check/*",
-	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/testlog", "scripts/*",
+	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/stepcut", "internal/testlog", "scripts/*",
 }
 
 // reaching says who else may reach a testOnly package, and why.

@@ -1,0 +1,148 @@
+package stepcut
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+)
+
+// Postgres is the protocol of PostgreSQL.
+func Postgres() Protocol {
+	first := true
+	return Protocol{
+		Client: func(r io.Reader) (Message, error) {
+			kind, b, err := typed(r, !first)
+			m := Message{Bytes: b, Trip: kind == 'S' || kind == 'Q'}
+			m.Pass = m.Trip || first || kind == 'X' || kind == 'p'
+			first = false
+			return m, err
+		},
+		Server: func(r io.Reader) (Message, error) {
+			kind, b, err := typed(r, true)
+			m := Message{Bytes: b, Done: kind == 'Z'}
+			if kind == 'K' && err == nil {
+				m.ID = binary.BigEndian.Uint32(b[5:])
+			}
+			return m, err
+		},
+	}
+}
+
+// typed returns one message of PostgreSQL's protocol, and its type if it has
+// one: the first message of a client has none.
+func typed(r io.Reader, has bool) (kind byte, message []byte, err error) {
+	head := make([]byte, 4, 5)
+	if has {
+		head = head[:5]
+	}
+	if _, err := io.ReadFull(r, head); err != nil {
+		return 0, nil, err
+	}
+	size := head
+	if has {
+		kind, size = head[0], head[1:]
+	}
+	message = append(head, make([]byte, binary.BigEndian.Uint32(size)-4)...)
+	_, err = io.ReadFull(r, message[len(head):])
+	return kind, message, err
+}
+
+// MySQL is the protocol of MySQL and MariaDB, for clients that send queries as
+// text.
+func MySQL() Protocol {
+	const query = 0x03
+	a := answer{greets: true}
+	return Protocol{
+		Client: func(r io.Reader) (Message, error) {
+			b, err := packet(r)
+			// A packet with the number 0 begins a command.
+			return Message{Bytes: b, Pass: true, Trip: err == nil && b[3] == 0 && len(b) > 4 && b[4] == query}, err
+		},
+		Server: func(r io.Reader) (Message, error) {
+			b, err := packet(r)
+			if err != nil {
+				return Message{}, err
+			}
+			return a.next(b), nil
+		},
+	}
+}
+
+// packet returns one packet with its head: three bytes of length, a number.
+func packet(r io.Reader) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, err
+	}
+	b := append(head, make([]byte, int(head[0])|int(head[1])<<8|int(head[2])<<16)...)
+	_, err := io.ReadFull(r, b[4:])
+	return b, err
+}
+
+// answer is where the server is in what it says.
+type answer struct {
+	greets bool // nothing was said yet
+	ends   int  // end packets that are still to come of rows: of the columns, of the rows
+}
+
+// next tells the end of an answer from the middle of it.
+func (a *answer) next(b []byte) Message {
+	m := Message{Bytes: b}
+	body := b[4:]
+	if a.greets {
+		// A version of the protocol, that of the server, and the id.
+		a.greets = false
+		if i := bytes.IndexByte(body, 0); i > 0 && len(body) >= i+5 {
+			m.ID = binary.LittleEndian.Uint32(body[i+1:])
+		}
+		return m
+	}
+	const fine, end, failed, more = 0x00, 0xfe, 0xff, 0x0008
+	switch {
+	case len(body) == 0:
+	case body[0] == failed:
+		a.ends = 0
+		m.Done = true
+	case a.ends > 0:
+		switch {
+		case body[0] != end:
+		case len(body) == 5: // warnings, status
+			a.ends--
+			m.Done = a.ends == 0 && binary.LittleEndian.Uint16(body[3:])&more == 0
+		default: // newer clients: no end of the columns, and that of the rows is as of no rows
+			a.ends = 0
+			m.Done = status(body)&more == 0
+		}
+	case body[0] == fine:
+		m.Done = status(body)&more == 0
+	default:
+		a.ends = 2
+	}
+	return m
+}
+
+// status returns the flags of an answer without rows: they follow two numbers
+// of one to nine bytes each.
+func status(body []byte) uint16 {
+	rest := skipNumber(skipNumber(body[1:]))
+	if len(rest) < 2 {
+		return 0
+	}
+	return binary.LittleEndian.Uint16(rest)
+}
+
+// skipNumber returns what follows a number of the protocol.
+func skipNumber(b []byte) []byte {
+	n := 1
+	if len(b) > 0 {
+		switch b[0] {
+		case 0xfc:
+			n = 3
+		case 0xfd:
+			n = 4
+		case 0xfe:
+			n = 9
+		}
+	}
+	return b[min(n, len(b)):]
+}
