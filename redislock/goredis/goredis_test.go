@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strconv"
@@ -276,9 +277,57 @@ func TestFailover(t *testing.T) {
 			defer wg.Wait()
 			defer cancel()
 			progress("at first")
+			if what == "cluster" {
+				confirmed(t, c.open(), cluster)
+			}
 			c.kill()
 			progress("after the failover")
 		})
+	}
+}
+
+// confirmed sees that a grant is shown when replicas have it, and given back when
+// they do not, whether it is the answer to a join or comes after a wait.
+func confirmed(t *testing.T, client redis.UniversalClient, cluster *backends.RedisCluster) {
+	t.Helper()
+	d, err := New(client, &redislock.Options{MinReplicas: 1, ConfirmWithin: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := holdfast.New(d, holdfast.WithTTL(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	m := l.Mutex("confirmed")
+	lock := func(within time.Duration) (*holdfast.Hold, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		return m.Lock(ctx)
+	}
+	for range 10 {
+		hold, err := lock(patience)
+		if err != nil {
+			t.Fatalf("with replicas: %v", err)
+		}
+		if err := hold.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range cluster.Nodes[:3] {
+		r := cluster.Replica(p)
+		r.Pause(t)
+		defer r.Resume(t)
+		p.Do(t, "CLIENT", "KILL", "TYPE", "replica")
+	}
+	if hold, err := lock(2 * time.Second); err == nil {
+		t.Errorf("without a replica, token %d is granted", hold.Token())
+	} else if !errors.Is(err, redislock.ErrUnconfirmed) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a replica: %v", err)
+	}
+	line, err := d.Inspect(context.Background(), "confirmed")
+	if err != nil || len(line.Tickets) != 0 {
+		t.Errorf("what was not confirmed stays: %+v, %v", line.Tickets, err)
 	}
 }
 
