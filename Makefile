@@ -1,6 +1,6 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: test lint bubble broken stores docs build smoke
+.PHONY: test lint bubble broken simulate stores docs build smoke
 
 # Everything, on a fresh Debian 12 machine too: see scripts/test.
 test:
@@ -16,6 +16,9 @@ bubble:
 
 broken:
 	go test -race ./drivertest/...
+
+simulate:
+	go test ./check/sim -v -run Schedules -sim.schedules=20000
 
 stores:
 	go test -race -p 1 ./sqlitelock ./redislock ./redlock ./etcdlock ./zklock ./pglock ./mysqllock

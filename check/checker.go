@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,10 @@ type Rules struct {
 	// Takes is how long a fresh process may wait for a name after the last
 	// heal (C7), without Slack.
 	Takes time.Duration
+	// Exposed names checks whose findings are counted and no violations: what
+	// is done to the store goes beyond what the lock promises to survive. A
+	// valid hold that the register refuses then counts with C1.
+	Exposed []string
 }
 
 // Late is how long after the end of a claim its loss may be told, besides
@@ -44,6 +49,7 @@ type Stats struct {
 	Lost                     int64 // holds whose loss was told
 	Overlaps                 int64
 	LongestOverlap           time.Duration
+	Exposed                  map[string]int64 // findings that are no violations, by check
 	LongestWait, LongestHold time.Duration
 	Writes, Stale            int64 // to the register: accepted, and refused by its guard
 	Slices, Undecided        int64 // of C5
@@ -95,7 +101,8 @@ func NewChecker(r Rules) *Checker {
 	return &Checker{
 		rules: r, heard: make(map[life]int64), open: make(map[Key]*Op), lines: make(map[string]*line),
 		upsets: make(map[int][]upset), told: make(map[lossKey]*loss), killed: make(map[life]bool),
-		seen: make(map[string]bool), listed: make(map[string]int), stats: Stats{Faults: make(map[string]int64)},
+		seen: make(map[string]bool), listed: make(map[string]int),
+		stats: Stats{Faults: make(map[string]int64), Exposed: make(map[string]int64)},
 	}
 }
 
@@ -241,7 +248,8 @@ func (c *Checker) after(e Event) {
 	}
 }
 
-func (c *Checker) violate(check, name string, at int64, text string, ops ...*Op) {
+// violate takes down what is wrong. It says whether that was not known before.
+func (c *Checker) violate(check, name string, at int64, text string, ops ...*Op) bool {
 	id := check + name + text
 	for _, op := range ops {
 		id += fmt.Sprint(op.Key)
@@ -250,11 +258,16 @@ func (c *Checker) violate(check, name string, at int64, text string, ops ...*Op)
 		id = check + id[len(check)+len(name)+len(text):]
 	}
 	if c.seen[id] {
-		return
+		return false
+	}
+	if slices.Contains(c.rules.Exposed, check) {
+		c.seen[id] = true
+		c.stats.Exposed[check]++
+		return true
 	}
 	if c.listed[check] == maxViolations {
 		c.dropped++
-		return
+		return true
 	}
 	c.listed[check]++
 	c.seen[id] = true
@@ -263,6 +276,7 @@ func (c *Checker) violate(check, name string, at int64, text string, ops ...*Op)
 		copies[i] = new(*op)
 	}
 	c.bad = append(c.bad, Violation{check, name, text, copies, at})
+	return true
 }
 
 // horizon is the time up to which everything is known.
@@ -336,7 +350,7 @@ func (c *Checker) Finish() {
 // many more there were.
 func (c *Checker) Violations() ([]Violation, int) { return c.bad, c.dropped }
 
-// Stats returns what was judged so far. The map is the Checker's own.
+// Stats returns what was judged so far. Its maps are the Checker's own.
 func (c *Checker) Stats() Stats { return c.stats }
 
 // Describe writes a violation for people, its calls beside each other, with

@@ -39,6 +39,10 @@ const (
 	Residue What = "residue" // the store has something that it should not
 )
 
+// Store is the process of an [Event] that tells of a fault of the store itself,
+// which disturbs all.
+const Store = -1
+
 // Event is one line of a history. Which fields count depends on What. Times are
 // those of [Now], in nanoseconds.
 type Event struct {

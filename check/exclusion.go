@@ -49,9 +49,7 @@ func (c *Checker) exclusion(l *line, t int64) {
 			end = min(end, op.until())
 		}
 		long := time.Duration(min(end, t) - e.at)
-		before := len(c.bad) + c.dropped
-		c.violate("C1", l.name, e.at, fmt.Sprintf("%d of %d units were held at once, for %v", units, e.op.Limit, long), slices.Clone(in)...)
-		if len(c.bad)+c.dropped > before {
+		if c.violate("C1", l.name, e.at, fmt.Sprintf("%d of %d units were held at once, for %v", units, e.op.Limit, long), slices.Clone(in)...) {
 			c.stats.Overlaps++
 		}
 		c.stats.LongestOverlap = max(c.stats.LongestOverlap, long)

@@ -1,6 +1,9 @@
 package check
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // regCell is what the history says of a name's register.
 type regCell struct {
@@ -36,7 +39,11 @@ func (c *Checker) register(op *Op, e Event) {
 // refusal judges a hold that the guard refused while it was entitled to write.
 func (c *Checker) refusal(op *Op) {
 	if c.rules.Tokens && op.refused > op.Granted && op.refused < op.until() {
-		c.violate("C2", op.Name, op.refused,
+		name := "C2"
+		if slices.Contains(c.rules.Exposed, "C1") { // who holds with another is refused if it came first
+			name = "C1"
+		}
+		c.violate(name, op.Name, op.refused,
 			fmt.Sprintf("the guard refused token %d of a hold that was valid: %d had passed", op.Token, op.by), op)
 	}
 }

@@ -140,7 +140,7 @@ func (c *Checker) disturbed(op *Op) bool {
 	from, to := op.Waiting-int64(c.rules.TTL), op.Granted
 	for p, us := range c.upsets {
 		for _, u := range us {
-			theirs := c.rules.Contagious && u.kind == "pause"
+			theirs := p == Store || c.rules.Contagious && u.kind == "pause"
 			if p != op.P && !theirs || u.kind == "stall" && u.to-u.from < int64(c.rules.TTL)/4 {
 				continue
 			}

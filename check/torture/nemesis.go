@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,12 @@ func (r *run) torture(ctx context.Context) error {
 		if len(todo) > 0 && todo[0].At <= now && failed == nil {
 			s := todo[0]
 			todo = todo[1:]
-			ends = append(ends, end{s.end(), r.disturb(s)})
+			heal, err := r.disturb(s)
+			if err != nil {
+				failed = err
+				break
+			}
+			ends = append(ends, end{s.end(), heal})
 		}
 		if now >= r.Duration {
 			break
@@ -58,7 +64,9 @@ func (r *run) torture(ctx context.Context) error {
 			failed = err
 		}
 	}
-	return failed
+	// Requests that are on their way arrive, now that everything serves again.
+	r.healing.Wait()
+	return errors.Join(failed, r.unhealed)
 }
 
 // sleep waits for a time of the run; false when ctx has ended.
@@ -92,7 +100,7 @@ func (r *run) alone() error {
 func (r *run) fault(what check.What, s Step, text string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := check.Event{T: check.Now(), What: what, P: s.Target, K: r.procs[s.Target].k, Text: s.Kind, Name: text}
+	e := check.Event{T: check.Now(), What: what, P: s.Target, Text: s.Kind, Name: text}
 	r.take(e)
 	if what == check.Fault {
 		r.active = append(r.active, s.Kind)
@@ -103,9 +111,12 @@ func (r *run) fault(what check.What, s Step, text string) int64 {
 }
 
 // disturb begins a step and returns what ends it.
-func (r *run) disturb(s Step) (heal func() error) {
-	x := r.procs[s.Target]
+func (r *run) disturb(s Step) (heal func() error, err error) {
 	at := r.fault(check.Fault, s, s.Plan)
+	if f := r.Config.fault(s.Kind); f != nil {
+		return r.own(s, f)
+	}
+	x := r.procs[s.Target]
 	switch s.Kind {
 	case Pause:
 		x.stop()
@@ -113,7 +124,7 @@ func (r *run) disturb(s Step) (heal func() error) {
 			x.resume()
 			r.fault(check.Heal, s, "")
 			return nil
-		}
+		}, nil
 	case Kill:
 		r.mu.Lock()
 		x.killed, x.killedAt = true, at
@@ -128,23 +139,32 @@ func (r *run) disturb(s Step) (heal func() error) {
 			r.procs[x.p] = y
 			r.fault(check.Heal, s, "")
 			return nil
-		}
+		}, nil
 	}
 	x.send(order{Do: "disturb", Plan: s.Plan})
 	return func() error {
 		x.send(order{Do: "heal"})
-		limit := time.NewTimer(r.patience())
-		defer limit.Stop()
-		select {
-		case n := <-x.healed:
-			r.mu.Lock()
-			r.met += n
-			r.mu.Unlock()
-		case <-x.gone:
-		case <-limit.C:
-			return fmt.Errorf("torture: client %d did not end a fault of requests within %v", x.p, r.patience())
-		}
-		r.fault(check.Heal, s, "")
+		r.healing.Go(func() { r.heal(x, s) })
 		return nil
+	}, nil
+}
+
+// heal waits until a fault of requests is over. They may have to wait for a
+// server that is stopped, so nothing else waits for them.
+func (r *run) heal(x *process, s Step) {
+	limit := time.NewTimer(r.patience())
+	defer limit.Stop()
+	var n int64
+	var err error
+	select {
+	case n = <-x.healed:
+	case <-x.gone:
+	case <-limit.C:
+		err = fmt.Errorf("torture: client %d did not end a fault of requests within %v", x.p, r.patience())
 	}
+	r.fault(check.Heal, s, "")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.met += n
+	r.unhealed = errors.Join(r.unhealed, err)
 }

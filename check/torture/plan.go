@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/check"
 	"github.com/holdfast-go/holdfast/drivertest/faults"
 )
 
@@ -14,14 +15,18 @@ import (
 type Step struct {
 	At     time.Duration // since the start
 	Kind   string
-	Target int // the process
+	Target int // the process, or check.Store
 	For    time.Duration
 	Plan   string // of Requests, in the form of drivertest/faults
 }
 
 // String returns the step in one line.
 func (s Step) String() string {
-	text := fmt.Sprintf("%9.3fs %s of process %d for %v", s.At.Seconds(), s.Kind, s.Target, s.For.Round(time.Millisecond))
+	target := "the store"
+	if s.Target != check.Store {
+		target = fmt.Sprintf("process %d", s.Target)
+	}
+	text := fmt.Sprintf("%9.3fs %s of %s for %v", s.At.Seconds(), s.Kind, target, s.For.Round(time.Millisecond))
 	if s.Plan != "" {
 		text += ": " + s.Plan
 	}
@@ -30,7 +35,7 @@ func (s Step) String() string {
 
 func (s Step) end() time.Duration { return s.At + s.For }
 
-// weights of the kinds, in percent of the sum of those that are allowed.
+// weights of the kinds that every run can have.
 var weights = map[string]int{Pause: 25, Kill: 15, Requests: 20}
 
 // longestHeld bounds how long a request is on its way: stores remember a ticket
@@ -45,11 +50,17 @@ func (c Config) Plan() []Step {
 		return time.Duration((low + rnd.Float64()*(high-low)) * float64(c.TTL))
 	}
 	kinds := slices.Clone(c.Faults)
+	for _, f := range c.Own {
+		kinds = append(kinds, f.Kind)
+	}
 	slices.Sort(kinds)
 	var plan, active []Step
 	for at := between(0.5, 2); at < c.Duration && len(kinds) > 0; at += between(0.5, 2) {
 		active = slices.DeleteFunc(active, func(s Step) bool { return s.end() <= at })
-		s := Step{At: at, Kind: pick(rnd, kinds), Target: rnd.IntN(c.Processes), For: between(0.2, 3)}
+		s := Step{At: at, Kind: c.pick(rnd, kinds), Target: rnd.IntN(c.Processes), For: between(0.2, 3)}
+		if f := c.fault(s.Kind); f != nil && !f.Client {
+			s.Target = check.Store
+		}
 		switch s.Kind {
 		case Kill:
 			s.For = between(0, 1)
@@ -67,14 +78,14 @@ func (c Config) Plan() []Step {
 	return plan
 }
 
-func pick(rnd *rand.Rand, kinds []string) string {
+func (c *Config) pick(rnd *rand.Rand, kinds []string) string {
 	sum := 0
 	for _, k := range kinds {
-		sum += weights[k]
+		sum += c.weight(k)
 	}
 	n := rnd.IntN(sum)
 	for _, k := range kinds {
-		if n -= weights[k]; n < 0 {
+		if n -= c.weight(k); n < 0 {
 			return k
 		}
 	}

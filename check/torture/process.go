@@ -90,7 +90,11 @@ func (r *run) start(p, k int, probe bool) (*process, error) {
 		x.abort = func() { _ = x.cmd.Process.Kill() }
 	}
 	r.clients.Go(func() { r.listen(x, out) })
-	s := setup{Store: r.Store, Prefix: r.prefix, P: p, K: k, Seed: r.Seed, TTL: r.TTL, Goroutines: r.Goroutines,
+	store := r.Store
+	if r.StoreOf != nil && !probe {
+		store = r.StoreOf(p)
+	}
+	s := setup{Store: store, Prefix: r.prefix, P: p, K: k, Seed: r.Seed, TTL: r.TTL, Goroutines: r.Goroutines,
 		Tokens: r.traits.Fencing, Probe: probe, Takes: r.takes() + r.Slack + time.Second, Long: r.long}
 	for _, n := range r.names {
 		s.Names = append(s.Names, wireName{n.name, n.limit, n.alone})

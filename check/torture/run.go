@@ -19,6 +19,7 @@ type run struct {
 	began   time.Time
 	plan    []Step
 	clients sync.WaitGroup
+	healing sync.WaitGroup // of faults of requests
 
 	mu       sync.Mutex
 	register check.Register
@@ -28,7 +29,8 @@ type run struct {
 	start0   int64
 	probed   int64
 	met      int64
-	untidy   bool // a client could not confirm that it had left everything
+	unhealed error // faults of requests that did not end
+	untidy   bool  // a client could not confirm that it had left everything
 	phase    string
 	active   []string
 
@@ -47,7 +49,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	defer own.Close()
 	r := &run{Config: cfg, plan: cfg.Plan(), phase: "start"}
 	r.checker = check.NewChecker(check.Rules{
-		TTL: r.TTL, Fair: r.traits.Fair, Tokens: r.traits.Fencing, Slack: r.Slack, Takes: r.takes(),
+		TTL: r.TTL, Fair: r.traits.Fair, Tokens: r.traits.Fencing, Slack: r.Slack, Takes: r.takes(), Exposed: r.Exposed,
 		// Who is stopped in the middle of a transaction on a file holds the file.
 		Contagious: r.traits.PushLocal,
 	})
@@ -186,7 +188,7 @@ func (r *run) judge(done <-chan struct{}) {
 		bad, more := r.checker.Violations()
 		s := Snapshot{Elapsed: time.Since(r.began), Phase: r.phase, Active: slices.Clone(r.active),
 			Stats: r.checker.Stats(), Violations: len(bad) + more}
-		s.Stats.Faults = maps.Clone(s.Stats.Faults)
+		s.Stats.Faults, s.Stats.Exposed = maps.Clone(s.Stats.Faults), maps.Clone(s.Stats.Exposed)
 		r.mu.Unlock()
 		if r.Progress != nil {
 			r.Progress(s)
@@ -260,10 +262,11 @@ func (r *run) probe(own *holdfast.Client) error {
 }
 
 // leaks looks for what clients left that have all closed in good order, none
-// of them killed a short while ago: nothing has to run out then.
+// of them killed a short while ago, nor the store disturbed: nothing has to run
+// out then.
 func (r *run) leaks(own *holdfast.Client) error {
 	for _, s := range r.plan {
-		if s.Kind == Kill && s.end() > r.Duration-r.takes() {
+		if (s.Kind == Kill || r.Config.fault(s.Kind) != nil) && s.end() > r.Duration-r.takes() {
 			return nil
 		}
 	}
@@ -314,6 +317,7 @@ func (r *run) report() Report {
 		Seed: r.Seed, Seconds: time.Since(r.began).Round(time.Millisecond).Seconds(),
 		Calls: s.Calls, Grants: s.Grants, Released: s.Released, Timeouts: s.Timeouts, Busy: s.Busy, Errors: s.Errors,
 		Unknown: s.Unknown, Lost: s.Lost, Faults: s.Faults, Requests: r.met, Overlaps: s.Overlaps,
+		Overlap: s.LongestOverlap.Round(time.Microsecond).Seconds(), Exposed: s.Exposed,
 		Wait: s.LongestWait.Round(time.Millisecond).Seconds(), Probe: time.Duration(r.probed).Round(time.Millisecond).Seconds(),
 		Writes: s.Writes, Stale: s.Stale, Corrupted: r.register.Corrupted(), Ordered: s.Ordered, Slices: s.Slices, Repeat: r.Repeat,
 		Violations: []string{},

@@ -5,10 +5,10 @@
 // take locks of every kind, in every way: wait, wait for a time, wait and give
 // up, try. What a mutex or a writer holds, protects a number in a register that
 // lives in the first process. A seed decides which client is stopped past its
-// lease, killed and started again, or has its requests lost, held and doubled;
-// the store itself is never touched. A run ends by itself: faults are healed,
-// clients finish, a fresh one takes each name, and the store is asked what is
-// left.
+// lease, killed and started again, or has its requests lost, held and doubled.
+// The store itself is touched only by faults that the one who runs it brings
+// along, see [Fault]. A run ends by itself: faults are healed, clients finish, a
+// fresh one takes each name, and the store is asked what is left.
 package torture
 
 import (
@@ -46,8 +46,18 @@ type Config struct {
 	Names      int // of locks
 	TTL        time.Duration
 	Seed       uint64
-	Faults     []string      // of Kinds; none is a run without faults
+	Faults     []string      // of Kinds; none, and none of Own, is a run without faults
 	Slack      time.Duration // see check.Rules
+
+	// Own are more kinds of faults, for those who own the store's servers.
+	Own []Fault
+	// Exposed names checks whose findings are counted and are no violations,
+	// because the faults of Own go beyond what the store promises to survive;
+	// see check.Rules.
+	Exposed []string
+	// StoreOf returns the URL by which a client reaches the store, when there is
+	// something of its own between the two. Nil is Store for all.
+	StoreOf func(client int) string
 
 	// Command starts a client: a program and its arguments, which calls Client
 	// with its standard input and output. Without one, clients run in this
@@ -94,6 +104,8 @@ type Report struct {
 	Faults     map[string]int64 `json:"faults"`
 	Requests   int64            `json:"requests_disturbed"`
 	Overlaps   int64            `json:"overlaps"`
+	Overlap    float64          `json:"longest_overlap_seconds"`
+	Exposed    map[string]int64 `json:"exposed,omitempty"` // findings that are no violations, by check
 	Wait       float64          `json:"longest_wait_seconds"`
 	Probe      float64          `json:"longest_probe_seconds"`
 	Writes     int64            `json:"guarded_writes"`
@@ -153,6 +165,9 @@ func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
 		return nil, fmt.Errorf("torture: %d processes, %d goroutines, %d names: each must be at least 1", c.Processes, c.Goroutines, c.Names)
 	case c.Slack < 0:
 		return nil, fmt.Errorf("torture: a slack of %v", c.Slack)
+	}
+	if err := c.checkOwn(); err != nil {
+		return nil, err
 	}
 	for _, f := range c.Faults {
 		if !slices.Contains(Kinds(), f) {

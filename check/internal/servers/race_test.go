@@ -1,0 +1,5 @@
+//go:build race
+
+package servers
+
+const raceEnabled = true

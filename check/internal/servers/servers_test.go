@@ -1,0 +1,140 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/check/torture"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+var (
+	runFor   = flag.Duration("servers.for", 4*time.Second, "how long each store is disturbed")
+	seed     = flag.Uint64("servers.seed", 0, "decides the faults; 0 is that of the scenario")
+	reports  = flag.String("servers.report", "", "file that gets a line of JSON for each run")
+	load     = flag.Int("servers.load", 4, "goroutines in each client process")
+	leaseFor = flag.Duration("servers.ttl", 0, "length of the leases, when not that of the scenario")
+)
+
+// asClient makes the test binary a client.
+const asClient = "torture-client"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == asClient {
+		if err := torture.Client(context.Background(), os.Stdin, os.Stdout); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error() + "\n")
+			syscall.Exit(1)
+		}
+		syscall.Exit(0) // at once: os.Exit lets the race detector sleep
+	}
+	backends.Main(m)
+}
+
+// scenario is a store, and what happens to its servers.
+type scenario struct {
+	name  string
+	start func(t *testing.T, rnd *dice) (url string, own []torture.Fault)
+	seed  uint64
+	ttl   time.Duration // 0 is 2 s
+	// exposed are the checks whose findings are counted, for scenarios that go
+	// beyond what the store promises.
+	exposed []string
+}
+
+// outcome is a line of the file of reports.
+type outcome struct {
+	Scenario string         `json:"scenario"`
+	TTL      string         `json:"ttl"`
+	Race     bool           `json:"race"`
+	Report   torture.Report `json:"report"`
+}
+
+var reporting sync.Mutex
+
+func (s scenario) run(t *testing.T) torture.Report {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *seed > 0 {
+		s.seed = *seed
+	}
+	cfg := torture.Config{
+		Duration: *runFor, Processes: 3, Goroutines: *load, Names: 5, TTL: s.ttl, Seed: s.seed, Slack: 10 * time.Second,
+		Faults: torture.Kinds(), Exposed: s.exposed, Command: []string{self, asClient},
+		Repeat: fmt.Sprintf("go test ./check/internal/servers -run '%s$' -v -timeout 0 -servers.for %v -servers.seed %d -servers.load %d",
+			t.Name(), *runFor, s.seed, *load),
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = 2 * time.Second
+	}
+	if *leaseFor > 0 {
+		cfg.TTL = *leaseFor
+		cfg.Repeat += fmt.Sprintf(" -servers.ttl %v", cfg.TTL)
+	}
+	cfg.Store, cfg.Own = s.start(t, newDice(s.seed))
+	r, err := torture.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("seed %d: %v; again: %s", s.seed, err, cfg.Repeat)
+	}
+	line, err := json.Marshal(outcome{s.name, cfg.TTL.String(), raceEnabled, r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", line)
+	if *reports != "" {
+		s.report(t, line)
+	}
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	if r.Grants < 20 || r.Released == 0 {
+		t.Errorf("%d calls, %d grants, %d released", r.Calls, r.Grants, r.Released)
+	}
+	return r
+}
+
+func (s scenario) report(t *testing.T, line []byte) {
+	reporting.Lock()
+	defer reporting.Unlock()
+	f, err := os.OpenFile(*reports, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(bytes.Join([][]byte{line, nil}, []byte("\n"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSafe: what a store promises to survive, it survives.
+func TestSafe(t *testing.T) {
+	for _, s := range safe {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.run(t)
+		})
+	}
+}
+
+// TestEnsembles is TestSafe on several servers, in soaks alone.
+func TestEnsembles(t *testing.T) {
+	if *runFor < 30*time.Second {
+		t.Log("left out: they take longer to start than a build has; say -servers.for 1m")
+		return
+	}
+	for _, s := range ensembles {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.run(t)
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schedule is what a seed decides. Its times are those of the bubble, from the
+// begin of the run.
+type Schedule struct {
+	Seed       uint64
+	Clients    int
+	Goroutines int // of each client
+	Calls      int // of each goroutine
+	Names      int // of locks: a mutex, a read/write lock, a semaphore
+	TTL        time.Duration
+	Slow       time.Duration // the longest that a request is on its way, when nothing happens to it
+	Odds       int           // in percent: that something happens to a request or a push
+	Events     []Event       // in the order of their times
+	Exposed    bool          // some of Events are more than a lock promises to survive
+}
+
+// Event is something that befalls a client or the store at a time.
+type Event struct {
+	At, For time.Duration
+	What    What
+	Client  int           // of Silence and Death
+	Step    time.Duration // of Clock
+}
+
+// What befalls a client or the store.
+type What string
+
+// The events. The last three may let two hold at once.
+const (
+	Silence What = "silence" // nothing passes between a client and the store
+	Death   What = "death"   // a client is killed
+	Outage  What = "outage"  // the store refuses all requests
+	Behind  What = "behind"  // the store's clock steps back
+	Ahead   What = "ahead"   // the store's clock steps forward
+	Wipe    What = "wipe"    // the store loses its data
+	Restore What = "restore" // the store goes back to what it was For before
+)
+
+// String returns the event in one line.
+func (e Event) String() string {
+	s := fmt.Sprintf("%9.6fs %s", e.At.Seconds(), e.What)
+	switch e.What {
+	case Silence:
+		return fmt.Sprintf("%s of client %d for %v", s, e.Client, e.For)
+	case Death:
+		return fmt.Sprintf("%s of client %d", s, e.Client)
+	case Outage:
+		return fmt.Sprintf("%s of the store for %v", s, e.For)
+	case Behind, Ahead:
+		return fmt.Sprintf("%s: the store's clock by %v", s, e.Step)
+	case Restore:
+		return fmt.Sprintf("%s: of what the store was %v before", s, e.For)
+	}
+	return s
+}
+
+// String returns the schedule in a few lines.
+func (s Schedule) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d clients × %d goroutines × %d calls, %d names, TTL %v, requests take up to %v, %d%% meet a fault\n",
+		s.Seed, s.Clients, s.Goroutines, s.Calls, s.Names, s.TTL, s.Slow, s.Odds)
+	for _, e := range s.Events {
+		fmt.Fprintf(&b, "    %v\n", e)
+	}
+	return b.String()
+}
+
+// Plan returns the schedule of a seed. Exposed schedules have one event besides
+// that may let two hold at once.
+func Plan(seed uint64, exposed bool) Schedule {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	s := Schedule{
+		Seed: seed, Clients: 2 + rnd.IntN(2), Goroutines: 1 + rnd.IntN(2), Calls: 2 + rnd.IntN(3), Names: 1 + rnd.IntN(3),
+		TTL:     []time.Duration{time.Second, 10 * time.Second}[rnd.IntN(2)],
+		Odds:    []int{0, 3, 10, 30}[rnd.IntN(4)],
+		Exposed: exposed,
+	}
+	s.Slow = time.Duration(rnd.Float64() * float64(s.TTL) / []float64{8, 50, 500}[rnd.IntN(3)])
+	some := func(most float64) time.Duration { return time.Duration(rnd.Float64() * most * float64(s.TTL)) }
+	kinds := []What{Silence, Silence, Silence, Death, Outage, Behind}
+	for range rnd.IntN(5) {
+		e := Event{At: some(4), What: kinds[rnd.IntN(len(kinds))], Client: rnd.IntN(s.Clients)}
+		switch e.What {
+		case Silence, Outage:
+			e.For = some(2)
+		case Behind:
+			e.Step = -some(2)
+		}
+		s.Events = append(s.Events, e)
+	}
+	if exposed {
+		e := Event{At: some(3), What: []What{Ahead, Wipe, Restore}[rnd.IntN(3)]}
+		switch e.What {
+		case Ahead:
+			e.Step = some(2)
+		case Restore:
+			e.For = min(e.At, some(1))
+		}
+		s.Events = append(s.Events, e)
+	}
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return int(a.At - b.At) })
+	return s
+}
+
+// ends is when the last event is over.
+func (s Schedule) ends() (end time.Duration) {
+	for _, e := range s.Events {
+		end = max(end, e.At+e.For)
+	}
+	return end
+}
+
+// silent returns when a client is next heard of at or after a time: that time,
+// or the end of the silences that cover it.
+func (s Schedule) silent(client int, at time.Duration) time.Duration {
+	for _, e := range s.Events {
+		if e.What == Silence && e.Client == client && e.At <= at && at < e.At+e.For {
+			at = e.At + e.For
+		}
+	}
+	return at
+}
+
+// dead says whether a client has been killed by a time.
+func (s Schedule) dead(client int, at time.Duration) bool {
+	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.What == Death && e.Client == client && e.At <= at })
+}
+
+// out says whether the store refuses to serve at a time.
+func (s Schedule) out(at time.Duration) bool {
+	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.What == Outage && e.At <= at && at < e.At+e.For })
+}
