@@ -79,6 +79,7 @@ func TestF63_KindMismatch(t *testing.T) {
 	})
 }
 
+// Covers: F66.
 func TestPrefixSeparates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()

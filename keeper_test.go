@@ -121,6 +121,8 @@ func TestF22_StuckLane(t *testing.T) {
 }
 
 // F23: the store stands still for 0.8 of the TTL under ten thousand holds.
+//
+// Covers: F21.
 func TestF23_StallUnderManyHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())

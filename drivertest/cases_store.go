@@ -17,7 +17,7 @@ func (w *world) left(c *client, t *driver.Ticket) {
 }
 
 var storeCases = []Case{
-	{Name: "lost-data", Rules: "Join 5, Renew 2, F20, F26, F37", Needs: Fencing | LoseData, Alone: true, run: func(w *world) {
+	{Name: "lost-data", Rules: "Join 5, Renew 2, F20, F26, F37, F101", Needs: Fencing | LoseData, Alone: true, run: func(w *world) {
 		// The store is empty all of a sudden: who held and who waited learn
 		// that they are gone, nothing is made anew, and tokens grow on.
 		a, b := w.client(), w.client()

@@ -16,6 +16,7 @@ func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owne
 
 func reader(v uint64) fence.Token { return fence.Token{Value: v, Shared: true} }
 
+// Covers: F20.
 func TestCheck(t *testing.T) {
 	type step struct {
 		t    fence.Token

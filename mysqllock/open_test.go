@@ -69,6 +69,8 @@ type connector struct{ sqldriver.Connector }
 func (connector) Driver() sqldriver.Driver { return nil }
 
 // Prefix, and the statements for those who may not make tables.
+//
+// Covers: F66.
 func TestSchema(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	ctx := context.Background()

@@ -54,6 +54,8 @@ func TestBadURLs(t *testing.T) {
 }
 
 // Schema, prefix, and the statements for those who may not make tables.
+//
+// Covers: F66.
 func TestSchema(t *testing.T) {
 	s := backends.SharedPostgres(t)
 	ctx := context.Background()

@@ -247,8 +247,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Covers: F40 on sentinel, cluster.
-func TestF40_NewRefusesOtherClients(t *testing.T) {
+func TestNewRefusesOtherClients(t *testing.T) {
 	node := backends.Redis(t, backends.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
 	node.Do(t, "CLUSTER", "ADDSLOTS", "0")
 	eventually(t, "the cluster is one", func() bool { return node.Info(t, "cluster", "cluster_enabled") == "1" })

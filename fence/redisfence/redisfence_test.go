@@ -68,6 +68,7 @@ func put(ctx context.Context, c rueidis.Client, key string, t fence.Token, value
 
 func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owner: owner} }
 
+// Covers: F20, F38.
 func TestRules(t *testing.T) {
 	c := dial(t, backends.SharedRedis(t))
 	reader := func(v uint64) fence.Token { return fence.Token{Value: v, Shared: true} }

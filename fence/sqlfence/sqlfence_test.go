@@ -133,6 +133,7 @@ func guarded(ctx context.Context, d database, db *sql.DB, name string, t fence.T
 
 func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owner: owner} }
 
+// Covers: F20, F38.
 func TestRules(t *testing.T) {
 	reader := func(v uint64) fence.Token { return fence.Token{Value: v, Shared: true} }
 	long := strings.Repeat("n", 512)

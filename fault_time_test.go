@@ -1,0 +1,122 @@
+package holdfast_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// One processor, which eight goroutines never give up and the collector takes: in
+// real time, leases end unrenewed. However late everything comes, no two holds
+// of a name were good at one instant, and tokens grow.
+func TestF13_Starvation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two seconds of a whole processor")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(1))
+	const ttl = 100 * time.Millisecond
+	// An interval in which a hold was certainly good: from when Lock had
+	// returned to before the last time that Err said so.
+	type good struct {
+		from, to time.Time
+		token    uint64
+	}
+	var mu sync.Mutex
+	var all []good
+	lost := 0
+	ctx, cancel := context.WithTimeout(bg, 2*time.Second)
+	defer cancel()
+	s := memlock.NewStore()
+	var users, noise sync.WaitGroup
+	var over atomic.Bool
+	for range 8 {
+		noise.Go(func() {
+			var waste [][]byte
+			for !over.Load() {
+				waste = append(waste[:len(waste)%8], make([]byte, 1<<10))
+			}
+		})
+	}
+	for range 3 {
+		c := client(t, memlock.New(s), holdfast.WithTTL(ttl))
+		users.Go(func() {
+			for ctx.Err() == nil {
+				h, err := c.Mutex("a").Lock(ctx)
+				if err != nil {
+					continue
+				}
+				g := good{from: time.Now(), token: h.Token()}
+				for end := g.from.Add(rand.N(2 * ttl)); time.Now().Before(end); runtime.Gosched() {
+					asked := time.Now()
+					if h.Err() != nil {
+						break
+					}
+					g.to = asked
+				}
+				err = h.Unlock()
+				mu.Lock()
+				if err != nil {
+					lost++
+				}
+				if g.to.After(g.from) {
+					all = append(all, g)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	users.Wait()
+	over.Store(true)
+	noise.Wait()
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if a.from.Before(b.to) && b.from.Before(a.to) {
+				t.Errorf("two holds were good at once: token %d for %v, and %d from %v after the first began", a.token, a.to.Sub(a.from), b.token, b.from.Sub(a.from))
+			}
+			if (a.token < b.token) != a.from.Before(b.from) {
+				t.Errorf("token %d came %v after %d", b.token, b.from.Sub(a.from), a.token)
+			}
+		}
+	}
+	if len(all) == 0 {
+		t.Error("nobody ever held")
+	}
+	t.Logf("%d holds, %d ended before they were unlocked", len(all), lost)
+}
+
+// A hold that is over is unlocked while another has the lock: the first is told
+// that it had lost it, and nothing happens to the second.
+func TestF58_UnlockWhenAnotherHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
+		h := must(t)(c.Mutex("a").Lock(bg))
+		d.cut()
+		next := must(t)(other.Mutex("a").Lock(bg))
+		d.heal()
+		for range 2 {
+			wantErr(t, h.Unlock(), holdfast.ErrLost)
+		}
+		time.Sleep(time.Minute) // what is finished in the background is finished
+		if err := next.Err(); err != nil {
+			t.Errorf("the other hold ended: %v", err)
+		}
+		if n := tickets(t, other, "a"); n != 1 {
+			t.Errorf("%d tickets", n)
+		}
+		if next.Token() <= h.Token() {
+			t.Errorf("token %d after %d", next.Token(), h.Token())
+		}
+		unlock(t, next)
+	})
+}
