@@ -19,6 +19,7 @@ import (
 // one that writes every commit to the disk.
 type MariaDBOptions struct {
 	Settings []string // "name=value", as on the command line
+	Env      []string // of the process, besides the test's own
 	TLS      bool     // it has a certificate, see MariaDBServer.Certs
 }
 
@@ -183,6 +184,7 @@ func (s *MariaDBServer) boot() error {
 		Name:  "mariadb",
 		Path:  path,
 		Args:  args,
+		Env:   s.opts.Env,
 		Dir:   s.dir,
 		Ready: func(ctx context.Context) error { return s.do(ctx, func(c *sql.Conn) error { return nil }) },
 	})

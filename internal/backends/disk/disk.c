@@ -50,3 +50,9 @@ int posix_fallocate64(int fd, off64_t at, off64_t n) {
 }
 
 int posix_fallocate(int fd, off_t at, off_t n) { return posix_fallocate64(fd, at, n); }
+
+int fallocate64(int fd, int mode, off64_t at, off64_t n) {
+	return full(fd) ? (int)refused() : (int)syscall(SYS_fallocate, fd, mode, at, n);
+}
+
+int fallocate(int fd, int mode, off_t at, off_t n) { return fallocate64(fd, mode, at, n); }

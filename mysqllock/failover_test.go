@@ -1,0 +1,169 @@
+package mysqllock
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// door is an address behind which there is one server today and another one
+// tomorrow, as a virtual address or a proxy is.
+type door struct {
+	addr string
+	port atomic.Int64
+}
+
+func newDoor(t *testing.T, port int) *door {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{addr: l.Addr().String()}
+	d.port.Store(int64(port))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", d.port.Load()))
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			pass := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from)
+				_ = to.Close()
+				_ = from.Close()
+			}
+			wg.Go(func() { pass(in, out) })
+			wg.Go(func() { pass(out, in) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	return d
+}
+
+// A replica says that it takes no writes; after a failover what was replicated
+// is held on, with greater tokens for those who come after.
+func TestF96_Failover(t *testing.T) {
+	t.Parallel()
+	s := backends.MariaDB(t, backends.MariaDBOptions{Settings: backends.Logged})
+	if s.MySQL {
+		t.Skip("the replica is made with the words of MariaDB")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	r := s.Replica(t)
+	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX ON locks.* TO app@'%'")
+	at := newDoor(t, s.Port)
+	url := func(addr string) string {
+		return fmt.Sprintf("mysql://app:%s@%s/locks", "s3cret%2Fpass", addr)
+	}
+	locks := make([]*holdfast.Mutex, 2)
+	for i := range locks {
+		c, err := holdfast.New(openOn(t, url(at.addr)), holdfast.WithTTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		locks[i] = c.Mutex("n")
+	}
+	h, err := locks[0].Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan *holdfast.Hold, 1)
+	go func() {
+		h, err := locks[1].Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- h
+	}()
+	for s.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for r.Value(t, "SELECT count(*) FROM information_schema.tables WHERE table_name = 'holdfast_ticket'") == 0 ||
+		r.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+
+	alone := openOn(t, url(fmt.Sprintf("127.0.0.1:%d", r.Port)))
+	_, err = alone.Join(ctx, ticket(1, "n"), true)
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "takes no writes") {
+		t.Errorf("a replica says: %v", err)
+	}
+	findings, err := alone.Check(ctx)
+	problem := false
+	for _, f := range findings {
+		problem = problem || f.Level == driver.Problem && f.Topic == "writes"
+	}
+	if err != nil || !problem {
+		t.Errorf("the doctor on a replica: %+v, %v", findings, err)
+	}
+
+	s.Process.Kill() // gone is gone
+	r.Promote(t)
+	at.port.Store(int64(r.Port))
+	if err := h.Err(); err != nil {
+		t.Fatalf("the hold did not survive the failover: %v", err)
+	}
+	if n := r.Value(t, "SELECT held FROM holdfast_line"); n != 1 {
+		t.Fatalf("%d hold on the new server", n)
+	}
+	token := h.Token()
+	for h.Unlock() != nil && ctx.Err() == nil { // until the new server is found
+		time.Sleep(10 * time.Millisecond)
+	}
+	if h = <-next; h == nil {
+		return
+	}
+	if h.Token() <= token {
+		t.Errorf("token %d after %d", h.Token(), token)
+	}
+	if err := h.Unlock(); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// A full disk is said in the server's words, is no reason to doubt what holds,
+// and is over when there is space.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	disk := backends.NewDisk(t, "/locks/holdfast_ticket")
+	s := backends.MariaDB(t, backends.MariaDBOptions{Env: disk.Env()})
+	d := openOn(t, s.URL("holdfast", ""))
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	held := ticket(1, "held")
+	mustJoin(t, d, held, driver.Held)
+	disk.Fill(t)
+	var err error
+	n := 2
+	for ; err == nil && n < 1000; n++ { // pages that are there fill up first
+		tk := ticket(n, "held")
+		tk.Meta = strings.Repeat("m", 4000)
+		_, err = d.Join(ctx, tk, true)
+	}
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "full") {
+		t.Errorf("after %d tickets: class %v: %v", n, driver.ClassOf(err), err)
+	}
+	if p := mustRenew(t, d, held); p.State != driver.Held {
+		t.Errorf("the hold is %v", p.State)
+	}
+	disk.Free(t)
+	mustJoin(t, d, ticket(n, "held"), driver.Waiting)
+}
