@@ -84,7 +84,7 @@ func soak(t *testing.T, kind, query string) {
 		open = func() driver.Driver { return openCluster(t, c, query) }
 		fault = func(r *rand.Rand) { clusterFault(t, c, r) }
 	} else {
-		s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
+		s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{DownAfter: 3000})
 		open = func() driver.Driver { return openSentinel(t, s, query) }
 		fault = func(r *rand.Rand) { sentinelFault(t, s, r) }
 	}
@@ -239,11 +239,15 @@ func sentinelFault(t *testing.T, s *backends.RedisSentinels, r *rand.Rand) {
 		s.AwaitPrimary(t, next)
 		old.Resume(t)
 	}
-	// Sentinels let it be for ten seconds, and longer on a busy machine.
+	// Sentinels let it be for ten seconds, and longer on a busy machine; there
+	// they may also take the new one for dead and change back.
 	for end := time.Now().Add(10 * patience); ; time.Sleep(20 * time.Millisecond) {
-		info, err := old.Try("INFO", "replication")
-		if text, _ := info.(string); err == nil && strings.Contains(text, "role:slave") {
-			return
+		now := s.Primary(t)
+		for _, node := range s.Nodes {
+			info, err := node.Try("INFO", "replication")
+			if text, _ := info.(string); err == nil && node != now && strings.Contains(text, "role:slave") {
+				return
+			}
 		}
 		if time.Now().After(end) {
 			t.Fatal("the old primary does not follow the new one")
