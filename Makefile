@@ -1,6 +1,6 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: test lint bubble broken simulate stores docs build smoke
+.PHONY: test lint bubble broken simulate stores docs build smoke bench bench-quick
 
 # Everything, on a fresh Debian 12 machine too: see scripts/test.
 test:
@@ -33,3 +33,15 @@ build:
 # A newcomer's first steps, in a clean clone of what is committed.
 smoke:
 	./scripts/smoke
+
+# Holdfast beside its peers and beside the least that each server can do, on
+# servers of its own, and then the tables and plots of docs/performance.md. The
+# whole takes three quarters of an hour on two processors; STORES=etcd is one
+# store.
+bench:
+	cd bench && go run . $(if $(STORES),-store $(STORES)) -out results
+	cd bench && go run . -render results -docs ../docs
+
+# A taste of each store, in a few minutes; it changes no page.
+bench-quick:
+	cd bench && go run . -quick -out ../.cache/bench-quick
