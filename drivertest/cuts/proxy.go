@@ -1,0 +1,304 @@
+// Package cuts disturbs what a client and its server say to each other, on the
+// way: a [Proxy] between the two cuts a message off before it arrives or after
+// it was carried out, ends the connection in the ways in which connections end,
+// and keeps one or both directions silent for a while, as a network that is
+// split does. [EveryStep] cuts every message of every request of a driver.
+//
+// A message is what one read of the sender's bytes brings. It knows no protocol,
+// so it doubles nothing: TCP does not either. Requests are doubled by package
+// faults.
+package cuts
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// When says what becomes of the message that is cut.
+type When string
+
+// How says what becomes of its connection.
+type How string
+
+// The ways to cut.
+const (
+	Before When = "before it arrived"
+	After  When = "after it was carried out"
+
+	Close   How = "closed"
+	Reset   How = "reset"
+	Silence How = "silent" // it stays open and says nothing more, until Disarm
+)
+
+// Proxy passes connections on to one server. Its methods are safe for
+// concurrent use.
+type Proxy struct {
+	l      net.Listener
+	target string
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	left    int // messages to the server until the cut, 0 for none
+	when    When
+	how     How
+	healed  chan struct{} // closed when there is no silence
+	mute    bool          // messages to the server are held too
+	links   map[*link]bool
+	stifled []*link // those that a cut has silenced
+}
+
+// link is one connection through a Proxy.
+type link struct {
+	p       *Proxy
+	in, out net.Conn
+	deaf    chan struct{} // closed: answers are kept from the client
+	told    chan struct{} // closed when the server has answered a deaf client, or never will
+	once    sync.Once
+	ended   chan struct{} // closed when it is over
+	over    sync.Once
+}
+
+// Between listens on a free loopback port and passes on what comes to the
+// server at target, host and port. It ends with the test.
+func Between(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{l: l, target: target, links: make(map[*link]bool), healed: make(chan struct{})}
+	close(p.healed)
+	p.wg.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Addr returns the host and port to connect to.
+func (p *Proxy) Addr() string { return p.l.Addr().String() }
+
+func (p *Proxy) close() {
+	_ = p.l.Close()
+	p.Heal()
+	p.mu.Lock()
+	p.closed = true
+	for k := range p.links {
+		k.end(Close)
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		in, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = in.Close() // as good as refused
+			continue
+		}
+		k := &link{p: p, in: in, out: out, deaf: make(chan struct{}), told: make(chan struct{}), ended: make(chan struct{})}
+		p.mu.Lock()
+		p.links[k] = true
+		closed := p.closed
+		p.mu.Unlock()
+		p.wg.Go(k.requests)
+		p.wg.Go(k.answers)
+		if closed {
+			k.end(Close)
+		}
+	}
+}
+
+// Arm has the k-th message to the server from now cut.
+func (p *Proxy) Arm(k int, when When, how How) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.when, p.how = k, when, how
+}
+
+// Disarm says whether the cut was still to come. A connection that it has
+// silenced ends now.
+func (p *Proxy) Disarm() bool {
+	p.mu.Lock()
+	waits := p.left > 0
+	p.left = 0
+	stifled := p.stifled
+	p.stifled = nil
+	p.mu.Unlock()
+	for _, k := range stifled {
+		k.end(Reset)
+	}
+	return waits
+}
+
+// Split keeps back what the server says, and with both what clients say too,
+// until Heal. New connections are accepted, and hear nothing.
+func (p *Proxy) Split(both bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.healed:
+		p.healed = make(chan struct{})
+	default:
+	}
+	p.mute = both
+}
+
+// Heal ends a Split: what was kept back arrives.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.healed:
+	default:
+		close(p.healed)
+	}
+}
+
+// Cut ends all connections.
+func (p *Proxy) Cut(how How) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.links {
+		k.end(how)
+	}
+}
+
+// next returns how the message that comes is to be cut, or "".
+func (p *Proxy) next() (When, How) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left == 0 {
+		return "", ""
+	}
+	if p.left--; p.left > 0 {
+		return "", ""
+	}
+	return p.when, p.how
+}
+
+// pass waits for the end of a split that holds messages in this direction.
+func (k *link) pass(toServer bool) {
+	k.p.mu.Lock()
+	healed, holds := k.p.healed, !toServer || k.p.mute
+	k.p.mu.Unlock()
+	if holds {
+		select {
+		case <-healed:
+		case <-k.ended:
+		}
+	}
+}
+
+// end ends a connection in one of the ways; silent ones stay open.
+func (k *link) end(how How) {
+	if how == Reset {
+		if c, ok := k.in.(*net.TCPConn); ok {
+			_ = c.SetLinger(0)
+		}
+	}
+	k.over.Do(func() { close(k.ended) })
+	_ = k.in.Close()
+	_ = k.out.Close()
+}
+
+// stifle is the end of a cut.
+func (k *link) stifle(how How) {
+	if how != Silence {
+		k.end(how)
+		return
+	}
+	k.p.mu.Lock()
+	k.p.stifled = append(k.p.stifled, k)
+	k.p.mu.Unlock()
+}
+
+// size is that of the longest message.
+const size = 64 << 10
+
+// quiet is how long a server may take to answer a message that is cut after it.
+const quiet = 200 * time.Millisecond
+
+func (k *link) requests() {
+	defer k.p.forget(k)
+	buf := make([]byte, size)
+	for silent := false; ; {
+		n, err := k.in.Read(buf)
+		if err != nil {
+			k.end(Close)
+			return
+		}
+		if silent {
+			continue
+		}
+		k.pass(true)
+		when, how := k.p.next()
+		if when == Before {
+			silent = true
+			k.once.Do(func() { close(k.deaf) })
+			k.stifle(how)
+			continue
+		}
+		if when == After {
+			k.once.Do(func() { close(k.deaf) })
+		}
+		if _, err := k.out.Write(buf[:n]); err != nil {
+			k.end(Close)
+			return
+		}
+		if when == After {
+			silent = true
+			select {
+			case <-k.told:
+			case <-time.After(quiet):
+			}
+			k.stifle(how)
+		}
+	}
+}
+
+func (k *link) answers() {
+	buf := make([]byte, size)
+	for first := true; ; {
+		n, err := k.out.Read(buf)
+		deaf := false
+		select {
+		case <-k.deaf:
+			deaf = true
+		default:
+		}
+		if deaf && first {
+			first = false
+			close(k.told)
+		}
+		if err != nil {
+			// The server has gone: a client that a cut has silenced does not
+			// hear of it.
+			if !deaf || errors.Is(err, net.ErrClosed) {
+				k.end(Close)
+			}
+			return
+		}
+		if deaf {
+			continue
+		}
+		k.pass(false)
+		if _, err := k.in.Write(buf[:n]); err != nil {
+			k.end(Close)
+			return
+		}
+	}
+}
+
+func (p *Proxy) forget(k *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, k)
+}
