@@ -18,7 +18,7 @@ import (
 
 const ttl = 4 * time.Second
 
-var randomWorlds = flag.Int("redlock.worlds", 16, "how many worlds TestRandomWorlds plays")
+var randomWorlds = flag.Int("redlock.worlds", 8, "how many worlds TestRandomWorlds plays")
 
 // What may go wrong with a minority of nodes: what begins it, and what ends it.
 var minorityFaults = []struct {

@@ -117,7 +117,7 @@ func (r *race) run(t testing.TB, n int, nodes []int, before func(name string)) (
 // where the tokens have to be made alike; and none for a node that hangs.
 func TestRoundsOfLock(t *testing.T) {
 	r := newRace(t, 8*time.Millisecond, 9*time.Millisecond, 10*time.Millisecond)
-	const n = 15
+	const n = 11
 	slowest := []int{2}
 	check := func(what string, single, all time.Duration, most float64) {
 		t.Helper()

@@ -168,7 +168,7 @@ func TestF42_RedisMinority(t *testing.T) {
 		}
 	}
 	progress("guarded at first")
-	for i, s := range ss {
+	for i, s := range ss[:2] { // the second one after the first
 		s.Pause(t)
 		progress("one is stopped")
 		s.Resume(t)
