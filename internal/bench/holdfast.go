@@ -45,6 +45,8 @@ type ours struct {
 	handles map[string]*holdfast.Mutex // programs keep those of locks they use often
 }
 
+const mostHandles = 64
+
 func (o *ours) handle(name string) *holdfast.Mutex {
 	o.mu.RLock()
 	m := o.handles[name]
@@ -52,7 +54,9 @@ func (o *ours) handle(name string) *holdfast.Mutex {
 	if m == nil {
 		m = o.Mutex(name)
 		o.mu.Lock()
-		o.handles[name] = m
+		if len(o.handles) < mostHandles {
+			o.handles[name] = m
+		}
 		o.mu.Unlock()
 	}
 	return m
