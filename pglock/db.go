@@ -141,10 +141,13 @@ func (d *Driver) inConn(ctx context.Context, f func(*link) error) error {
 		return d.notAcquired(ctx, err)
 	}
 	l := &link{PgConn: c.Conn().PgConn()}
-	if d.prepare(ctx, l.PgConn) {
+	ready, err := d.prepare(ctx, l.PgConn)
+	if ready {
 		l.names = d.names
 	}
-	err = f(l)
+	if err == nil {
+		err = f(l)
+	}
 	d.judge(err)
 	d.release(c, err)
 	return err

@@ -36,8 +36,12 @@ func classify(ctx context.Context, err error, commits bool) error {
 	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
-		if pgconn.SafeToRetry(err) {
-			return lost(ctx, driver.Unavailable, err)
+		if pgconn.SafeToRetry(err) { // nothing was sent
+			class := driver.Unavailable
+			if ctx.Err() != nil {
+				class = driver.NotDone
+			}
+			return lost(ctx, class, err)
 		}
 		if commits {
 			return lost(ctx, driver.Unknown, err)
@@ -83,13 +87,10 @@ func classify(ctx context.Context, err error, commits bool) error {
 	return driver.Wrap(driver.Refused, said)
 }
 
-// lost is the error of a connection that broke, or whose request's time was
-// over.
+// lost is the error of a connection that broke, or whose server was silent until
+// the request's time was over.
 func lost(ctx context.Context, class driver.Class, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		if class == driver.Unavailable {
-			class = driver.NotDone
-		}
 		return &driver.Error{Class: class, Err: cause}
 	}
 	return driver.Errorf(class, "postgresql: %w", err)

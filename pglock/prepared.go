@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
 
@@ -19,20 +20,21 @@ import (
 const preparedKey = "holdfast"
 
 // prepare sees to it that a connection has the statements, if it is one that
-// can. That it cannot is no error: statements then travel as text.
-func (d *Driver) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool) {
+// can. That it cannot is no error: statements then travel as text. It returns
+// an error when the connection broke.
+func (d *Driver) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool, err error) {
 	if !d.owned || d.plain.Load() || !d.r.Ready() {
-		return false
+		return false, nil
 	}
 	if ok, asked := c.CustomData()[preparedKey].(bool); asked {
-		return ok
+		return ok, nil
 	}
-	err := d.prepareAll(ctx, c)
-	if c.IsClosed() || ctx.Err() != nil {
-		return false
+	err = d.prepareAll(ctx, c)
+	if c.IsClosed() {
+		return false, lost(ctx, driver.Unavailable, err)
 	}
 	c.CustomData()[preparedKey] = err == nil
-	return err == nil
+	return err == nil, nil
 }
 
 func (d *Driver) prepareAll(ctx context.Context, c *pgconn.PgConn) (err error) {

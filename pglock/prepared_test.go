@@ -60,7 +60,7 @@ func TestNotPrepared(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Release()
-	if given.prepare(t.Context(), c.Conn().PgConn()) {
-		t.Error("it prepares in a pool that was given")
+	if ready, err := given.prepare(t.Context(), c.Conn().PgConn()); ready || err != nil {
+		t.Errorf("in a pool that was given: %v, %v", ready, err)
 	}
 }
