@@ -256,7 +256,7 @@ func must[T any](v T, err error) T {
 // A primary is killed and its replica promoted: what the replica has is held
 // on, and whoever waited is woken.
 //
-// Covers: F28, F36 on cluster.
+// Covers: F22, F28, F36 on cluster.
 func TestF28_ClusterFailover(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "paused"} {

@@ -222,6 +222,30 @@ func (m *EtcdMember) Restart(t testing.TB) {
 	}
 }
 
+// Snapshot copies the member's data, and returns what brings them back: the
+// member is killed and started again each time.
+func (m *EtcdMember) Snapshot(t testing.TB) (restore func()) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "data")
+	change := func(how func() error) {
+		t.Helper()
+		m.Kill()
+		if err := errors.Join(how(), m.boot()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func() error { return os.CopyFS(copied, os.DirFS(m.dir)) })
+	return func() {
+		t.Helper()
+		change(func() error {
+			if err := os.RemoveAll(m.dir); err != nil {
+				return err
+			}
+			return os.CopyFS(m.dir, os.DirFS(copied))
+		})
+	}
+}
+
 // Endpoints returns the addresses of all members, with their scheme.
 func (s *EtcdServer) Endpoints() []string {
 	scheme := "http://"
