@@ -198,7 +198,7 @@ func TestGenerate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/guarantees.md", "docs/stores/other.md"}) {
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/faults.md", "docs/guarantees.md", "docs/stores/other.md"}) {
 		t.Errorf("made %q", got)
 	}
 	if s := string(files["README.md"]); !strings.Contains(s, "-->\n```go\npackage main\n\nfunc main() {}\n```\n<!--") || !strings.Contains(s, "| fencing tokens |") {

@@ -1,6 +1,7 @@
 // Command docsgen writes the parts of the documentation that the code knows
 // better: the table of stores out of their Traits, the reference of the command
-// out of its own help, and source files that are shown as they are.
+// out of its own help, the table of faults out of the tests that are named after
+// them, and source files that are shown as they are.
 //
 // Usage:
 //
@@ -13,7 +14,8 @@
 //	<!-- /generated -->
 //
 // is replaced. The names are: traits, the table of stores; and code FILE, a Go
-// file of the module from its package clause on. docs/cli.md is written whole.
+// file of the module from its package clause on. docs/cli.md and docs/faults.md
+// are written whole.
 //
 // Its tests compile every other block of Go in those pages; what such a block
 // takes for granted is declared in a comment before it: see snippets_test.go.
@@ -97,7 +99,7 @@ func generate(fsys fs.FS) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for _, name := range names {
-		if name == reference {
+		if name == reference || name == catalogue {
 			continue
 		}
 		text, err := fs.ReadFile(fsys, name)
@@ -119,6 +121,11 @@ func generate(fsys fs.FS) (map[string][]byte, error) {
 		}
 	}
 	files[reference] = commandReference(cli.New())
+	faults, err := faultPage(fsys)
+	if err != nil {
+		return nil, err
+	}
+	files[catalogue] = faults
 	return files, nil
 }
 

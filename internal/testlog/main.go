@@ -4,11 +4,12 @@
 //
 // Usage:
 //
-//	go test -json ./... | go run ./internal/testlog [-noskip]
+//	go test -json ./... | go run ./internal/testlog [-noskip] [-listed FILE]
 //
 // It exits with 1 when a test or a package failed, when no test ran, and, with
 // -noskip, when one was skipped: a test that does not run proves nothing, and
-// where everything can run that counts as a failure.
+// where everything can run that counts as a failure. With -listed, every test
+// that FILE names as `redislock.TestLocks/order` has to have passed.
 package main
 
 import (
@@ -18,14 +19,24 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 func main() {
 	noskip := flag.Bool("noskip", false, "fail when a test was skipped")
+	listed := flag.String("listed", "", "fail when a test that this file names has not passed")
 	flag.Parse()
-	ok, err := report(os.Stdin, os.Stdout, *noskip)
+	var page []byte
+	if *listed != "" {
+		var err error
+		if page, err = os.ReadFile(*listed); err != nil {
+			fmt.Fprintln(os.Stderr, "testlog:", err)
+			os.Exit(1)
+		}
+	}
+	ok, err := report(os.Stdin, os.Stdout, *noskip, named(page))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
 	}
@@ -50,14 +61,28 @@ type log struct {
 	output                  map[id][]string     // of what has not ended yet
 	all                     map[string][]string // of a package that has not ended yet, in order
 	loud                    map[string]bool     // packages of which a failure was printed
+	done                    map[string]bool     // tests that passed, with the last parts of their package's path
 	skips                   []string
 	passed, failed, skipped int
 	broken                  bool // a package failed, with or without a failed test
 }
 
-// report copies from r to w what matters and says whether all is well.
-func report(r io.Reader, w io.Writer, noskip bool) (bool, error) {
-	l := &log{w: w, output: map[id][]string{}, all: map[string][]string{}, loud: map[string]bool{}}
+// testName is how a page names a test: package, a dot, and the test.
+var testName = regexp.MustCompile("`([a-z][\\w/]*\\.Test[^` ]+)`")
+
+// named lists the tests that a page names.
+func named(page []byte) (names []string) {
+	for _, m := range testName.FindAllSubmatch(page, -1) {
+		names = append(names, string(m[1]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// report copies from r to w what matters and says whether all is well, and all
+// tests that are listed passed.
+func report(r io.Reader, w io.Writer, noskip bool, listed []string) (bool, error) {
+	l := &log{w: w, output: map[id][]string{}, all: map[string][]string{}, loud: map[string]bool{}, done: map[string]bool{}}
 	in := bufio.NewReader(r)
 	for {
 		line, err := in.ReadString('\n')
@@ -76,7 +101,14 @@ func report(r io.Reader, w io.Writer, noskip bool) (bool, error) {
 			return false, err
 		}
 	}
-	return l.close(noskip), nil
+	ok := l.close(noskip)
+	for _, name := range listed {
+		if !l.done[name] {
+			fmt.Fprintf(w, "listed, and has not passed: %s\n", name)
+			ok = false
+		}
+	}
+	return ok, nil
 }
 
 func (l *log) take(e event) {
@@ -102,6 +134,9 @@ func (l *log) endTest(at id, action string) {
 	switch action {
 	case "pass":
 		l.passed++
+		for rest, more := at.pkg, true; more; _, rest, more = strings.Cut(rest, "/") {
+			l.done[rest+"."+at.test] = true
+		}
 	case "fail":
 		l.failed++
 		l.loud[at.pkg] = true

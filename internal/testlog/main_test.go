@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
-			ok, err := report(strings.NewReader(goTest(t, c.code)), &out, c.noskip)
+			ok, err := report(strings.NewReader(goTest(t, c.code)), &out, c.noskip, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,12 +125,35 @@ func goTest(t *testing.T, code string) string {
 func TestOtherLinesPass(t *testing.T) {
 	var out strings.Builder
 	in := "go: downloading example.org/x v1.0.0\n{\"Action\":\"pass\",\"Package\":\"p\",\"Test\":\"TestA\"}\nlast, without an end"
-	ok, err := report(strings.NewReader(in), &out, true)
+	ok, err := report(strings.NewReader(in), &out, true, nil)
 	if err != nil || !ok {
 		t.Fatalf("ok = %v, err = %v", ok, err)
 	}
 	want := "go: downloading example.org/x v1.0.0\nlast, without an end1 passed, 0 failed, 0 skipped\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// TestListed: tests that a page names have to have passed, whatever else did.
+func TestListed(t *testing.T) {
+	page := "| F1 | `redislock.TestF1_Lost` `redislock.TestLocks/a_b` |\n`go test` `redislock/goredis.TestX` and `redislock.TestF1_Lost` again, `Open`\n"
+	names := named([]byte(page))
+	if got := strings.Join(names, " "); got != "redislock.TestF1_Lost redislock.TestLocks/a_b redislock/goredis.TestX" {
+		t.Fatalf("named %q", got)
+	}
+	in := `{"Action":"pass","Package":"example.org/m/redislock","Test":"TestF1_Lost"}
+{"Action":"pass","Package":"example.org/m/redislock/goredis","Test":"TestX"}
+{"Action":"pass","Package":"example.org/m/redislock","Test":"TestLocks"}
+`
+	for last, want := range map[string]bool{"pass": true, "skip": false, "fail": false, "output": false} {
+		var out strings.Builder
+		ok, err := report(strings.NewReader(in+`{"Action":"`+last+`","Package":"example.org/m/redislock","Test":"TestLocks/a_b"}`), &out, false, names)
+		if err != nil || ok != want {
+			t.Errorf("%s: ok = %v, err = %v", last, ok, err)
+		}
+		if told := strings.Contains(out.String(), "listed, and has not passed: redislock.TestLocks/a_b\n"); told == want {
+			t.Errorf("%s: it said %q", last, out.String())
+		}
 	}
 }
