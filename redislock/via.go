@@ -45,7 +45,6 @@ func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
 	c := newCluster(prefix)
-	c.life.start()
 	b := &borrowed{c: c, of: of, confirms: confirms, known: make(map[string]*lent), moves: make(map[int]move)}
 	c.source = b
 	d, err := b.owner(ctx, 0)

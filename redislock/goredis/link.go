@@ -16,8 +16,20 @@ type single struct{ c *redis.Client }
 
 // Do implements [link.Client].
 func (s single) Do(ctx context.Context, words ...string) (link.Reply, error) {
-	return answer(s.c.Do(ctx, list(words)...).Result())
+	cmd := newOnce(words)
+	_ = s.c.Process(ctx, cmd) // it has the error
+	return answer(cmd.Result())
 }
+
+// once is a command that the client must not repeat when its answer was lost: a
+// Leave would find nothing, and a release be told as a loss. The core repeats,
+// and knows then that it does.
+type once struct{ *redis.Cmd }
+
+func newOnce(words []string) once { return once{redis.NewCmd(bg, list(words)...)} }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
 
 // Conn implements [link.Client].
 func (s single) Conn() link.Conn { return &conn{c: s.c.Conn()} }
@@ -57,7 +69,9 @@ func (c *conn) Do(words ...string) (link.Reply, error) {
 		return link.Reply{}, err
 	}
 	defer c.unlock()
-	return answer(c.c.Do(bg, list(words)...).Result())
+	cmd := newOnce(words)
+	_ = c.c.Process(bg, cmd)
+	return answer(cmd.Result())
 }
 
 // Pipe implements [link.Conn].
@@ -71,9 +85,10 @@ func (c *conn) Pipe(commands [][]string) []link.Reply {
 	}
 	defer c.unlock()
 	p := c.c.Pipeline()
-	cmds := make([]*redis.Cmd, len(commands))
+	cmds := make([]once, len(commands))
 	for i, words := range commands {
-		cmds[i] = p.Do(bg, list(words)...)
+		cmds[i] = newOnce(words)
+		_ = p.Process(bg, cmds[i])
 	}
 	_, _ = p.Exec(bg) // each has its own error
 	for i, cmd := range cmds {
