@@ -2,17 +2,17 @@ package redislock
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
 // address is what a URL says.
@@ -31,7 +31,7 @@ type address struct {
 }
 
 // options are the names of the query's options.
-var options = []string{"ca", "cert", "dial_timeout", "eviction", "key", "min_replicas", "min_replicas_timeout", "prefix", "restart_guard", "server_name", "timeout"}
+var options = slices.Sorted(slices.Values(append(tlsurl.Names(), "dial_timeout", "eviction", "min_replicas", "min_replicas_timeout", "prefix", "restart_guard", "timeout")))
 
 // parseURL reads a URL, and the files that it names. Its errors are made so
 // that no part of a password can be in them: they do not repeat the URL, nor
@@ -180,42 +180,12 @@ func (a *address) parseReplicas(q url.Values) error {
 	return nil
 }
 
-func (a *address) parseTLS(q url.Values, secure bool) error {
-	if !secure {
-		for _, name := range []string{"ca", "cert", "key", "server_name"} {
-			if q.Has(name) {
-				return fmt.Errorf("option %s needs the scheme rediss", name)
-			}
-		}
-		return nil
+func (a *address) parseTLS(q url.Values, secure bool) (err error) {
+	a.tls, err = tlsurl.Parse(q, "rediss", secure)
+	if a.serverName = q.Has("server_name"); a.tls != nil && !a.serverName {
+		a.tls.ServerName = hostOf(a.addr)
 	}
-	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: hostOf(a.addr)}
-	if a.serverName = q.Has("server_name"); a.serverName {
-		if a.tls.ServerName = q.Get("server_name"); a.tls.ServerName == "" {
-			return errors.New("option server_name is empty")
-		}
-	}
-	if q.Has("ca") {
-		pem, err := os.ReadFile(q.Get("ca"))
-		if err != nil {
-			return fmt.Errorf("option ca: %w", err)
-		}
-		a.tls.RootCAs = x509.NewCertPool()
-		if !a.tls.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("option ca: %s has no certificate in PEM form", q.Get("ca"))
-		}
-	}
-	if q.Has("cert") != q.Has("key") {
-		return errors.New("options cert and key are given together or not at all")
-	}
-	if q.Has("cert") {
-		pair, err := tls.LoadX509KeyPair(q.Get("cert"), q.Get("key"))
-		if err != nil {
-			return fmt.Errorf("options cert and key: %w", err)
-		}
-		a.tls.Certificates = []tls.Certificate{pair}
-	}
-	return nil
+	return err
 }
 
 func hostOf(addr string) string {

@@ -43,7 +43,7 @@ var rows = []Row{
 		"the executable specification may rest on nothing but the seam"},
 	{"redislock/internal/link", "", "",
 		"what redislock needs of a client library names none of them"},
-	{"redislock", "driver redislock/internal/link", "github.com/redis/rueidis",
+	{"redislock", "driver internal/tlsurl redislock/internal/link", "github.com/redis/rueidis",
 		"a store knows the seam and its own client, never another store nor the core above it"},
 	{"redislock/goredis", "driver redislock redislock/internal/link", "github.com/redis/go-redis",
 		"the same driver on the user's own client, which only its users import"},
