@@ -166,4 +166,27 @@ func TestDiskFull(t *testing.T) {
 	}
 	disk.Free(t)
 	mustJoin(t, d, ticket(n, "held"), driver.Waiting)
+
+	// The same server with all of its max_connections taken.
+	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.* TO app@'%'")
+	s.Exec(t, "SET GLOBAL max_connections = 10")
+	db := poolOf(t, s.URL("app", ""), nil)
+	var taken []io.Closer
+	for {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			break
+		}
+		taken = append(taken, c)
+	}
+	_, err = Open(ctx, s.URL("app", ""))
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(fmt.Sprint(err), "no connection left") {
+		t.Errorf("beside %d connections: class %v: %v", len(taken), driver.ClassOf(err), err)
+	}
+	for _, c := range taken {
+		_ = c.Close()
+	}
+	if p := mustRenew(t, d, held); p.State != driver.Held {
+		t.Errorf("the hold is %v", p.State)
+	}
 }

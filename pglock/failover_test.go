@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
@@ -88,6 +90,37 @@ func TestF96_Failover(t *testing.T) {
 	if err := h.Unlock(); err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
+}
+
+// A server whose max_connections are all taken says so, and goes on with those
+// it has.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	s := backends.Postgres(t, backends.PostgresOptions{Settings: []string{"max_connections=10", "max_wal_senders=0"}})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	d := openOn(t, s.URL("postgres", "pool_max_conns=1"))
+	held := ticket(1, "held")
+	mustJoin(t, d, held, driver.Held)
+	var taken []*pgx.Conn
+	for {
+		c, err := pgx.Connect(ctx, s.URL("postgres", ""))
+		if err != nil {
+			break
+		}
+		taken = append(taken, c)
+	}
+	_, err := Open(ctx, s.URL("postgres", ""))
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(fmt.Sprint(err), "no connection left") {
+		t.Errorf("beside %d connections: class %v: %v", len(taken), driver.ClassOf(err), err)
+	}
+	if p := mustRenew(t, d, held); p.State != driver.Held {
+		t.Errorf("the hold is %v", p.State)
+	}
+	for _, c := range taken {
+		_ = c.Close(ctx)
+	}
+	mustLeave(t, d, held)
 }
 
 // A full disk is said in the server's words, is no reason to doubt what holds,
