@@ -157,6 +157,18 @@ func (d *Driver) answer(ctx context.Context, p *place, a driver.Place, start tim
 	if err != nil {
 		return driver.Place{}, err
 	}
+	// Its time may have been over, or it may have left, since it was read: then
+	// somebody else may hold by now. From here on its time begins anew, in the
+	// same moment, so that nothing comes between.
+	d.mu.Lock()
+	gone := p.late || p.state == driver.Gone
+	if !gone {
+		p.due = time.Now().Add(driver.Keep(p.t.TTL))
+	}
+	d.mu.Unlock()
+	if gone {
+		return driver.Place{State: driver.Gone}, nil
+	}
 	a.Lease = min(lease, p.t.TTL)
 	if a.State == driver.Held {
 		a.Token = uint64(rev)

@@ -106,10 +106,6 @@ func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]dri
 		a, err := d.answer(ctx, p, answers[i], start)
 		if err != nil {
 			a = driver.Place{Err: err}
-		} else {
-			d.mu.Lock()
-			p.due = time.Now().Add(driver.Keep(p.t.TTL))
-			d.mu.Unlock()
 		}
 		answers[i] = a
 	}

@@ -1,0 +1,25 @@
+package etcdlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest/cuts"
+	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// F1, F2, F75: every message of every request is cut.
+func TestEveryStepCut(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	cuts.EveryStep(t, cuts.Subject{Target: s.Members[0].Addr(), TTL: time.Minute, Open: func(t testing.TB, addr string) driver.Driver {
+		d, err := etcdlock.Open(t.Context(), "etcd://"+addr+"?prefix=cut")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		return d
+	}})
+}
