@@ -289,8 +289,19 @@ func (r *run) residues(left map[string]string) {
 	}
 }
 
-// residue is what the store still has of the run.
-func (r *run) residue(ctx context.Context, own *holdfast.Client) (map[string]string, error) {
+// residue is what the store still has of the run. A connection that was cut
+// while nobody used it is no reason to give up.
+func (r *run) residue(ctx context.Context, own *holdfast.Client) (left map[string]string, err error) {
+	for range 20 {
+		if left, err = r.look(ctx, own); err == nil || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return left, err
+}
+
+func (r *run) look(ctx context.Context, own *holdfast.Client) (map[string]string, error) {
 	left := make(map[string]string)
 	for name, err := range own.Names(ctx, "") {
 		if err != nil {

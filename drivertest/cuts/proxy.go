@@ -49,6 +49,7 @@ type Proxy struct {
 	mute    bool          // messages to the server are held too
 	links   map[*link]bool
 	stifled []*link // those that a cut has silenced
+	round   int     // counts calls of Disarm
 }
 
 // link is one connection through a Proxy.
@@ -129,6 +130,7 @@ func (p *Proxy) Disarm() bool {
 	p.mu.Lock()
 	waits := p.left > 0
 	p.left = 0
+	p.round++
 	stifled := p.stifled
 	p.stifled = nil
 	p.mu.Unlock()
@@ -171,17 +173,18 @@ func (p *Proxy) Cut(how How) {
 	}
 }
 
-// next returns how the message that comes is to be cut, or "".
-func (p *Proxy) next() (When, How) {
+// next returns how the message that comes is to be cut, or "", and in which
+// round.
+func (p *Proxy) next() (When, How, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left == 0 {
-		return "", ""
+		return "", "", 0
 	}
 	if p.left--; p.left > 0 {
-		return "", ""
+		return "", "", 0
 	}
-	return p.when, p.how
+	return p.when, p.how, p.round
 }
 
 // pass waits for the end of a split that holds messages in this direction.
@@ -209,15 +212,21 @@ func (k *link) end(how How) {
 	_ = k.out.Close()
 }
 
-// stifle is the end of a cut.
-func (k *link) stifle(how How) {
+// stifle is the end of a cut. One that Disarm did not wait for is over.
+func (k *link) stifle(how How, round int) {
 	if how != Silence {
 		k.end(how)
 		return
 	}
 	k.p.mu.Lock()
-	k.p.stifled = append(k.p.stifled, k)
+	over := k.p.round != round
+	if !over {
+		k.p.stifled = append(k.p.stifled, k)
+	}
 	k.p.mu.Unlock()
+	if over {
+		k.end(Reset)
+	}
 }
 
 // size is that of the longest message.
@@ -239,11 +248,11 @@ func (k *link) requests() {
 			continue
 		}
 		k.pass(true)
-		when, how := k.p.next()
+		when, how, round := k.p.next()
 		if when == Before {
 			silent = true
 			k.once.Do(func() { close(k.deaf) })
-			k.stifle(how)
+			k.stifle(how, round)
 			continue
 		}
 		if when == After {
@@ -259,7 +268,7 @@ func (k *link) requests() {
 			case <-k.told:
 			case <-time.After(quiet):
 			}
-			k.stifle(how)
+			k.stifle(how, round)
 		}
 	}
 }

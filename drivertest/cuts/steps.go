@@ -168,6 +168,9 @@ func (x *cutting) one(p *Proxy, cut, sure driver.Driver, k int) bool {
 	var token uint64
 	must := func(i int, want driver.State) {
 		pl, err := cut.Join(ctx, who[i], true)
+		for err != nil && ctx.Err() == nil { // it has not noticed the last cut
+			pl, err = cut.Join(ctx, who[i], true)
+		}
 		if err != nil || pl.State != want {
 			x.Fatalf("%s: a join before it: %v, %v", name, pl.State, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -35,19 +36,35 @@ func TestMain(m *testing.M) {
 		}
 		syscall.Exit(0) // at once: os.Exit lets the race detector sleep
 	}
+	// The runs wait more than they work.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	backends.Main(m)
 }
 
 // scenario is a store, and what happens to its servers.
 type scenario struct {
 	name  string
-	start func(t *testing.T, rnd *dice) (url string, own []torture.Fault)
+	start func(t *testing.T, rnd *dice) scene
 	seed  uint64
 	ttl   time.Duration // 0 is 2 s
 	// exposed are the checks whose findings are counted, for scenarios that go
 	// beyond what the store promises.
 	exposed []string
+	bites   bool // a soak that sees no overlap has missed its fault
 }
+
+// scene is a store that has been started.
+type scene struct {
+	url string
+	own []torture.Fault
+	of  func(client int) string // the URL of one client, when not url
+}
+
+// clients is how many client processes there are.
+const clients = 3
 
 // outcome is a line of the file of reports.
 type outcome struct {
@@ -68,7 +85,7 @@ func (s scenario) run(t *testing.T) torture.Report {
 		s.seed = *seed
 	}
 	cfg := torture.Config{
-		Duration: *runFor, Processes: 3, Goroutines: *load, Names: 5, TTL: s.ttl, Seed: s.seed, Slack: 10 * time.Second,
+		Duration: *runFor, Processes: clients, Goroutines: *load, Names: 5, TTL: s.ttl, Seed: s.seed, Slack: 10 * time.Second,
 		Faults: torture.Kinds(), Exposed: s.exposed, Command: []string{self, asClient},
 		Repeat: fmt.Sprintf("go test ./check/internal/servers -run '%s$' -v -timeout 0 -servers.for %v -servers.seed %d -servers.load %d",
 			t.Name(), *runFor, s.seed, *load),
@@ -80,7 +97,8 @@ func (s scenario) run(t *testing.T) torture.Report {
 		cfg.TTL = *leaseFor
 		cfg.Repeat += fmt.Sprintf(" -servers.ttl %v", cfg.TTL)
 	}
-	cfg.Store, cfg.Own = s.start(t, newDice(s.seed))
+	sc := s.start(t, newDice(s.seed))
+	cfg.Store, cfg.Own, cfg.StoreOf = sc.url, sc.own, sc.of
 	r, err := torture.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("seed %d: %v; again: %s", s.seed, err, cfg.Repeat)
@@ -115,26 +133,46 @@ func (s scenario) report(t *testing.T, line []byte) {
 	}
 }
 
-// TestSafe: what a store promises to survive, it survives.
-func TestSafe(t *testing.T) {
-	for _, s := range safe {
-		t.Run(s.name, func(t *testing.T) {
+// soak is how long a run has to be for what takes long to start, or happens
+// seldom.
+const soak = 30 * time.Second
+
+func play(t *testing.T, all []scenario) {
+	for _, s := range all {
+		if len(s.exposed) > 0 && !s.bites && *runFor < soak {
+			continue // its faults strike too seldom for a build
+		}
+		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			s.run(t)
+			r := s.run(t)
+			if s.bites && *runFor >= soak && r.Overlaps == 0 {
+				t.Error("nothing overlapped: the faults did not do what they are there for")
+			}
 		})
 	}
 }
 
+// TestSafe: what a store promises to survive, it survives.
+func TestSafe(t *testing.T) { play(t, safe) }
+
+// TestExposed: what is more than a store promises to survive may let two hold at
+// once, but never lets a stale write pass.
+func TestExposed(t *testing.T) { play(t, exposed) }
+
 // TestEnsembles is TestSafe on several servers, in soaks alone.
 func TestEnsembles(t *testing.T) {
-	if *runFor < 30*time.Second {
-		t.Log("left out: they take longer to start than a build has; say -servers.for 1m")
+	if *runFor < soak {
+		t.Logf("left out: they take longer to start than a build has; say -servers.for %v", soak)
 		return
 	}
-	for _, s := range ensembles {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			s.run(t)
-		})
+	play(t, ensembles)
+}
+
+// TestFailovers is TestExposed on several servers, in soaks alone.
+func TestFailovers(t *testing.T) {
+	if *runFor < soak {
+		t.Logf("left out: they take longer to start than a build has; say -servers.for %v", soak)
+		return
 	}
+	play(t, failovers)
 }

@@ -1,0 +1,134 @@
+package servers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/check/torture"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// overlaps are the checks that count where two may hold at once. What the
+// register and the tokens promise still has to hold.
+var overlaps = []string{"C1", "C5"}
+
+var exposed = []scenario{
+	// F26: each kill loses everything.
+	{name: "redis without its data", seed: 21, exposed: overlaps, bites: true, start: func(t *testing.T, rnd *dice) scene {
+		s := backends.Redis(t, backends.RedisOptions{})
+		return scene{url: s.URL(""), own: []torture.Fault{
+			killed(rnd, "data lost", []*backends.RedisServer{s}, func(s *backends.RedisServer) { s.Restart(t) }),
+		}}
+	}},
+	// F27: it comes back with what it had when the fault began.
+	{name: "redis with older data", seed: 22, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene {
+		s := backends.Redis(t, backends.RedisOptions{})
+		return scene{url: s.URL(""), own: []torture.Fault{
+			once("data set back", func() error { _, err := s.Try("SAVE"); return err }, func() { s.Restart(t) }),
+		}}
+	}},
+	// F18: a minute forward each time.
+	{name: "redis with its clock ahead", seed: 23, exposed: overlaps, bites: true, start: func(t *testing.T, rnd *dice) scene {
+		clock := backends.NewClock(t, t.TempDir())
+		s := backends.Redis(t, backends.RedisOptions{Env: clock.Env()})
+		return scene{url: s.URL(""), own: []torture.Fault{
+			once("clock ahead", func() error { clock.Step(t, time.Minute); return nil }, func() {}),
+		}}
+	}},
+	// F20: both at once is what tokens do not survive: the guard stalls who has
+	// one that is too low, and nothing is corrupted.
+	{name: "redis without data and time", seed: 24, exposed: append([]string{"C3", "C4"}, overlaps...), bites: true, start: func(t *testing.T, rnd *dice) scene {
+		clock := backends.NewClock(t, t.TempDir())
+		s := backends.Redis(t, backends.RedisOptions{Env: clock.Env()})
+		return scene{url: s.URL(""), own: []torture.Fault{
+			killed(rnd, "data and time lost", []*backends.RedisServer{s}, func(s *backends.RedisServer) {
+				clock.Step(t, -10*time.Minute)
+				s.Restart(t)
+			}),
+		}}
+	}},
+	// F37, F45: a node that voted comes back empty, and is asked again at once.
+	{name: "redlock with a node without its data", seed: 25, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene {
+		nodes, url := independent(t, 3, backends.RedisOptions{})
+		return scene{url: url + "?restart_guard=off", own: []torture.Fault{
+			killed(rnd, "data lost", nodes, func(s *backends.RedisServer) { s.Restart(t) }),
+		}}
+	}},
+	// The same with the guard, which is on unless one says otherwise: safe.
+	{name: "redlock with a node without its data and the guard", seed: 26, start: func(t *testing.T, rnd *dice) scene {
+		nodes, url := independent(t, 3, backends.RedisOptions{})
+		return scene{url: url, own: []torture.Fault{
+			killed(rnd, "data lost", nodes, func(s *backends.RedisServer) { s.Restart(t) }),
+		}}
+	}},
+	// F95: commits that are answered before they are on the disk.
+	{name: "mariadb that flushes late", seed: 27, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene {
+		return mariadb(t, rnd, "innodb_flush_log_at_trx_commit=0")
+	}},
+	{name: "postgres that flushes late", seed: 28, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene {
+		return postgres(t, rnd, "synchronous_commit=off", "wal_writer_delay=10s")
+	}},
+}
+
+// failovers are those of asynchronous replication: F28, F29.
+var failovers = []scenario{
+	{name: "sentinel", seed: 31, ttl: 3 * time.Second, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene { return sentinel(t, rnd, "") }},
+	{name: "sentinel that confirms", seed: 32, ttl: 3 * time.Second, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene {
+		return sentinel(t, rnd, "min_replicas=1")
+	}},
+	{name: "cluster", seed: 33, ttl: 3 * time.Second, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene { return cluster(t, rnd, "") }},
+	{name: "cluster that confirms", seed: 34, ttl: 3 * time.Second, exposed: overlaps, start: func(t *testing.T, rnd *dice) scene {
+		return cluster(t, rnd, "min_replicas=1")
+	}},
+}
+
+// relieved replaces a primary that was killed or stopped, and waits until the
+// one that relieved it has it as its replica.
+func relieved(t *testing.T, rnd *dice, primary func() (old *backends.RedisServer, await func())) torture.Fault {
+	return torture.Fault{Kind: "failover", Weight: 30, Begin: func(int) (func() error, error) {
+		old, await := primary()
+		kill := rnd.roll(2) == 0
+		if kill {
+			old.Kill()
+		} else {
+			old.Pause(t)
+		}
+		await()
+		return func() error {
+			if kill {
+				old.Restart(t)
+			} else {
+				old.Resume(t)
+			}
+			return must("the old primary follows the new one", func() bool {
+				info, err := old.Try("INFO", "replication")
+				text, _ := info.(string)
+				return err == nil && strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")
+			})
+		}, nil
+	}}
+}
+
+func sentinel(t *testing.T, rnd *dice, query string) scene {
+	s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
+	return scene{url: s.URL(query), own: []torture.Fault{relieved(t, rnd, func() (*backends.RedisServer, func()) {
+		old := s.Primary(t)
+		next := s.Nodes[0]
+		if next == old {
+			next = s.Nodes[1]
+		}
+		return old, func() { s.AwaitPrimary(t, next) }
+	})}}
+}
+
+func cluster(t *testing.T, rnd *dice, query string) scene {
+	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
+	const slots = 16384
+	return scene{url: c.URL(query), own: []torture.Fault{
+		relieved(t, rnd, func() (*backends.RedisServer, func()) {
+			old := c.Primary(t, rnd.roll(slots))
+			return old, func() { c.AwaitPrimary(t, c.Replica(old)) }
+		}),
+	}}
+}
