@@ -5,14 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
+// holdTime is how long it may take to take all locks of an idle scenario.
+const holdTime = 30 * time.Second
+
 // hold takes all locks of an idle scenario, and says what each costs while it
 // is held and its context is in use.
-func (w *worker) hold(ctx context.Context) (*answer, error) {
+func (w *worker) hold(parent context.Context) (*answer, error) {
+	// The locks may live as long as the context that they were taken with.
+	ctx, cancel := context.WithCancelCause(parent)
+	late := time.AfterFunc(holdTime, func() {
+		cancel(fmt.Errorf("bench: %d locks were not taken in %v", w.Scenario.Locks, holdTime))
+	})
+	context.AfterFunc(parent, func() { cancel(nil) })
+	defer late.Stop()
 	before := heap()
 	w.held = make([]Held, w.Scenario.Locks)
 	const at = 64
@@ -35,7 +46,10 @@ func (w *worker) hold(ctx context.Context) (*answer, error) {
 	}
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
-		w.held = nil
+		w.held = slices.DeleteFunc(w.held, func(h Held) bool { return h == nil })
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return nil, err
 	}
 	return &answer{
