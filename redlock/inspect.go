@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// viewPatience is how long people wait for a node that is not known to be slow.
+// viewPatience is how long people wait for a node that is not known to be down.
 const viewPatience = time.Second
 
 // each asks all nodes at once and returns the answers of those that gave one,
-// by node. It waits for all that answer promptly, and for a majority; without
-// one it returns an error.
+// by node. It waits for all that are not known to be down, and for a majority;
+// without one it returns an error.
 func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *node) (A, error)) (map[int]A, error) {
 	if err := d.before(ctx); err != nil {
 		return nil, err
@@ -30,6 +30,7 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 	}
 	answers := make(chan answer, len(d.nodes))
 	rest, waits := 0, 0
+	need := make([]bool, len(d.nodes))
 	for i, n := range d.nodes {
 		if !d.begin(func() {
 			both, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -41,7 +42,7 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 			return nil, driver.ErrClosed
 		}
 		rest++
-		if n.prompt() {
+		if need[i] = n.usable(); need[i] {
 			waits++
 		}
 	}
@@ -53,7 +54,7 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 		select {
 		case a := <-answers:
 			rest--
-			if d.nodes[a.at].prompt() {
+			if need[a.at] {
 				waits--
 			}
 			if a.err != nil {
