@@ -145,8 +145,8 @@ func TestCosts(t *testing.T) {
 	}
 	s, r = c.of(func() { mustLeave(t, d, a) })
 	t.Logf("leave that hands on: %d statements, %d round trips", s, r)
-	if r != 1 || s > 6 {
-		t.Errorf("a hand-off takes %d statements in %d round trips; want at most 6 in 1", s, r)
+	if r != 1 || s > 4 {
+		t.Errorf("a hand-off takes %d statements in %d round trips; want at most 4 in 1", s, r)
 	}
 	if id := <-told; id != b.ID {
 		t.Errorf("told %s", id)

@@ -60,8 +60,17 @@ func (d *Driver) Auto(ctx context.Context, s *sqlline.Stmt) error {
 }
 
 // Tx implements [sqlline.DB]. It sends its beginning with the first statements,
-// and its end with the last.
+// and its end with the last. When these are all, they are one transaction
+// without further words, see Auto.
 func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
+	err := d.tx(ctx, f, d.whole.Load())
+	if code(err) == serializationFailure && d.whole.CompareAndSwap(false, true) {
+		err = d.tx(ctx, f, true)
+	}
+	return err
+}
+
+func (d *Driver) tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error), whole bool) error {
 	return d.inConn(ctx, func(c *link) error {
 		t := &tx{c: c}
 		last, err := f(t)
@@ -71,11 +80,16 @@ func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, er
 			// Nothing to write: whether the end arrives makes no difference.
 			t.undo(ctx)
 			return nil
+		case !t.began && !whole:
+			if len(last) > 0 {
+				b := newRound(ctx, c.names)
+				b.limits()
+				b.add(last...)
+				err = b.run(c.PgConn, true)
+			}
 		case t.began || len(last) > 0:
 			b := t.round(ctx)
-			for _, s := range last {
-				b.add(s)
-			}
+			b.add(last...)
 			b.plain(textDone)
 			b.done = true
 			err = b.run(c.PgConn, true)
@@ -105,8 +119,8 @@ func (t *tx) Do(ctx context.Context, stmts ...*sqlline.Stmt) error {
 	b := t.round(ctx)
 	for _, s := range stmts {
 		t.wrote = t.wrote || s.Row == nil
-		b.add(s)
 	}
+	b.add(stmts...)
 	return b.run(t.c.PgConn, false)
 }
 
@@ -208,7 +222,13 @@ func (b *round) limits() {
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
-func (b *round) add(s *sqlline.Stmt) {
+func (b *round) add(stmts ...*sqlline.Stmt) {
+	for _, s := range stmts {
+		b.one(s)
+	}
+}
+
+func (b *round) one(s *sqlline.Stmt) {
 	args := s.Values()
 	values := make([][]byte, len(args))
 	types := make([]uint32, len(args))

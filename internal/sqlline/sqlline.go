@@ -12,7 +12,8 @@
 // The first place that holds is written into the line's row itself. As long as
 // nobody waits, joining, renewing and leaving are therefore one statement on
 // one row each; and so is handing a mutex on, but for the row of the ticket
-// that moves up.
+// that moves up. Where a database can do that in one statement, it travels with
+// the row lock ([Dialect].Grant).
 //
 // All other tickets have rows of their own, ordered by place. Places up to the
 // line's turn hold, those after it wait: grants are made in order, so the
