@@ -9,6 +9,9 @@
 // that library means it to be asked, and writes if the answer is yes. A write after
 // the other program was granted the lock is one that destroys that one's work.
 //
-// It is a test, because servers are started by those of the tests; how to run it
-// is in the README of module bench.
+// It is a test, since what starts servers is made for tests:
+//
+//	go test ./faults -run TestFaults -faults.runs 6 -parallel 8 -v
+//
+// What came of it is in docs/safety.md.
 package faults

@@ -3,6 +3,7 @@ package faults
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -154,6 +155,9 @@ func places(t *testing.T) map[string]place {
 // unseat deletes the oldest ephemeral node below the lock's.
 func unseat(t *testing.T, c *zk.Conn, path, lock string) bool {
 	names, _, err := c.Children(path)
+	if errors.Is(err, zk.ErrNoNode) { // of another play, over by now
+		return false
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func renewed(until func() time.Time, renew func(context.Context) error, refused 
 				return
 			case <-time.After(wait):
 			}
-			asked, cancel := context.WithTimeout(ctx, ttl/3)
+			asked, cancel := context.WithTimeout(ctx, min(ttl/3, time.Until(until())))
 			err := renew(asked)
 			cancel()
 			if ctx.Err() == nil && refused(err) {
