@@ -48,7 +48,9 @@ var hardCases = []testCase{
 		c, other := w.over(d), w.client()
 		h := w.lock(c.Mutex(w.name))
 		next := make(chan uint64, 1)
-		go func() {
+		var wg sync.WaitGroup
+		defer wg.Wait() // its Unlock comes before the end of its client
+		wg.Go(func() {
 			h2, err := other.Mutex(w.name).Lock(w.limit())
 			if err != nil {
 				w.Error(err)
@@ -60,7 +62,7 @@ var hardCases = []testCase{
 			}
 			next <- h2.Token()
 			w.unlock(h2)
-		}()
+		})
 		w.until("it waits", func() bool { return w.tickets(other, w.name) == 2 })
 		time.Sleep(w.h.TTL / 2)
 		d.dead.Store(true)
