@@ -76,7 +76,8 @@ var block = regexp.MustCompile(`(?s)<!-- bench:([^\n]*?) -->\n.*?<!-- /bench -->
 
 // fill replaces what stands between <!-- bench:STORE SCENARIO --> and
 // <!-- /bench --> by the table of that scenario, and between
-// <!-- bench:run --> and the same by what was run where.
+// <!-- bench:run --> and the same by what was run where, and after
+// <!-- bench:targets --> by what was wanted and reached.
 func fill(page []byte, all results) ([]byte, error) {
 	var errs []error
 	page = block.ReplaceAllFunc(page, func(b []byte) []byte {
@@ -84,6 +85,8 @@ func fill(page []byte, all results) ([]byte, error) {
 		text := ""
 		if what == "run" {
 			text = circumstances(all)
+		} else if what == "targets" {
+			text = judged(all)
 		} else if r := all[what]; r != nil {
 			text = markdown(r)
 		} else {

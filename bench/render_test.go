@@ -79,6 +79,27 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestTargets: what is missed is said, and so is what nobody measured.
+func TestTargets(t *testing.T) {
+	all := made("alone-1")
+	f := all["redis alone-1"].Rows[2].Figures
+	f["requests"], f["allocs"] = bench.Spread{Median: 2.0004}, bench.Spread{Median: 13}
+	text := judged(all)
+	for _, want := range []string{
+		"| Redis, alone: commands | ≤ 2 | 2.00 | met |\n", "| Redis, alone: allocations | ≤ 8 | 13 | **missed** |\n",
+		"| Redis, 64 clients: Jain's index | ≥ 0.99 | – | not measured |\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, target := range targets {
+		if _, ok := target.value(results{}); ok {
+			t.Errorf("%s is judged without results", target.what)
+		}
+	}
+}
+
 // TestEveryRowCanBeOpened: what the stages name is there, and so are their
 // scenarios.
 func TestEveryRowCanBeOpened(t *testing.T) {
