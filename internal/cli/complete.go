@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/anylock"
 )
 
 // Completion by cobra asks a verb for words with the keys already typed. A
@@ -26,7 +28,11 @@ func (a *app) completeNames(_ *cobra.Command, args []string, typed string) ([]st
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
-	client, _, err := a.open(ctx)
+	l, err := a.locate()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	client, err := anylock.Open(ctx, l.url) // a.open might warn, in the middle of the line
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -49,7 +49,11 @@ one, and with 69 if the store cannot be reached or examined.`,
 			case err != nil:
 				return cause(ctx, err)
 			}
-			found = append([]driver.Finding{place.finding()}, found...)
+			first := []driver.Finding{place.finding()}
+			if way, remote := transportOf(place.url); remote {
+				first = append(first, way.finding())
+			}
+			found = append(first, found...)
 			if err := a.writeFindings(place, client.Traits(), found); err != nil {
 				return err
 			}

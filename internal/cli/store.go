@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -94,6 +95,7 @@ func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Clie
 	if err != nil {
 		return nil, l, err
 	}
+	a.warn(l)
 	c, err := anylock.Open(ctx, l.url, opts...)
 	if err != nil {
 		if by, ok := context.Cause(ctx).(*endedBy); ok {
@@ -102,4 +104,21 @@ func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Clie
 		return nil, l, err
 	}
 	return c, l, nil
+}
+
+// warn says, before anything is sent, that somebody has chosen an option by
+// which the way to the store is not protected.
+func (a *app) warn(l location) {
+	t, _ := transportOf(l.url)
+	switch w := t.warning(); {
+	case w == "":
+	case a.json:
+		a.errJSON(struct {
+			Event  string `json:"event"`
+			Detail string `json:"detail"`
+			Advice string `json:"advice"`
+		}{"warning", w, t.advice})
+	default:
+		fmt.Fprintf(a.stderr(), "holdfast: warning: %s (instead: %s)\n", w, t.advice)
+	}
 }

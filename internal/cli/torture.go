@@ -115,6 +115,7 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	a.warn(l)
 	cfg := torture.Config{
 		Store: l.url, Duration: f.duration, Processes: f.processes, Goroutines: f.goroutines, Names: f.names,
 		TTL: f.ttl, Seed: f.seed, Slack: f.slack, Faults: f.faults,
