@@ -18,7 +18,7 @@ import (
 
 const ttl = 4 * time.Second
 
-var randomWorlds = flag.Int("redlock.worlds", 8, "how many worlds TestRandomWorlds plays")
+var randomWorlds = flag.Int("redlock.worlds", 5, "how many worlds TestRandomWorlds plays")
 
 // What may go wrong with a minority of nodes: what begins it, and what ends it.
 var minorityFaults = []struct {
@@ -64,11 +64,11 @@ func TestF41_Minority(t *testing.T) {
 						r.mu.Lock()
 						before := r.count
 						r.mu.Unlock()
-						time.Sleep(2 * ttl)
+						time.Sleep(ttl)
 						r.mu.Lock()
 						defer r.mu.Unlock()
-						if r.count-before < 10 {
-							t.Errorf("%s: %d turns in %v", what, r.count-before, 2*ttl)
+						if r.count-before < 5 {
+							t.Errorf("%s: %d turns in %v", what, r.count-before, ttl)
 						}
 					}
 					progress("before")
