@@ -176,8 +176,8 @@ func TestWindows(t *testing.T) {
 		}
 	}
 	l := c.lines["m"]
-	if len(l.live) > 20 || len(l.old) > 2*maxOld || len(l.floors) > 50 || len(l.mutex) > 2*sliceSize {
-		t.Errorf("it keeps %d live and %d old calls, %d floors, %d for slices", len(l.live), len(l.old), len(l.floors), len(l.mutex))
+	if len(l.live) > 20 || len(l.old) > 2*maxOld || len(l.floors) > 50 || len(l.ended) > 2*sliceSize {
+		t.Errorf("it keeps %d live and %d old calls, %d floors, %d for slices", len(l.live), len(l.old), len(l.floors), len(l.ended))
 	}
 	if bad == 0 {
 		t.Error("the overlap was not seen in its window")

@@ -80,7 +80,7 @@ type line struct {
 	name    string
 	live    []*Op // granted, and not retired
 	old     []*Op // retired by the last window; C4 needs them
-	mutex   []*Op // retired, to be judged by C5
+	ended   []*Op // retired, to be judged by C5
 	unknown []*Op // of killed processes, for C5
 	floors  []floor
 	cell    regCell
@@ -132,7 +132,7 @@ func (c *Checker) Add(e Event) {
 	case Ask:
 		c.stats.Calls++
 		c.open[key] = &Op{Key: key, G: e.G, Name: e.Name, Units: e.Units, Limit: e.Limit,
-			Try: e.Try, Bound: e.Bound, Alone: e.Alone, Asked: e.T}
+			In: e.In, Try: e.Try, Bound: e.Bound, Alone: e.Alone, Asked: e.T}
 		return
 	case Pulse:
 		if e.Gap > 0 {
@@ -180,8 +180,10 @@ func (c *Checker) step(op *Op, e Event) {
 	case Told:
 		op.Told, op.ToldToken, op.ToldWhy = e.T, e.Token, e.Text
 		op.Claim = max(op.Claim, min(e.End, e.T))
-		c.lossOf(lossKey{op.life(), op.Name, op.Token}).told++
-		c.stats.Lost++
+		if op.In == 0 { // the observer is told once, of the whole
+			c.lossOf(lossKey{op.life(), op.Name, op.Token}).told++
+			c.stats.Lost++
+		}
 	case Out:
 		op.Out, op.OutErr = e.T, e.Err
 		op.Claim = max(op.Claim, e.End)
@@ -225,7 +227,7 @@ func (c *Checker) gone(lf life, t int64, killed bool) {
 		}
 		op.Killed = t
 		c.stats.Unknown++
-		if op.Granted == 0 && op.Limit == 1 {
+		if op.Granted == 0 && op.In == 0 {
 			l := c.line(op.Name)
 			l.unknown = append(l.unknown, op)
 		}
@@ -305,7 +307,7 @@ func (c *Checker) judge(t int64) {
 		c.tokens(l, t, oldest)
 		c.order(l)
 		c.retire(l, t)
-		if len(l.mutex) >= sliceSize {
+		if len(l.ended) >= sliceSize {
 			c.linear(l)
 		}
 	}
@@ -321,9 +323,7 @@ func (c *Checker) retire(l *line, t int64) {
 		}
 		old = append(old, op)
 		c.loss(op)
-		if op.Limit == 1 {
-			l.mutex = append(l.mutex, op)
-		}
+		l.ended = append(l.ended, op)
 	}
 	if l.live = live; len(old) > 0 {
 		l.old = append(l.old[max(0, len(l.old)-maxOld):], old...)

@@ -12,7 +12,7 @@
 //	C2  register     a resource that refuses old tokens loses no write, and refuses nobody who holds
 //	C3  tokens       they are positive, distinct and grow in the order of grants
 //	C4  order        who had a place before another asked is granted first
-//	C5  linearizable slices of the history of each mutex, by Porcupine
+//	C5  linearizable slices of the history of each lock, by Porcupine
 //	C6  loss         is told once, in time, and only of what was lost
 //	C7  liveness     after the last fault every name can be taken, and every wait ends
 //	C8  residue      the store keeps nothing of it

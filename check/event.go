@@ -59,6 +59,7 @@ type Event struct {
 	Limit int64  `json:"limit,omitempty"` // what the line has
 	Try   bool   `json:"try,omitempty"`   // it does not wait
 	Bound bool   `json:"bound,omitempty"` // its context ends at some time
+	In    int64  `json:"in,omitempty"`    // the call in whose hold it is nested
 	Alone bool   `json:"alone,omitempty"` // no other goroutine of the process uses the name
 
 	Token uint64 `json:"tok,omitempty"`

@@ -33,13 +33,20 @@ func (c *Checker) exclusion(l *line, t int64) {
 	})
 	var in []*Op
 	var units int64
+	nested := func(op *Op) bool { // who holds already takes no more room
+		return slices.ContainsFunc(in, func(other *Op) bool { return other.owner() == op.owner() })
+	}
 	for _, e := range edges {
 		if !e.enter {
-			units -= e.op.Units
 			in = slices.DeleteFunc(in, func(op *Op) bool { return op == e.op })
+			if !nested(e.op) {
+				units -= e.op.Units
+			}
 			continue
 		}
-		units += e.op.Units
+		if !nested(e.op) {
+			units += e.op.Units
+		}
 		in = append(in, e.op)
 		if units <= e.op.Limit {
 			continue

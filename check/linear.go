@@ -12,62 +12,21 @@ import (
 
 const (
 	sliceSize  = 60 // grants
+	sharedSize = 30 // of locks that several may hold: there are more orders to try
 	sliceTime  = 5 * time.Second
 	maxPending = 4 // calls of unknown outcome in a slice
 )
 
-// act is what a call does to a mutex at one moment between its begin and its
-// end.
-type act struct {
-	do    string // "take", "perhaps take", "free", "perhaps free"
-	op    *Op
-	token uint64
-}
-
-// mutex is the state of the model: who has it, and the highest token so far.
-type mutex struct {
-	owner Key
-	held  bool
-	token uint64
-}
-
-// model is a mutex with owners and growing tokens. What a process that was
-// killed did is open: it may have happened at any time later, or not at all.
-// The loss of a hold is an act of its own, some time after its claim ended.
-var model = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{mutex{}} },
-	Step: func(state, input, _ any) []any {
-		m, a := state.(mutex), input.(act)
-		switch a.do {
-		case "take":
-			if m.held || a.token > 0 && a.token <= m.token {
-				return nil
-			}
-			return []any{mutex{a.op.Key, true, max(m.token, a.token)}}
-		case "perhaps take":
-			if m.held {
-				return []any{m}
-			}
-			return []any{m, mutex{a.op.Key, true, m.token}}
-		case "free":
-			if !m.held || m.owner != a.op.Key {
-				return nil
-			}
-		case "perhaps free":
-			if !m.held || m.owner != a.op.Key {
-				return []any{m}
-			}
-		}
-		return []any{mutex{token: m.token}}
-	},
-}).ToModel()
-
-// linear is C5, over the grants of a mutex that have ended. Any choice of whole
+// linear is C5, over the grants of a lock that have ended. Any choice of whole
 // holds out of a history that is linearizable is linearizable, so slices may be
 // cut as is convenient.
 func (c *Checker) linear(l *line) {
-	slices.SortFunc(l.mutex, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
-	for slice := range slices.Chunk(l.mutex, sliceSize) {
+	slices.SortFunc(l.ended, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
+	size := sliceSize
+	if len(l.ended) > 0 && l.ended[0].Limit > 1 {
+		size = sharedSize
+	}
+	for slice := range slices.Chunk(l.ended, size) {
 		if len(slice) == 0 {
 			continue
 		}
@@ -80,7 +39,7 @@ func (c *Checker) linear(l *line) {
 		}
 		c.slice(l, slice, pending)
 	}
-	l.mutex, l.unknown = nil, nil
+	l.ended, l.unknown = nil, nil
 }
 
 func (c *Checker) slice(l *line, slice, pending []*Op) {
@@ -90,27 +49,29 @@ func (c *Checker) slice(l *line, slice, pending []*Op) {
 	}
 	const open = math.MaxInt64
 	for _, op := range slice {
-		token := op.Token
-		if !c.rules.Tokens {
-			token = 0 // of a store that promises none
-		}
-		add(act{"take", op, token}, op.Asked, op.Granted)
+		a := act{"take", op.owner(), op.Units, op.Token}
+		add(a, op.Asked, op.Granted)
+		a.do = "perhaps free"
 		switch {
 		case op.Done > 0 && op.DoneErr == "":
-			add(act{"free", op, 0}, op.Out, op.Done)
+			a.do = "free"
+			add(a, op.Out, op.Done)
 		case op.Out > 0 && (op.Told == 0 || op.Out < op.Told):
 			// Unlock was called in good time and its outcome is unknown.
-			add(act{"perhaps free", op, 0}, min(op.Out, op.until()), open)
+			add(a, min(op.Out, op.until()), open)
 		default:
-			add(act{"perhaps free", op, 0}, op.until(), open)
+			add(a, op.until(), open)
 		}
 	}
 	for _, op := range pending {
-		add(act{"perhaps take", op, 0}, op.Asked, open)
-		add(act{"perhaps free", op, 0}, op.Asked, open)
+		add(act{"perhaps take", op.owner(), op.Units, 0}, op.Asked, open)
+		add(act{"perhaps free", op.owner(), op.Units, 0}, op.Asked, open)
 	}
+	// The tokens of a semaphore tell grants apart, and do not order them.
+	m := model{limit: slice[0].Limit, reentrant: true,
+		fenced: c.rules.Tokens && (slice[0].Limit == 1 || slice[0].Limit >= semaphores)}
 	c.stats.Slices++
-	switch porcupine.CheckOperationsTimeout(model, hist, sliceTime) {
+	switch porcupine.CheckOperationsTimeout(m.porcupine(), hist, sliceTime) {
 	case porcupine.Unknown:
 		c.stats.Undecided++
 	case porcupine.Illegal:
@@ -128,7 +89,7 @@ func (c *Checker) shrink(slice, pending []*Op) []*Op {
 		if a.Done > 0 && a.DoneErr == "" {
 			freed = a.Out
 		}
-		if b.Granted < freed || b.Asked > a.Granted && b.Token <= a.Token {
+		if b.Granted < freed && a.Units+b.Units > a.Limit || b.Asked > a.Granted && a.exclusive() && b.Token <= a.Token {
 			return []*Op{a, b}
 		}
 	}

@@ -27,6 +27,7 @@ type Op struct {
 	Units, Limit int64
 	Try, Bound   bool
 	Alone        bool
+	In           int64 // the call in whose hold it is nested, 0 for none
 
 	Asked, Waiting, Granted int64
 	Token                   uint64
@@ -46,6 +47,15 @@ type Op struct {
 }
 
 func (o *Op) exclusive() bool { return o.Units == o.Limit }
+
+// owner is who holds: what is nested is held by the first.
+func (o *Op) owner() Key {
+	k := o.Key
+	if o.In > 0 {
+		k.N = o.In
+	}
+	return k
+}
 
 // final says whether nothing about the call can change.
 func (o *Op) final() bool { return o.Done > 0 || o.Killed > 0 }

@@ -35,6 +35,10 @@ func (c *Checker) tokens(l *line, t, oldest int64) {
 		if op.Limit != 1 && op.Limit < semaphores {
 			continue
 		}
+		if op.In > 0 {
+			c.nested(l, op)
+			continue
+		}
 		if op.Token == 0 {
 			c.violate("C3", l.name, op.Granted, "a grant has no token", op)
 		}
@@ -66,6 +70,15 @@ func (c *Checker) tokens(l *line, t, oldest int64) {
 	}
 }
 
+// nested: what is nested in a hold has its token.
+func (c *Checker) nested(l *line, op *Op) {
+	for _, other := range slices.Concat(l.live, l.old) {
+		if other.Key == op.owner() && other.Token != op.Token {
+			c.violate("C3", l.name, op.Granted, fmt.Sprintf("token %d is nested in a hold with %d", op.Token, other.Token), other, op)
+		}
+	}
+}
+
 // semaphores have fewer units than a read/write lock, which has 2^30.
 const semaphores = 1 << 30
 
@@ -73,7 +86,7 @@ const semaphores = 1 << 30
 func (c *Checker) twice(l *line, fresh []*Op) {
 	by := make(map[uint64]*Op)
 	for _, op := range slices.Concat(l.old, l.live) {
-		if !op.exclusive() || !op.ordered {
+		if !op.exclusive() || !op.ordered || op.In > 0 {
 			continue
 		}
 		if other := by[op.Token]; other != nil && (slices.Contains(fresh, op) || slices.Contains(fresh, other)) {

@@ -66,7 +66,7 @@ var flaws = map[string]string{
 	"two-holders": "C1", "leave-is-release": "C1", "first-leaver-frees": "C1", "heads-counted": "C1", "early": "C1",
 	"long-lease": "C1", "renews-not": "C1", "echoes": "C1", "renews-late": "C1", "strangers-leave": "C1", "leave-counts-down": "C1",
 	"mixed-up": "C3", "idle-restarts": "C3", "expiry-restarts": "C3", "readers-untold": "C3", "replaces-token": "C3",
-	"last-come": "C4", "immortal": "C7", "one-deadline": "C7", "no-lease": "C7", "abandons": "C8", "unsure-leaks": "C8", "replaces-must": "C9",
+	"last-come": "C4", "immortal": "C7", "one-deadline": "C7", "no-lease": "C7", "abandons": "C8", "unsure-leaks": "C8",
 }
 
 // TestFlaws: stores that are wrong on purpose are seen to be.

@@ -158,6 +158,9 @@ func (u *user) hold(rnd *rand.Rand, h *holdfast.Hold, ask check.Event) {
 		read = u.access(check.Event{What: check.Read, N: n, Name: ask.Name, Token: token})
 		writes = read.OK
 	}
+	if rnd.IntN(6) == 0 {
+		u.nest(rnd, h, ask)
+	}
 	for end := u.r.since() + u.some(rnd); ; {
 		rest := end - u.r.since()
 		if rest <= 0 || looks && h.Err() != nil {
@@ -171,6 +174,28 @@ func (u *user) hold(rnd *rand.Rand, h *holdfast.Hold, ask check.Event) {
 	if writes && !(looks && h.Err() != nil) {
 		u.access(check.Event{What: check.Write, N: n, Name: ask.Name, Token: token, Value: read.Value + 1, Twin: read.Twin + 1})
 	}
+	u.leave(h, n, ended)
+}
+
+// nest takes what is held once more, for a while, by the context of the hold.
+func (u *user) nest(rnd *rand.Rand, outer *holdfast.Hold, ask check.Event) {
+	e := ask
+	e.N, e.In, e.Alone, e.Bound, e.Try = u.number.Add(1), ask.N, false, true, false
+	u.r.add(u.client, e)
+	h, err := take(outer.Context(), u.locks, lockName{e.Name, e.Limit}, e.Units, false)
+	if err != nil { // the hold is lost
+		u.r.add(u.client, check.Event{What: check.Failed, G: e.G, N: e.N, Err: class(err), Text: err.Error()})
+		return
+	}
+	u.r.add(u.client, check.Event{What: check.Got, G: e.G, N: e.N, Token: h.Token(), End: u.claim(h)})
+	time.Sleep(u.some(rnd))
+	told := make(chan struct{})
+	close(told) // a loss is told with the first hold
+	u.leave(h, e.N, told)
+}
+
+// leave releases, and waits until a loss has been told.
+func (u *user) leave(h *holdfast.Hold, n int64, told <-chan struct{}) {
 	out, end := check.Event{What: check.Out, N: n}, u.claim(h)
 	if err := h.Err(); err != nil {
 		out.Err = class(err)
@@ -182,7 +207,7 @@ func (u *user) hold(rnd *rand.Rand, h *holdfast.Hold, ask check.Event) {
 	if err := h.Unlock(); err != nil {
 		done.Err, done.Text = class(err), err.Error()
 	}
-	<-ended
+	<-told
 	u.r.add(u.client, done)
 }
 

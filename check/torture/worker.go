@@ -180,6 +180,9 @@ func (c *client) hold(ctx context.Context, rnd *rand.Rand, h *holdfast.Hold, ask
 		read, writes = c.access(ctx, check.Event{What: check.Read, N: n, Name: ask.Name, Token: token})
 		writes = writes && read.OK
 	}
+	if rnd.IntN(8) == 0 {
+		c.nest(h, ask)
+	}
 	for end := time.Now().Add(c.length(rnd)); ctx.Err() == nil; {
 		rest := time.Until(end)
 		if rest <= 0 {
@@ -197,6 +200,27 @@ func (c *client) hold(ctx context.Context, rnd *rand.Rand, h *holdfast.Hold, ask
 	if writes && !(looks && h.Err() != nil) {
 		c.access(ctx, check.Event{What: check.Write, N: n, Name: ask.Name, Token: token, Value: read.Val + 1, Twin: read.Twin + 1})
 	}
+	c.leave(h, n, ended)
+}
+
+// nest takes what is held once more, for a moment, by the context of the hold.
+func (c *client) nest(outer *holdfast.Hold, ask check.Event) {
+	e := ask
+	e.N, e.In, e.Alone, e.Bound, e.Try = c.calls.Add(1), ask.N, false, true, false
+	c.write(e)
+	h, err := c.take(outer.Context(), wireName{Name: e.Name, Limit: e.Limit}, e.Units, false)
+	if err != nil { // the hold is lost
+		c.write(check.Event{What: check.Failed, G: e.G, N: e.N, Err: class(err), Text: err.Error()})
+		return
+	}
+	c.write(check.Event{What: check.Got, G: e.G, N: e.N, Token: h.Token(), End: claim(h)})
+	told := make(chan struct{})
+	close(told) // a loss is told with the first hold
+	c.leave(h, e.N, told)
+}
+
+// leave releases, and waits until a loss has been told.
+func (c *client) leave(h *holdfast.Hold, n int64, told <-chan struct{}) {
 	out := check.Event{What: check.Out, N: n}
 	end := claim(h)
 	if err := h.Err(); err != nil {
@@ -209,6 +233,6 @@ func (c *client) hold(ctx context.Context, rnd *rand.Rand, h *holdfast.Hold, ask
 	if err := h.Unlock(); err != nil {
 		done.Err, done.Text = class(err), err.Error()
 	}
-	<-ended
+	<-told
 	c.write(done)
 }
