@@ -1,6 +1,6 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: test lint bubble broken simulate stores docs build smoke bench bench-quick
+.PHONY: test lint bubble broken simulate stores fuzz docs build smoke bench bench-quick
 
 # Everything, on a fresh Debian 12 machine too: see scripts/test.
 test:
@@ -22,6 +22,10 @@ simulate:
 
 stores:
 	go test -race -p 1 ./sqlitelock ./redislock ./redlock ./etcdlock ./zklock ./pglock ./mysqllock
+
+# Each fuzz target for a minute; see scripts/fuzz.
+fuzz:
+	./scripts/fuzz
 
 # Writes the generated parts of the documentation.
 docs:
