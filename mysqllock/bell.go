@@ -240,7 +240,11 @@ func (b *bell) listen(ctx context.Context, c *conn) {
 			return
 		}
 		for _, m := range read {
-			if !slices.Contains(done, m.id) {
+			switch {
+			case slices.Contains(done, m.id):
+			case m.place.State == 0:
+				b.d.r.Moved("", driver.Place{}) // something was said that cannot be read
+			default:
 				b.d.r.Moved(m.id, m.place)
 			}
 			done = append(done, m.id)
@@ -259,6 +263,18 @@ func slow(err error) bool {
 type message struct {
 	id    string
 	place driver.Place
+}
+
+// messageOf reads a row, which another client wrote. One that no client can have
+// meant has no state.
+func messageOf(id string, state, token int64) message {
+	switch {
+	case state == int64(driver.Held) && token > 0:
+		return message{id, driver.Place{State: driver.Held, Token: uint64(token)}}
+	case state == int64(driver.Gone):
+		return message{id, driver.Place{State: driver.Gone}}
+	}
+	return message{id: id}
 }
 
 // sleep removes messages that were read, sleeps as long as there are no new
@@ -283,7 +299,7 @@ func (b *bell) sleep(ctx context.Context, c *conn, done []string) (read []messag
 			var state, token int64
 			err := scan(&id, &state, &token)
 			if err == nil {
-				read = append(read, message{id, driver.Place{State: driver.State(state), Token: uint64(token)}})
+				read = append(read, messageOf(id, state, token))
 			}
 			return err
 		}})
