@@ -106,7 +106,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	for _, m := range s.Members[1:] {
 		m.Kill()
 	}
-	secure := backends.Etcd(t, backends.EtcdOptions{TLS: true})
+	secure, another := backends.Etcd(t, backends.EtcdOptions{TLS: true}), backends.NewCerts(t, t.TempDir())
 	for what, c := range map[string]struct{ url, says string }{
 		"nobody listens":  {"etcd://" + closed.Addr().String(), "refused"},
 		"a web server":    {"etcd://" + speaks("HTTP/1.1 400 Bad Request\r\n\r\n"), "is it etcd"},
@@ -116,6 +116,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"TLS without":     {"etcd://" + secure.Members[0].Addr() + "?dial_timeout=2s", ""},
 		"no certificate":  {"etcds://" + secure.Members[0].Addr() + "?ca=" + secure.Certs.CA + "&dial_timeout=2s", ""},
 		"not trusted":     {"etcds://" + secure.Members[0].Addr() + "?dial_timeout=6s", "certificate"}, // a handshake on a busy machine
+		"another CA":      {"etcds://" + secure.Members[0].Addr() + "?dial_timeout=6s&ca=" + another.CA, "certificate"},
+		"another name":    {secure.URL("dial_timeout=6s&server_name=elsewhere"), "elsewhere"},
 	} {
 		start := time.Now()
 		d, err := etcdlock.Open(within(t, 20*time.Second), c.url)

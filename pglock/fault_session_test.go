@@ -43,12 +43,14 @@ func TestF25_TimeZones(t *testing.T) {
 // The last token there is.
 func TestF67_LastToken(t *testing.T) {
 	d := openOn(t, backends.SharedPostgres(t).URL("postgres", own()))
-	last := ticket(1, "n")
-	last.Floor = math.MaxInt64
-	if p := mustJoin(t, d, last, driver.Held); p.Token != math.MaxInt64 {
-		t.Errorf("token %d", p.Token)
+	for i, want := range []uint64{math.MaxInt64 - 1, math.MaxInt64} {
+		last := ticket(10+i, "n")
+		last.Floor = math.MaxInt64 - 1
+		if p := mustJoin(t, d, last, driver.Held); p.Token != want {
+			t.Errorf("token %d, want %d", p.Token, want)
+		}
+		mustLeave(t, d, last)
 	}
-	mustLeave(t, d, last)
 	for i, floor := range []uint64{0, math.MaxInt64, math.MaxUint64} {
 		tk := ticket(i+2, []string{"n", "n", "other"}[i])
 		tk.Floor = floor

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -136,6 +137,25 @@ func TestTLS(t *testing.T) {
 	mustJoin(t, d, tk, driver.Held)
 	if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil {
 		t.Error(err)
+	}
+	another := backends.NewCerts(t, t.TempDir())
+	for what, c := range map[string]struct{ query, name string }{
+		"an unknown authority": {"sslmode=verify-full", ""},
+		"another authority":    {"sslmode=verify-full&sslrootcert=" + another.CA, ""},
+		"another name":         {"sslmode=verify-full&sslrootcert=" + s.Certs.CA, "elsewhere"},
+	} {
+		config, o, err := parseURL(s.URL("postgres", c.query))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.name != "" {
+			config.ConnConfig.TLSConfig.ServerName = c.name
+		}
+		if _, err = open(context.Background(), config, o); driver.ClassOf(err) != driver.Refused || !strings.Contains(fmt.Sprint(err), "certificate") {
+			t.Errorf("%s: %v", what, err)
+		} else if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the password is in %v", what, err)
+		}
 	}
 	wrong := strings.Replace(s.URL("postgres", "sslmode=require"), "s3cret", "other", 1)
 	_, err := Open(context.Background(), wrong)
