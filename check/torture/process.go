@@ -74,7 +74,11 @@ func (r *run) start(p, k int, probe bool) (*process, error) {
 			_, _ = io.Copy(io.Discard, ir)
 		})
 	} else {
-		x.cmd = exec.Command(r.Command[0], r.Command[1:]...)
+		command := r.Command
+		if r.CommandOf != nil && !probe {
+			command = r.CommandOf(p)
+		}
+		x.cmd = exec.Command(command[0], command[1:]...)
 		x.cmd.Stderr = &x.said
 		dieWithParent(x.cmd)
 		var err error

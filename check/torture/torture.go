@@ -63,6 +63,9 @@ type Config struct {
 	// with its standard input and output. Without one, clients run in this
 	// process, and faults are Requests alone.
 	Command []string
+	// CommandOf returns the Command of one client, where they differ: each may
+	// have a network of its own. Nil is Command for all.
+	CommandOf func(client int) []string
 	// Open opens the store, for clients in this process. Nil is anylock.Driver.
 	Open func(ctx context.Context, url string) (driver.Driver, error)
 	// Repeat is the command that a report names for running it again.

@@ -67,7 +67,13 @@ type link struct {
 // server at target, host and port. It ends with the test.
 func Between(t testing.TB, target string) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return At(t, "127.0.0.1:0", target)
+}
+
+// At is Between on another address to listen on.
+func At(t testing.TB, listen, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,6 +61,7 @@ type scene struct {
 	url string
 	own []torture.Fault
 	of  func(client int) string // the URL of one client, when not url
+	in  func(client int) string // the network namespace of one client, when it has one
 }
 
 // clients is how many client processes there are.
@@ -99,6 +100,11 @@ func (s scenario) run(t *testing.T) torture.Report {
 	}
 	sc := s.start(t, newDice(s.seed))
 	cfg.Store, cfg.Own, cfg.StoreOf = sc.url, sc.own, sc.of
+	if sc.in != nil {
+		cfg.CommandOf = func(client int) []string {
+			return append([]string{"ip", "netns", "exec", sc.in(client)}, cfg.Command...)
+		}
+	}
 	r, err := torture.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("seed %d: %v; again: %s", s.seed, err, cfg.Repeat)
@@ -166,6 +172,16 @@ func TestEnsembles(t *testing.T) {
 		return
 	}
 	play(t, ensembles)
+}
+
+// TestNetworks is TestSafe with clients whose networks are split, in soaks
+// alone: it needs the rights of root.
+func TestNetworks(t *testing.T) {
+	if *runFor < soak {
+		t.Logf("left out: networks are for soaks, and for root; say -servers.for %v", soak)
+		return
+	}
+	play(t, networks)
 }
 
 // TestFailovers is TestExposed on several servers, in soaks alone.
