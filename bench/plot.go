@@ -35,8 +35,21 @@ var plots = []plot{
 		[]string{"clients-2", "clients-8", "clients-64"}, []string{"2", "8", "64"}, "per_s", 10},
 }
 
-// colours of the lines; the first is Holdfast's.
-var colours = []string{"#1f6feb", "#d1242f", "#9a6700", "#1a7f37", "#8250df", "#bf3989", "#57606a", "#0a7ea4", "#7d4e00"}
+// colours of the lines: one has the same in every plot, and no other has it.
+var colours = map[string]string{
+	bench.Holdfast:  "#1f6feb",
+	"redsync, 5 ms": "#d1242f", "redsync, defaults": "#8250df", "redislock, 5 ms": "#9a6700", "redislock, 100 ms": "#bf3989",
+	"rueidislock, 1 key, NOLOOP": "#1a7f37", "rueidislock, defaults": "#57606a",
+	etcdMutex: "#d1242f", "zk.Lock": "#d1242f",
+	leastOfAll: "#0a7ea4", "limit: BLPOP": "#7d4e00", "limit: PUBLISH in a ring": "#24292f",
+}
+
+func colourOf(name string) string {
+	if c := colours[name]; c != "" {
+		return c
+	}
+	return "#24292f"
+}
 
 const (
 	plotWidth, plotHeight = 860, 340
@@ -87,9 +100,12 @@ func (p plot) draw(all results) ([]byte, error) {
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", (left+right)/2, bottom+38, p.x)
 	for n, l := range lines {
-		colour, dash := colours[n%len(colours)], ""
-		if l.role == bench.RoleLimit {
+		colour, dash, width := colourOf(l.name), "", 1.5
+		switch l.role {
+		case bench.RoleLimit:
 			dash = ` stroke-dasharray="4 3"`
+		case bench.RoleHoldfast:
+			width = 3
 		}
 		var path string
 		move := "M"
@@ -103,7 +119,7 @@ func (p plot) draw(all results) ([]byte, error) {
 			fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f" stroke="%s" stroke-opacity=".4" stroke-width="5"/>`+"\n", x(i), y(s.Min), y(s.Max), colour)
 			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x(i), y(s.Median), colour)
 		}
-		fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5"%s/>`+"\n", path, colour, dash)
+		fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="%s" stroke-width="%g"%s/>`+"\n", path, colour, width, dash)
 		at := top + 10 + float64(n)*18
 		fmt.Fprintf(&b, `<path d="M%g %.1fh20" stroke="%s" stroke-width="2"%s/><text x="%g" y="%.1f">%s</text>`+"\n",
 			right+20, at, colour, dash, right+46, at+4, html.EscapeString(l.name))
