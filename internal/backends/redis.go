@@ -69,13 +69,19 @@ func SharedRedis(t testing.TB) *RedisServer {
 	return s
 }
 
+// findRedis returns the path of the server.
+func findRedis(t testing.TB) string {
+	t.Helper()
+	return Find(t, "HOLDFAST_REDIS_SERVER", "redis-server (Redis or Valkey, 6.2 or later)", "redis-server", "valkey-server")
+}
+
 func newRedis(t testing.TB, opts RedisOptions, dir string) *RedisServer {
 	t.Helper()
 	s := &RedisServer{
 		Password: opts.Password,
 		opts:     opts,
 		dir:      dir,
-		path:     Find(t, "HOLDFAST_REDIS_SERVER", "redis-server (Redis or Valkey, 6.2 or later)", "redis-server", "valkey-server"),
+		path:     findRedis(t),
 	}
 	if opts.TLS {
 		if s.Certs = opts.Certs; s.Certs == nil {

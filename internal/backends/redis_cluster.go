@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -72,14 +73,18 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 	if opts.Redis.TLS && opts.Redis.Certs == nil {
 		opts.Redis.Certs = NewCerts(t, dir)
 	}
+	old := beforeRedis7(t)
 	for i := range n {
 		o := opts.Redis
 		// Replicas are in step at once, and stay where they were put.
 		o.Args = append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", fmt.Sprint(timeout.Milliseconds()),
-			"--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-allow-replica-migration", "no",
+			"--cluster-allow-replica-migration", "no",
 			"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
 		}, o.Args...)
+		if !old { // before, the nodes' own port is 10000 above the clients'
+			o.Args = append(o.Args, "--cluster-port", fmt.Sprint(FreePort(t)))
+		}
 		if o.TLS {
 			o.Args = append(o.Args, "--tls-cluster", "yes", "--tls-replication", "yes")
 		}
@@ -100,11 +105,19 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 	for i, s := range c.Nodes {
 		if i < clusterPrimaries {
 			from, to := clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries-1
-			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to))
+			add := []string{"CLUSTER", "ADDSLOTS"}
+			for slot := from; slot <= to; slot++ {
+				add = append(add, strconv.Itoa(slot))
+			}
+			s.Do(t, add...)
 		}
 		for j, other := range c.Nodes { // everybody meets everybody: rumours take longer
 			if i != j {
-				s.Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.Port), other.argument("--cluster-port"))
+				port := strconv.Itoa(other.Port + 10_000)
+				if !old {
+					port = other.argument("--cluster-port")
+				}
+				s.Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.Port), port)
 			}
 		}
 	}
@@ -128,6 +141,16 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 	}
 	c.Settle(t)
 	return c
+}
+
+// beforeRedis7 says whether the server that is installed is Redis 6.
+func beforeRedis7(t testing.TB) bool {
+	t.Helper()
+	version, err := exec.Command(findRedis(t), "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(version), "v=6.")
 }
 
 // argument returns what a server was given for an option.
