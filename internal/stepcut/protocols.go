@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"sync/atomic"
 )
 
 // Postgres is the protocol of PostgreSQL.
@@ -51,17 +52,24 @@ func typed(r io.Reader, has bool) (kind byte, message []byte, err error) {
 // text.
 func MySQL() Protocol {
 	const query = 0x03
+	var asked atomic.Bool // what came before was about passwords
 	a := answer{greets: true}
 	return Protocol{
 		Client: func(r io.Reader) (Message, error) {
 			b, err := packet(r)
 			// A packet with the number 0 begins a command.
+			if err == nil && b[3] == 0 {
+				asked.Store(true)
+			}
 			return Message{Bytes: b, Pass: true, Trip: err == nil && b[3] == 0 && len(b) > 4 && b[4] == query}, err
 		},
 		Server: func(r io.Reader) (Message, error) {
 			b, err := packet(r)
 			if err != nil {
 				return Message{}, err
+			}
+			if !a.greets && !asked.Load() {
+				return Message{Bytes: b}, nil
 			}
 			return a.next(b), nil
 		},
