@@ -123,13 +123,13 @@ func TestClusterConformance(t *testing.T) {
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
-	locktest.Run(t, drivertest.Harness{Open: opens(clientOf(t, s)), TTL: 2 * time.Second})
+	locktest.Run(t, drivertest.Harness{Open: opens(clientOf(t, s)), TTL: 4 * time.Second}) // renewed beside many
 }
 
 func TestClusterLocks(t *testing.T) {
 	t.Parallel()
 	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	t.Run("locks", func(t *testing.T) {
 		t.Parallel()
 		locktest.Run(t, drivertest.Harness{Open: opens(clusterOf(t, c, 10*time.Second)), TTL: ttl})
