@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -20,7 +21,8 @@ type Holder struct {
 	Note  string    // the text given with WithNote, if any
 }
 
-// String returns one line without control characters.
+// String returns one line without control characters, and without any that
+// cannot be seen or that change the direction of writing.
 func (h Holder) String() string {
 	var b strings.Builder
 	if h.Owner != "" {
@@ -39,7 +41,7 @@ func (h Holder) String() string {
 // printable keeps terminals safe from what other clients wrote.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
 			return '?'
 		}
 		return r

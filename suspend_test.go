@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/memlock"
 )
@@ -97,11 +98,12 @@ func FuzzParseHolder(f *testing.F) {
 	newMetaEncoder("o", "n\x1b<>&").write(&b, time.Now())
 	f.Add(b.String())
 	f.Add(`{"o":"\u001b[2J","h":"` + "\u0085" + `","p":-1,"t":1e300}`)
+	f.Add("{\"n\":\"\u202e\u2028\u200b\"}")
 	f.Add("null")
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, r := range parseHolder(s).String() {
-			if r < ' ' || r >= 0x7f && r < 0xa0 {
-				t.Fatalf("control character %q reaches the terminal", r)
+			if !unicode.IsPrint(r) {
+				t.Fatalf("%q reaches the terminal", r)
 			}
 		}
 	})
