@@ -53,6 +53,7 @@ func redlockStage(n int) func(h *host) ([]bench.Target, map[string]string) {
 			servers, addrs = append(servers, s), append(addrs, s.Addr())
 		}
 		all := strings.Join(addrs, ",")
+		settle(h, "redlock://"+all)
 		p := redisProbe(servers...)
 		one := ours(servers[0].URL(""), redisProbe(servers[0]))
 		one.Name, one.Role, one.In = "limit: Holdfast on one of the nodes", bench.RoleLimit, peers
@@ -62,6 +63,25 @@ func redlockStage(n int) func(h *host) ([]bench.Target, map[string]string) {
 		}
 		return []bench.Target{ours("redlock://"+all, p), row("redsync, defaults", ""), row("redsync, 5 ms", "5ms"), one},
 			map[string]string{"redis": fmt.Sprint(n, " × ", servers[0].Info(h, "server", "redis_version"))}
+	}
+}
+
+// settle waits until nodes grant: for a TTL after their start they do not, as
+// they may have forgotten who holds.
+func settle(h *host, url string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := bench.OpenHoldfast(ctx, bench.Spec{Kind: bench.Holdfast, Server: url}, bench.Seat{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer c.Close()
+	l, err := c.Lock(ctx, "settled")
+	if err == nil {
+		err = l.Unlock()
+	}
+	if err != nil {
+		h.Fatal(err)
 	}
 }
 
