@@ -156,7 +156,7 @@ func Cases() []Case {
 	var all []Case
 	for _, cases := range [][]Case{
 		joinCases, orderCases, tokenCases, limitCases, ownerCases, replaceCases, timeCases,
-		renewCases, leaveCases, pushCases, breakCases, viewCases, nameCases, lifeCases, storeCases, hammerCases,
+		renewCases, leaveCases, pushCases, breakCases, viewCases, nameCases, lifeCases, storeCases, programCases, hammerCases,
 	} {
 		all = append(all, cases...)
 	}

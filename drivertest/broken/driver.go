@@ -299,6 +299,9 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if !s.is("break-not") {
 		s.remove(l, x)
 	}
+	if i := slices.IndexFunc(l.seats, func(y *seat) bool { return !y.held }); s.is("break-turns-round") && x.held && i >= 0 && i+1 < len(l.seats) {
+		l.seats[i], l.seats[i+1] = l.seats[i+1], l.seats[i]
+	}
 	if s.is("break-owner") {
 		l.seats = slices.DeleteFunc(l.seats, func(y *seat) bool { return y.place == x.place })
 	}

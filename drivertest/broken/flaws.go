@@ -85,6 +85,7 @@ var flaws = []Flaw{
 	{"pushes-on", "push-ends", "pushes after the context of Watch has ended, and after Close"},
 	{"break-not", "break-held", "does not break"},
 	{"break-untold", "break-held", "does not tell the client of a broken ticket"},
+	{"break-turns-round", "program", "turns the first two waiters round when a holder is broken"},
 	{"break-holders", "break-waiting", "breaks holders only"},
 	{"break-says-nil", "break-nobody", "breaks what is not there"},
 	{"break-owner", "break-one-of-an-owner", "breaks all tickets of an owner"},
