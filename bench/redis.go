@@ -76,12 +76,18 @@ func settle(h *host, url string) {
 		h.Fatal(err)
 	}
 	defer c.Close()
-	l, err := c.Lock(ctx, "settled")
-	if err == nil {
-		err = l.Unlock()
-	}
-	if err != nil {
-		h.Fatal(err)
+	for {
+		l, err := c.Lock(ctx, "settled")
+		if err == nil {
+			err = l.Unlock()
+		}
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			h.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
 	}
 }
 
