@@ -14,6 +14,7 @@ import (
 func ExamplePlan() {
 	fmt.Print(sim.Plan(3, true))
 	// Output:
-	// seed 3: 2 clients × 2 goroutines × 2 calls, 3 names, TTL 10s, requests take up to 2.047638ms, 30% meet a fault
-	//      9.474270s ahead: the store's clock by 11.140431s
+	// seed 3: 2 clients × 2 goroutines × 2 calls, 3 names, TTL 10s, messages take up to [2.047638ms 25.470499ms] by client, 30% meet a fault
+	//     17.332648s restore: of what the store was 4.652991656s before
+	//     27.851078s silence of client 0 for 24.448592687s
 }

@@ -89,7 +89,7 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 		cancel()
 		return nil, err
 	}
-	rules := check.Rules{TTL: s.TTL, Fair: traits.Fair, Tokens: traits.Fencing, Takes: takes + 2*s.Slow}
+	rules := check.Rules{TTL: s.TTL, Fair: traits.Fair, Tokens: traits.Fencing, Takes: takes}
 	if s.Exposed {
 		rules.Exposed = exposed
 	}

@@ -17,10 +17,10 @@ type Schedule struct {
 	Calls      int // of each goroutine
 	Names      int // of locks: a mutex, a read/write lock, a semaphore
 	TTL        time.Duration
-	Slow       time.Duration // the longest that a request is on its way, when nothing happens to it
-	Odds       int           // in percent: that something happens to a request or a push
-	Events     []Event       // in the order of their times
-	Exposed    bool          // some of Events are more than a lock promises to survive
+	Slow       []time.Duration // the longest that a message of a client is on its way, when nothing happens to it
+	Odds       int             // in percent: that something happens to a request or a push
+	Events     []Event         // in the order of their times
+	Exposed    bool            // some of Events are more than a lock promises to survive
 }
 
 // Event is something that befalls a client or the store at a time.
@@ -66,7 +66,7 @@ func (e Event) String() string {
 // String returns the schedule in a few lines.
 func (s Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d clients × %d goroutines × %d calls, %d names, TTL %v, requests take up to %v, %d%% meet a fault\n",
+	fmt.Fprintf(&b, "seed %d: %d clients × %d goroutines × %d calls, %d names, TTL %v, messages take up to %v by client, %d%% meet a fault\n",
 		s.Seed, s.Clients, s.Goroutines, s.Calls, s.Names, s.TTL, s.Slow, s.Odds)
 	for _, e := range s.Events {
 		fmt.Fprintf(&b, "    %v\n", e)
@@ -84,14 +84,17 @@ func Plan(seed uint64, exposed bool) Schedule {
 		Odds:    []int{0, 3, 10, 30}[rnd.IntN(4)],
 		Exposed: exposed,
 	}
-	s.Slow = time.Duration(rnd.Float64() * float64(s.TTL) / []float64{8, 50, 500}[rnd.IntN(3)])
+	// One that is slow believes longest in what one that is quick is granted.
+	for range s.Clients {
+		s.Slow = append(s.Slow, time.Duration(rnd.Float64()*float64(s.TTL)/[]float64{7, 50, 500}[rnd.IntN(3)]))
+	}
 	some := func(most float64) time.Duration { return time.Duration(rnd.Float64() * most * float64(s.TTL)) }
 	kinds := []What{Silence, Silence, Silence, Death, Outage, Behind}
-	for range rnd.IntN(5) {
-		e := Event{At: some(4), What: kinds[rnd.IntN(len(kinds))], Client: rnd.IntN(s.Clients)}
+	for range rnd.IntN(6) {
+		e := Event{At: some(5), What: kinds[rnd.IntN(len(kinds))], Client: rnd.IntN(s.Clients)}
 		switch e.What {
 		case Silence, Outage:
-			e.For = some(2)
+			e.For = s.TTL/2 + some(2)
 		case Behind:
 			e.Step = -some(2)
 		}

@@ -49,7 +49,7 @@ func (u *user) work(g int) {
 
 // some is a time: mostly of the length of a few requests, sometimes of a lease.
 func (u *user) some(rnd *rand.Rand) time.Duration {
-	most := float64(u.r.Slow) + float64(time.Millisecond)
+	most := float64(u.r.Slow[u.client]) + float64(time.Millisecond)
 	switch n := rnd.IntN(10); {
 	case n < 3:
 		most = 1.5 * float64(u.r.TTL)
@@ -161,7 +161,11 @@ func (u *user) hold(rnd *rand.Rand, h *holdfast.Hold, ask check.Event) {
 	if rnd.IntN(6) == 0 {
 		u.nest(rnd, h, ask)
 	}
-	for end := u.r.since() + u.some(rnd); ; {
+	long := u.some(rnd)
+	if rnd.IntN(6) == 0 { // often until it is lost
+		long = 4 * u.r.TTL
+	}
+	for end := u.r.since() + long; ; {
 		rest := end - u.r.since()
 		if rest <= 0 || looks && h.Err() != nil {
 			break

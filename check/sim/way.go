@@ -46,10 +46,12 @@ func (w *way) fate(kind string, fates []string) fate {
 	w.mu.Unlock()
 	s := w.r.Schedule
 	rnd := rand.New(rand.NewPCG(s.Seed, uint64(w.client+1)<<56|uint64(kind[0])<<40|uint64(len(kind))<<32|n))
-	f := fate{there: time.Duration(rnd.Int64N(int64(s.Slow) + 1000)), back: time.Duration(rnd.Int64N(int64(s.Slow) + 1000)), arrives: rnd.IntN(2) == 0}
+	slow := int64(s.Slow[w.client]) + 1000
+	f := fate{there: time.Duration(rnd.Int64N(slow)), back: time.Duration(rnd.Int64N(slow)), arrives: rnd.IntN(2) == 0}
 	if rnd.IntN(100) < s.Odds && w.r.since() < s.ends()+2*s.TTL {
 		f.what = fates[rnd.IntN(len(fates))]
-		f.hold = time.Duration(rnd.Float64() * 1.5 * float64(s.TTL))
+		// What is held for little is answered in time, and late.
+		f.hold = time.Duration(rnd.Float64() * []float64{0.16, 1.5}[rnd.IntN(2)] * float64(s.TTL))
 		w.r.met(w.client, fmt.Sprintf("%s %d of client %d: %s", kind, n+1, w.client, f.what))
 	}
 	return f

@@ -85,50 +85,57 @@ var failovers = []scenario{
 
 // relieved replaces a primary that was killed or stopped, and waits until the
 // one that relieved it has it as its replica.
-func relieved(t *testing.T, rnd *dice, primary func() (old *backends.RedisServer, await func())) torture.Fault {
+func relieved(t *testing.T, rnd *dice, primary func() (old, next *backends.RedisServer), settle func()) torture.Fault {
 	return torture.Fault{Kind: "failover", Weight: 30, Begin: func(int) (func() error, error) {
-		old, await := primary()
+		old, next := primary()
 		kill := rnd.roll(2) == 0
 		if kill {
 			old.Kill()
 		} else {
 			old.Pause(t)
 		}
-		await()
 		return func() error {
 			if kill {
 				old.Restart(t)
 			} else {
 				old.Resume(t)
 			}
-			return must("the old primary follows the new one", func() bool {
-				info, err := old.Try("INFO", "replication")
-				text, _ := info.(string)
-				return err == nil && strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")
-			})
-		}, nil
+			defer settle()
+			return role("the old primary follows the new one", old, "role:slave", "master_link_status:up")
+		}, role("the replica takes over", next, "role:master")
 	}}
+}
+
+// role waits until a server says all of this about its replication.
+func role(what string, s *backends.RedisServer, words ...string) error {
+	return must(what, func() bool {
+		info, err := s.Try("INFO", "replication")
+		text, _ := info.(string)
+		for _, w := range words {
+			if !strings.Contains(text, w) {
+				return false
+			}
+		}
+		return err == nil
+	})
 }
 
 func sentinel(t *testing.T, rnd *dice, query string) scene {
 	s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
-	return scene{url: s.URL(query), own: []torture.Fault{relieved(t, rnd, func() (*backends.RedisServer, func()) {
-		old := s.Primary(t)
-		next := s.Nodes[0]
+	return scene{url: s.URL(query), own: []torture.Fault{relieved(t, rnd, func() (old, next *backends.RedisServer) {
+		old, next = s.Primary(t), s.Nodes[0]
 		if next == old {
 			next = s.Nodes[1]
 		}
-		return old, func() { s.AwaitPrimary(t, next) }
-	})}}
+		return old, next
+	}, func() {})}}
 }
 
 func cluster(t *testing.T, rnd *dice, query string) scene {
 	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
 	const slots = 16384
-	return scene{url: c.URL(query), own: []torture.Fault{
-		relieved(t, rnd, func() (*backends.RedisServer, func()) {
-			old := c.Primary(t, rnd.roll(slots))
-			return old, func() { c.AwaitPrimary(t, c.Replica(old)) }
-		}),
-	}}
+	return scene{url: c.URL(query), own: []torture.Fault{relieved(t, rnd, func() (old, next *backends.RedisServer) {
+		old = c.Primary(t, rnd.roll(slots))
+		return old, c.Replica(old)
+	}, func() { c.Settle(t) })}}
 }
