@@ -134,12 +134,20 @@ func (c *crew) answers(ctx context.Context) ([]*answer, error) {
 	case <-done:
 		return all, errors.Join(errs...)
 	case <-ctx.Done():
+	}
+	// Who holds gives back, and who waits leaves, as far as there is time.
+	for _, w := range c.workers {
+		_ = w.in.Close()
+	}
+	select {
+	case <-done:
+	case <-time.After(dismissTime):
 		for _, w := range c.workers {
 			w.kill()
 		}
 		<-done
-		return nil, context.Cause(ctx)
 	}
+	return nil, context.Cause(ctx)
 }
 
 func (w *colleague) answered() (*answer, error) {
@@ -166,7 +174,6 @@ func (c *crew) all(ctx context.Context, o order) ([]*answer, error) {
 }
 
 func (w *colleague) kill() {
-	_ = w.in.Close()
 	if w.cmd != nil {
 		_ = w.cmd.Process.Kill()
 	}
