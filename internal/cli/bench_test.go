@@ -4,6 +4,7 @@ package cli
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/bench"
@@ -33,6 +34,20 @@ func TestBench(t *testing.T) {
 	}
 	// Nothing stays behind.
 	if out := holdfastHere("ls", "--store", url, "--json").out; out != "" {
+		t.Errorf("left behind: %s", out)
+	}
+}
+
+// TestBenchInterrupted: what it held is given back, not left to its lease.
+func TestBenchInterrupted(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	p := command(t, "bench", "--store", url, "--scenario", "clients-2-1ms", "--duration", "10m").start()
+	names := func() string { return holdfastHere("ls", "--store", url, "--json").out }
+	eventually(t, func() bool { return strings.Contains(names(), "holdfast-bench/") }, func() string { return "it takes no lock" })
+	p.signal(syscall.SIGINT)
+	p.end().want(t, exitSignal+int(syscall.SIGINT), "", "ended by signal: interrupt")
+	if out := names(); out != "" {
 		t.Errorf("left behind: %s", out)
 	}
 }
