@@ -83,7 +83,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, open func(context.C
 // open opens the store. A client that is started again meets the faults of
 // others: it has some TTLs for it.
 func (c *client) open(ctx context.Context, open func(context.Context, string) (driver.Driver, error)) (driver.Driver, error) {
-	for end := time.Now().Add(5*c.TTL + 20*time.Second); ; {
+	for end := time.Now().Add(5*c.TTL + time.Minute); ; {
 		limit, stop := context.WithDeadline(ctx, end)
 		d, err := open(limit, c.Store)
 		stop()

@@ -17,7 +17,7 @@ func TestPlantedBugs(t *testing.T) {
 			cfg := config("planted:")
 			cfg.Duration, cfg.TTL, cfg.Goroutines = 2*time.Second, 500*time.Millisecond, 5
 			cfg.Slack, cfg.patient = 0, 5*time.Second
-			cfg.long = b.Long
+			cfg.Long = b.Long
 			if b.Check == "C8" { // what is left must not run out before it is seen
 				cfg.TTL = 2 * time.Second
 			}
@@ -48,7 +48,7 @@ func TestSoundStores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config("sound:")
-			cfg.Duration, cfg.long, cfg.Open = 2*time.Second, 50, open(t.Cleanup)
+			cfg.Duration, cfg.Long, cfg.Open = 2*time.Second, 50, open(t.Cleanup)
 			r, err := Run(t.Context(), cfg)
 			sound(t, r, err)
 		})

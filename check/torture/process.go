@@ -99,7 +99,7 @@ func (r *run) start(p, k int, probe bool) (*process, error) {
 		store = r.StoreOf(p)
 	}
 	s := setup{Store: store, Prefix: r.prefix, P: p, K: k, Seed: r.Seed, TTL: r.TTL, Goroutines: r.Goroutines,
-		Tokens: r.traits.Fencing, Probe: probe, Takes: r.takes() + r.Slack + time.Second, Long: r.long}
+		Tokens: r.traits.Fencing, Probe: probe, Takes: r.takes() + r.Slack + time.Second, Long: r.Long}
 	for _, n := range r.names {
 		s.Names = append(s.Names, wireName{n.name, n.limit, n.alone})
 	}

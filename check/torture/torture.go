@@ -48,6 +48,7 @@ type Config struct {
 	Seed       uint64
 	Faults     []string      // of Kinds; none, and none of Own, is a run without faults
 	Slack      time.Duration // see check.Rules
+	Long       int           // how many of 1000 holds last longer than most of a lease; 0 is 8
 
 	// Own are more kinds of faults, for those who own the store's servers.
 	Own []Fault
@@ -78,9 +79,7 @@ type Config struct {
 	prefix string        // of names at the store
 	traits driver.Traits // of the store
 
-	// For tests that plant bugs.
-	long    int           // in 1000 holds, last longer than most of a lease; 0 is 8
-	patient time.Duration // instead of the run's patience
+	patient time.Duration // instead of the run's patience, for tests that plant bugs
 }
 
 // Snapshot is the state of a run.
@@ -194,8 +193,8 @@ func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
 	}
 	c.traits = client.Traits()
 	c.names = namesOf(c.Names, c.Goroutines)
-	if c.long == 0 {
-		c.long = 8
+	if c.Long == 0 {
+		c.Long = 8
 	}
 	if !c.traits.Shared {
 		for i := range c.names {
