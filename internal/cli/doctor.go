@@ -20,10 +20,10 @@ func (a *app) doctor() *cobra.Command {
 		Use:   "doctor [flags]",
 		Short: "Examine the store, and say what to change",
 		Long: `Doctor looks for what makes locks in the store weaker than they could be: whether
-it can be reached, how long a round trip takes, what its version is, whether it
-may throw locks away, what it loses in a restart or failover, its clock, and the
-rights that are missing. It says what to change. It leaves nothing behind in the
-store.
+it can be reached, whether TLS protects the way there, how long a round trip takes,
+what its version is, whether it may throw locks away, what it loses in a restart or
+failover, its clock, and the rights that are missing. It says what to change. It
+leaves nothing behind in the store.
 
 It exits with 0 if there is no problem (warnings are none), with 1 if there is
 one, and with 69 if the store cannot be reached or examined.`,
