@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -120,6 +121,9 @@ func notConnected(err error) error {
 	case c == tooManyConnections:
 		return driver.Errorf(driver.Unavailable, "the server has no connection left for us: %w", err)
 	case strings.HasPrefix(c, "28"), c == "3D000", c == "42501", c == "42704":
+		return driver.Wrap(driver.Refused, err)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return driver.Wrap(driver.Refused, err)
 	}
 	return driver.Wrap(driver.Unavailable, err)
