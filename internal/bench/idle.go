@@ -87,14 +87,14 @@ func (w *worker) idle(ctx context.Context, start, end int64) (*answer, error) {
 		}
 		h, err := w.clients[0].Lock(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("Lock: %w", err)
+			return nil, fmt.Errorf("bench: Lock: %w", err)
 		}
 		r.granted = now()
 		r.released = r.granted
 		err = h.Unlock()
 		r.done = now()
 		if err != nil {
-			return nil, fmt.Errorf("Unlock: %w", err)
+			return nil, fmt.Errorf("bench: Unlock: %w", err)
 		}
 		a.records = append(a.records, r)
 		time.Sleep(time.Millisecond)
@@ -103,7 +103,7 @@ func (w *worker) idle(ctx context.Context, start, end int64) (*answer, error) {
 	a.Goroutines = float64(runtime.NumGoroutine() - w.before)
 	for i, h := range w.held {
 		if e, ok := h.(interface{ Err() error }); ok && e.Err() != nil {
-			return nil, fmt.Errorf("held lock %d: %w", i, e.Err())
+			return nil, fmt.Errorf("bench: held lock %d: %w", i, e.Err())
 		}
 	}
 	return a, nil
@@ -118,7 +118,7 @@ func (w *worker) take(ctx context.Context) (*answer, error) {
 	}
 	h, err := w.clients[0].Lock(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("Lock: %w", err)
+		return nil, fmt.Errorf("bench: Lock: %w", err)
 	}
 	r.granted = now()
 	w.held = append(w.held, h)

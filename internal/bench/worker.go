@@ -248,7 +248,7 @@ func (w *worker) cycle(ctx context.Context, i int, start, end int64, n *notes) e
 				n.add(r)
 				return nil
 			}
-			return fmt.Errorf("Lock: %w", err)
+			return fmt.Errorf("bench: Lock: %w", err)
 		}
 		r.granted = now()
 		if w.Scenario.Shared && w.inside.Add(1) != 1 {
@@ -265,7 +265,7 @@ func (w *worker) cycle(ctx context.Context, i int, start, end int64, n *notes) e
 		r.done = now()
 		n.add(r)
 		if err != nil {
-			return fmt.Errorf("Unlock: %w", err)
+			return fmt.Errorf("bench: Unlock: %w", err)
 		}
 	}
 }
