@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // Open returns a driver for the cluster at a URL, with a client of its own:
@@ -65,6 +66,11 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 	}
 	if a.user != "" {
 		cfg.DialOptions = newUser(a.user, a.password).dial()
+	}
+	if a.tls != nil && a.tls.ServerName != "" {
+		// gRPC checks certificates against the host of each address, whatever
+		// name the configuration has.
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(a.tls.ServerName))
 	}
 	cli, err := clientv3.New(cfg)
 	if err != nil {

@@ -133,6 +133,12 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: it took %v to say so", what, took)
 		}
 	}
+	named, err := etcdlock.Open(ctx, secure.URL("server_name=localhost"))
+	if err != nil {
+		t.Errorf("another name that the certificate has: %v", err)
+	} else {
+		named.Close()
+	}
 	d, err := etcdlock.Open(ctx, secure.URL(""))
 	if err != nil {
 		t.Fatal(err)
