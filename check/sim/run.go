@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -40,6 +41,7 @@ type run struct {
 	ways  []*way
 
 	deaths []context.CancelFunc // of clients
+	stale  atomic.Bool          // a request has arrived later than a lease after it was sent
 
 	mu      sync.Mutex
 	checker *check.Checker
@@ -128,7 +130,7 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 	for i, l := range clients {
 		tidy = l.Close() == nil && tidy && !s.dead(i, r.since())
 	}
-	if tidy { // nothing has to run out
+	if tidy && !r.stale.Load() { // nothing has to run out
 		r.residue(st)
 	}
 	r.probe(st)

@@ -106,6 +106,9 @@ func call[A any](w *way, ctx context.Context, kind string, send sender[A], keep 
 			later := keep()
 			w.late.Go(func() {
 				if w.travel(w.r.ctx, began+f.there-w.r.since()) && !w.r.out(w.r.since()) {
+					if w.r.since()-began > w.r.TTL { // its client has given up leaving what it makes
+						w.r.stale.Store(true)
+					}
 					_, _ = later(w.r.ctx)
 				}
 			})

@@ -30,6 +30,7 @@ type run struct {
 	probed   int64
 	met      int64
 	unhealed error // faults of requests that did not end
+	troubled int64 // when a client's request last failed
 	untidy   bool  // a client could not confirm that it had left everything
 	phase    string
 	active   []string
@@ -168,6 +169,9 @@ func (r *run) take(e check.Event) {
 	if e.What == check.Probe {
 		r.probed = max(r.probed, e.Gap)
 	}
+	if e.What == check.Upset || e.What == check.Done && e.Err != "" {
+		r.troubled = e.T
+	}
 	r.checker.Add(e)
 }
 
@@ -262,8 +266,8 @@ func (r *run) probe(own *holdfast.Client) error {
 }
 
 // leaks looks for what clients left that have all closed in good order, none
-// of them killed a short while ago, nor the store disturbed: nothing has to run
-// out then.
+// of them killed a short while ago, nor the store disturbed or too slow to
+// answer: nothing has to run out then.
 func (r *run) leaks(own *holdfast.Client) error {
 	for _, s := range r.plan {
 		if (s.Kind == Kill || r.Config.fault(s.Kind) != nil) && s.end() > r.Duration-r.takes() {
@@ -271,7 +275,7 @@ func (r *run) leaks(own *holdfast.Client) error {
 		}
 	}
 	r.mu.Lock()
-	untidy := r.untidy
+	untidy := r.untidy || check.Now()-r.troubled < int64(r.takes())
 	r.mu.Unlock()
 	if untidy {
 		return nil
