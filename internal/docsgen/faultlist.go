@@ -11,7 +11,6 @@ const (
 	sameScripts  = "it runs the scripts of Redis, one primary at a time: what one server does is tested there."
 	sameConn     = "its connections are those of Redis: see there."
 	ownClock     = "it judges leases by the monotonic clock of its process, which nothing can set from outside."
-	onePrimary   = "locks of the core on a primary behind Sentinels do what they do on one server: see Redis."
 	ownRevisions = "tokens are the store's own revisions of 64 bits, which nobody can set: at a million writes a second they last for 290,000 years."
 )
 
@@ -94,8 +93,7 @@ var waiting = family{title: "Waiting and closing", faults: []fault{
 	{number: 52, what: "A lock is handed on within a process when its lease has ended.", on: "core", elsewhere: oneCore},
 	{number: 53, what: "One process, or readers, keep everybody else out.", on: "core memory sqlite redis sentinel cluster etcd postgres mysql zookeeper",
 		elsewhere: "RedLock promises no order."},
-	{number: 54, what: "The client is closed while it waits and holds, twice, or from a callback.", on: "core stores",
-		untested: map[string]string{"sentinel": onePrimary}},
+	{number: 54, what: "The client is closed while it waits and holds, twice, or from a callback.", on: "core stores"},
 	{number: 55, what: "A callback locks, unlocks, closes, blocks or panics.", on: "core", elsewhere: oneCore},
 	{number: 56, what: "Two handles share one session or connection.", on: "stores"},
 }}
@@ -103,16 +101,14 @@ var waiting = family{title: "Waiting and closing", faults: []fault{
 var use = family{title: "Use and input", faults: []fault{
 	{number: 57, what: "Somebody unlocks who does not hold, twice, or two at once.", on: "core stores"},
 	{number: 58, what: "Somebody unlocks late, when another holds.", on: "core stores"},
-	{number: 59, what: "A holder locks again, and unlocks more or less often.", on: "core stores",
-		untested: map[string]string{"sentinel": onePrimary}},
+	{number: 59, what: "A holder locks again, and unlocks more or less often.", on: "core stores"},
 	{number: 60, what: "A TTL is zero, negative, tiny or huge.", on: "core stores"},
 	{number: 61, what: "A name is empty, long, binary, or looks like a pattern, a path or a key.", on: "core stores"},
 	{number: 62, what: "One name is the beginning of another: `a` and `a/b`.", on: "core stores"},
 	{number: 63, what: "Two programs use one name as different kinds of lock.", on: "core memory sqlite redis sentinel cluster etcd postgres mysql zookeeper",
 		elsewhere: "RedLock has mutexes alone."},
 	{number: 64, what: "One client holds ten thousand locks, or a hundred thousand wait.", on: "core stores"},
-	{number: 65, what: "Several locks are taken together, in different orders.", on: "core stores",
-		untested: map[string]string{"sentinel": onePrimary}},
+	{number: 65, what: "Several locks are taken together, in different orders.", on: "core stores"},
 	{number: 66, what: "Programs with another layout, prefix, database or version use the same store.", on: "core sqlite redis sentinel cluster etcd postgres mysql zookeeper",
 		elsewhere: "memory outlives no program, and each server of RedLock has the layout of Redis."},
 	{number: 67, what: "The counter of tokens is at its end.", on: "stores",
