@@ -71,7 +71,11 @@ func parseUUID(s string) (b [16]byte, err error) {
 	if len(s) != uuidLen {
 		return b, fmt.Errorf("a UUID has %d characters", uuidLen)
 	}
-	if _, err := hex.Decode(b[:], []byte(strings.ReplaceAll(s, "-", ""))); err != nil {
+	digits := strings.ReplaceAll(s, "-", "")
+	if len(digits) != 2*len(b) { // hex.Decode would write beyond b
+		return b, fmt.Errorf("a UUID has %d digits", 2*len(b))
+	}
+	if _, err := hex.Decode(b[:], []byte(digits)); err != nil {
 		return b, err
 	}
 	if formatUUID(b) != s {
