@@ -35,13 +35,14 @@ func pgStage(h *host) ([]bench.Target, map[string]string) {
 		return bench.Target{Spec: bench.Spec{Name: name, Kind: kind, Server: url, Settings: settings}, Role: role, Version: version, Probe: p, In: in}
 	}
 	peer := version("cirello.io/pglock")
+	n := s.Value(h, "SELECT current_setting('server_version_num')::bigint")
 	return []bench.Target{
 		ours(url, p),
 		row("pg_advisory_lock", "pg-advisory", bench.RolePeer, "", "", peers),
 		row("pglock, defaults", "pglock", bench.RolePeer, peer, "", usual("alone-1", "clients-2", "clients-8-1ms")),
 		row("pglock, lease 1 s", "pglock", bench.RolePeer, peer, "1s", peers),
 		row("limit: 2 UPDATEs", "pg-update", bench.RoleLimit, "", "", alone),
-	}, map[string]string{"postgresql": fmt.Sprint(float64(s.Value(h, "SELECT current_setting('server_version_num')::bigint")) / 10000)}
+	}, map[string]string{"postgresql": fmt.Sprintf("%d.%d", n/10000, n%10000)}
 }
 
 // openAdvisory has a connection for each that holds or waits, as the lock

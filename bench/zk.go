@@ -29,7 +29,7 @@ func zkStage(h *host) ([]bench.Target, map[string]string) {
 		return bench.Target{Spec: bench.Spec{Name: name, Kind: kind, Server: m.Addr()},
 			Role: role, Version: version("github.com/go-zookeeper/zk"), Probe: p, In: in}
 	}
-	first, _, _ := strings.Cut(m.Ask(h, "srvr"), ",")
+	first, _, _ := strings.Cut(m.Ask(h, "srvr"), "-") // what follows is a commit, or should be
 	return []bench.Target{
 		ours(s.URL("", ""), p),
 		row("zk.Lock", "zk-lock", bench.RolePeer, peers),
