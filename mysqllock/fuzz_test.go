@@ -38,7 +38,7 @@ func FuzzMessage(f *testing.F) {
 
 // FuzzParseURL: whatever is wrong with a URL, its password is not told.
 func FuzzParseURL(f *testing.F) {
-	for _, s := range []string{"@h/d", "@h:1/d?tls=skip-verify", "@h/d?max_conns=x", "@/d?socket=%2Frun%2Fs", "/x@h/d", "%@h", "@h/d?tls=preferred&tls_ca=x", "@[::1]:3306/d?x=1"} {
+	for _, s := range []string{"@h/d", "@h:1/d?tls=skip-verify", "@h/d?max_conns=x", "@/d?socket=%2Frun%2Fs", "/x@h/d", "%@h", "@h/d?tls=preferred&tls_ca=x", "@[::1]:3306/d?x=1", "@/0?socket"} {
 		f.Add("u", s)
 	}
 	f.Fuzz(func(t *testing.T, user, rest string) {

@@ -209,6 +209,9 @@ func set(config *mysql.Config, o *Options, t *tlsOptions, key, value string) (er
 			return errors.New("option connect_timeout is a time with its unit: 5s")
 		}
 	case "socket":
+		if value == "" {
+			return errors.New("option socket is empty")
+		}
 		config.Net, config.Addr = "unix", value
 	case "tls":
 		t.mode = value
