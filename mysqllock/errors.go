@@ -17,11 +17,12 @@ import (
 
 // The server's numbers of errors with a meaning of their own here.
 const (
-	noTable     = 1146
-	tableExists = 1050
-	keyExists   = 1061
-	notOwner    = 1095 // of a connection that is to be interrupted
-	interrupted = 1317
+	noTable      = 1146
+	tableExists  = 1050
+	columnExists = 1060
+	keyExists    = 1061
+	notOwner     = 1095 // of a connection that is to be interrupted
+	interrupted  = 1317
 )
 
 // code returns the server's number of an error, 0 for other errors.

@@ -28,8 +28,9 @@ type Options struct {
 	// and underscores, at most 32 of them. Empty: holdfast_.
 	TablePrefix string
 
-	maxConns int    // of a pool of ours; 0: one for each processor, at least 4
-	clock    string // for tests: the expression of the store's clock
+	maxConns int         // of a pool of ours; 0: one for each processor, at least 4
+	clock    string      // for tests: the expression of the store's clock
+	later    *[][]string // for tests: sqlline.Dialect.Later
 }
 
 var prefixForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)

@@ -77,7 +77,8 @@ func dialect(o *Options, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dial
 			Text: "varbinary(4096)", Wake: "varbinary(64)",
 			Table: tableEnd,
 		},
-		Tell: tell,
+		Later: o.later,
+		Tell:  tell,
 	}
 }
 
@@ -92,7 +93,7 @@ func ddl(o *Options, lines *sqlline.Lines, id string) []string {
 		"CREATE TABLE " + o.prefix() + "post ( wake varbinary(64) NOT NULL, id varbinary(128) NOT NULL, " +
 			"state bigint NOT NULL, token bigint NOT NULL, until bigint NOT NULL, PRIMARY KEY (wake, id) )" + tableEnd,
 	}, lines.Schema()...)
-	return append(out, fmt.Sprintf("INSERT IGNORE INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.prefix(), sqlline.Layout, id))
+	return append(out, fmt.Sprintf("INSERT IGNORE INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.prefix(), lines.Layout(), id))
 }
 
 // Schema returns the statements that make the tables, as text for the command
@@ -130,22 +131,67 @@ func (s *site) Missing(err error) bool { return code(err) == noTable }
 // as it is, and the row that makes them valid comes last.
 func (s *site) Create(ctx context.Context) error {
 	err := s.inConn(ctx, func(c *conn) error {
-		for _, stmt := range ddl(&s.opt, s.r.Lines, "'"+rand.Text()+"'") {
-			err := c.run(ctx, true, &item{text: stmt})
-			if n := code(err); n == tableExists || n == keyExists {
-				err = nil
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.define(ctx, ddl(&s.opt, s.r.Lines, "'"+rand.Text()+"'"))
 	})
 	if denied(err) {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not make them; "+
 			"let somebody who may run what `holdfast schema mysql` prints: %w", err)
 	}
 	return err
+}
+
+// Migrate implements [sqlline.Site]. Every statement commits by itself, so the
+// one that writes down the new layout comes last, and what a client left that
+// ended before it is passed over by the next. A named lock lets one client do
+// it at a time. It ends with the connection, which is closed afterwards, and so
+// do the settings: while a statement waits for a table, requests wait behind
+// it, so it must give up in time.
+func (s *site) Migrate(ctx context.Context, from int64) error {
+	lines := s.r.Lines
+	err := s.inConn(ctx, func(c *conn) error {
+		defer c.discard()
+		locked := int64(0)
+		err := c.run(ctx, false, &item{text: fmt.Sprintf("SET SESSION autocommit = 1, lock_wait_timeout = %d", tablePatience)})
+		if err == nil {
+			err = c.run(ctx, false, &item{
+				text: fmt.Sprintf("SELECT coalesce(GET_LOCK(concat('holdfast_', sha1(concat(database(), '.%s'))), %d), 0)", s.opt.prefix(), tablePatience),
+				rows: true, row: func(scan func(...any) error) error { return scan(&locked) },
+			})
+		}
+		if err == nil && locked != 1 {
+			err = driver.Errorf(driver.NotDone, "another client has been changing the tables of Holdfast for %d s", tablePatience)
+		}
+		// Another client may have been first.
+		var found sqlline.Found
+		if err == nil {
+			err = c.run(ctx, false, itemOf(lines.Store(&found)))
+		}
+		if err != nil || found.Layout < 1 || found.Layout >= lines.Layout() {
+			return err
+		}
+		return c.define(ctx, lines.Changes(found.Layout))
+	})
+	if denied(err) {
+		return driver.Errorf(driver.Refused, "the tables of Holdfast have layout %d, this version needs layout %d, and this user may not change them; "+
+			"let somebody who may run: %s; %w", from, lines.Layout(), strings.Join(lines.Changes(from), "; "), err)
+	}
+	return err
+}
+
+// define runs statements that define tables, one after the other. What is there
+// already is left as it is.
+func (c *conn) define(ctx context.Context, stmts []string) error {
+	for _, stmt := range stmts {
+		err := c.run(ctx, true, &item{text: stmt})
+		switch code(err) {
+		case tableExists, columnExists, keyExists:
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Swept removes messages that nobody has read in time: their clients are gone.

@@ -29,7 +29,8 @@ type Options struct {
 	// way past a pooler to the same server and database.
 	Listen *pgx.ConnConfig
 
-	clock string // for tests: the expression of the store's clock
+	clock string      // for tests: the expression of the store's clock
+	later *[][]string // for tests: sqlline.Dialect.Later
 }
 
 var (

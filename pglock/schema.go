@@ -35,6 +35,7 @@ func dialect(o *Options, self string, tell func([]sqlline.Push) []*sqlline.Stmt)
 			// change of the index.
 			Table: " WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200)",
 		},
+		Later: o.later,
 		Tell:  tell,
 		Grant: "pg_notify(encode(wake, 'escape'), 'h' || token || ' ' || encode(id, 'escape'))::text",
 		Self:  self,
@@ -47,12 +48,17 @@ func ddl(o *Options, lines *sqlline.Lines, id string) []string {
 	if o.Schema != "" {
 		out = append(out, "CREATE SCHEMA IF NOT EXISTS "+quote(o.Schema))
 	}
-	for _, stmt := range lines.Schema() {
-		// An index goes where its table is; its name has no schema.
-		stmt = strings.Replace(stmt, "INDEX "+o.tables(), "INDEX "+o.prefix(), 1)
-		out = append(out, stmt)
+	out = append(out, placed(o, lines.Schema())...)
+	return append(out, fmt.Sprintf("INSERT INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.tables(), lines.Layout(), id))
+}
+
+// placed gives names of new indexes without a schema: an index goes where its
+// table is.
+func placed(o *Options, stmts []string) []string {
+	for i, stmt := range stmts {
+		stmts[i] = strings.Replace(stmt, "INDEX "+o.tables(), "INDEX "+o.prefix(), 1)
 	}
-	return append(out, fmt.Sprintf("INSERT INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.tables(), sqlline.Layout, id))
+	return stmts
 }
 
 // Schema returns the statements that make the tables, as text for psql, for
@@ -89,34 +95,16 @@ func (s *site) Missing(err error) bool {
 	return c == undefinedTable || c == undefinedSchema
 }
 
-// Create implements [sqlline.Site]. An advisory lock, for the transaction
-// alone, keeps two clients from making the tables at once.
+// Create implements [sqlline.Site].
 func (s *site) Create(ctx context.Context) error {
-	d := s.Driver
-	exec := func(c *link, commits bool, texts ...string) error {
-		b := newRound(ctx, nil)
-		for _, text := range texts {
-			b.plain(text)
+	there := false
+	look := &sqlline.Stmt{Text: &sqlline.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + s.opt.tables() + "store') IS NOT NULL"}}
+	look.Row = func(func(...any) error) error { there = true; return nil }
+	err := s.alone(ctx, look, func() []string {
+		if there {
+			return nil
 		}
-		b.done = commits
-		return b.run(c.PgConn, commits)
-	}
-	err := d.inConn(ctx, func(c *link) error {
-		t := &tx{c: c, began: true}
-		defer t.undo(ctx)
-		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisory))
-		if err != nil {
-			return err
-		}
-		there := false
-		b := newRound(ctx, nil)
-		s := &sqlline.Stmt{Text: &sqlline.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + d.opt.tables() + "store') IS NOT NULL"}}
-		s.Row = func(func(...any) error) error { there = true; return nil }
-		b.add(s)
-		if err := b.run(c.PgConn, false); err != nil || there {
-			return err
-		}
-		return exec(c, true, append(ddl(&d.opt, d.r.Lines, "'"+rand.Text()+"'"), textDone)...)
+		return ddl(&s.opt, s.r.Lines, "'"+rand.Text()+"'")
 	})
 	if code(err) == noRights {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not make them; "+
@@ -125,6 +113,59 @@ func (s *site) Create(ctx context.Context) error {
 	return err
 }
 
-// advisory is the key of the advisory lock under which tables are made:
+// Migrate implements [sqlline.Site], all of it in one transaction. While it
+// waits for a table, requests wait behind it, so it gives up in time.
+func (s *site) Migrate(ctx context.Context, from int64) error {
+	lines := s.r.Lines
+	var found sqlline.Found
+	err := s.alone(ctx, lines.Store(&found), func() []string {
+		// Another client may have been first.
+		if found.Layout < 1 || found.Layout >= lines.Layout() {
+			return nil
+		}
+		limit := fmt.Sprintf("SET LOCAL lock_timeout = %d", patience.Milliseconds())
+		return append([]string{limit}, placed(&s.opt, lines.Changes(found.Layout))...)
+	})
+	if code(err) == noRights {
+		return driver.Errorf(driver.Refused, "the tables of Holdfast have layout %d, this version needs layout %d, and this user may not change them; "+
+			"let their owner run: %s; %w", from, lines.Layout(), strings.Join(placed(&s.opt, lines.Changes(from)), "; "), err)
+	}
+	return err
+}
+
+// alone runs statements in one transaction, of which there is one at a time: an
+// advisory lock keeps others out until its end. The statements are asked for
+// when it is held and look has run; without any, nothing is done.
+func (s *site) alone(ctx context.Context, look *sqlline.Stmt, stmts func() []string) error {
+	exec := func(c *link, commits bool, texts ...string) error {
+		b := newRound(ctx, nil)
+		for _, text := range texts {
+			b.plain(text)
+		}
+		b.done = commits
+		return b.run(c.PgConn, commits)
+	}
+	return s.inConn(ctx, func(c *link) error {
+		t := &tx{c: c, began: true}
+		defer t.undo(ctx)
+		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisory))
+		if err != nil {
+			return err
+		}
+		b := newRound(ctx, nil)
+		b.add(look)
+		if err := b.run(c.PgConn, false); err != nil {
+			return err
+		}
+		texts := stmts()
+		if len(texts) == 0 {
+			return nil
+		}
+		return exec(c, true, append(texts, textDone)...)
+	})
+}
+
+// advisory is the key of the advisory lock under which tables are made and
+// changed:
 // "holdfast" in ASCII.
 const advisory = 0x686f6c6466617374

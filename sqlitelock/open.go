@@ -58,7 +58,7 @@ func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error
 		return nil, driver.Wrap(driver.Refused, err)
 	}
 	d := &Driver{path: path, opt: *o, clock: c, joins: sqlline.SweepEvery - 1, swept: sqlline.RandomKey()}
-	d.lines = sqlline.New(sqlline.Dialect{Clock: d.clock.read, Types: sqlline.SQLite})
+	d.lines = sqlline.New(sqlline.Dialect{Clock: d.clock.read, Types: sqlline.SQLite, Later: o.later})
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
@@ -217,8 +217,7 @@ func (d *Driver) setUp(c *conn) (err error) {
 		return classify(err, false)
 	}
 	// Before anything is written, look whose file it is.
-	empty, err := c.examine()
-	if err != nil {
+	if _, err := c.examine(d.lines.Layout()); err != nil {
 		return err
 	}
 	for _, pragma := range []string{
@@ -252,14 +251,14 @@ func (d *Driver) setUp(c *conn) (err error) {
 	if err != nil {
 		return driver.Wrap(driver.Refused, err)
 	}
-	err = c.inside(func() error { return d.setUpTables(c, empty, boot) })
+	err = c.inside(func() error { return d.setUpTables(c, boot) })
 	c.failed = nil
 	return err
 }
 
 // examine says whether the database is empty, or returns an error if it is
-// neither that nor one of ours.
-func (c *conn) examine() (empty bool, err error) {
+// neither that nor one of ours, of this layout or an earlier one.
+func (c *conn) examine(layout int64) (empty bool, err error) {
 	// One statement: another process may be about to make the tables.
 	var app, version, objects int64
 	err = c.query(`SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
@@ -271,24 +270,23 @@ func (c *conn) examine() (empty bool, err error) {
 		return true, nil
 	case app != appID:
 		return false, driver.Errorf(driver.Refused, "the file is a database of another program; it is left as it is")
-	case version > sqlline.Layout:
-		return false, driver.Errorf(driver.Refused, "a later version of Holdfast wrote the file: its layout is %d, this version knows %d", version, sqlline.Layout)
-	case version != sqlline.Layout:
+	case version > layout:
+		return false, driver.Errorf(driver.Refused, "a later version of Holdfast wrote the file: its layout is %d, this version knows %d", version, layout)
+	case version < 1:
 		return false, driver.Errorf(driver.Refused, "the file has the unknown layout %d", version)
 	}
 	return false, nil
 }
 
-// setUpTables makes the tables, or voids what is in them if the machine was
-// restarted since.
-func (d *Driver) setUpTables(c *conn, empty bool, boot string) error {
+// setUpTables makes the tables; or it changes them if an earlier version made
+// them, and voids what is in them if the machine was restarted since.
+func (d *Driver) setUpTables(c *conn, boot string) error {
 	ctx := context.Background()
-	if empty {
-		// Another process may have been first.
-		var err error
-		if empty, err = c.examine(); err != nil {
-			return err
-		}
+	layout := d.lines.Layout()
+	// Another process may have been first.
+	empty, err := c.examine(layout)
+	if err != nil {
+		return err
 	}
 	if empty {
 		for _, stmt := range d.lines.Schema() {
@@ -299,7 +297,7 @@ func (d *Driver) setUpTables(c *conn, empty bool, boot string) error {
 		if err := c.exec(fmt.Sprintf("PRAGMA application_id = %d", appID)); err != nil {
 			return err
 		}
-		if err := c.exec(fmt.Sprintf("PRAGMA user_version = %d", sqlline.Layout)); err != nil {
+		if err := c.exec(fmt.Sprintf("PRAGMA user_version = %d", layout)); err != nil {
 			return err
 		}
 		return c.Do(ctx, d.lines.Begin(boot))
@@ -308,10 +306,18 @@ func (d *Driver) setUpTables(c *conn, empty bool, boot string) error {
 	if err := c.Do(ctx, d.lines.Store(&found)); err != nil {
 		return err
 	}
+	if found.Layout >= 1 && found.Layout < layout {
+		for _, stmt := range append(d.lines.Changes(found.Layout), fmt.Sprintf("PRAGMA user_version = %d", layout)) {
+			if err := c.exec(stmt); err != nil {
+				return err
+			}
+		}
+		found.Layout = layout
+	}
 	kernel, _, _ := strings.Cut(boot, " ")
 	was, _, _ := strings.Cut(found.Boot, " ")
 	switch {
-	case found.Layout != sqlline.Layout:
+	case found.Layout != layout:
 		return driver.Errorf(driver.Refused, "the file's table of the layout is not one of this version")
 	case found.Boot == boot:
 		return nil

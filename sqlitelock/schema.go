@@ -13,11 +13,12 @@ import (
 func Schema() string {
 	var b strings.Builder
 	b.WriteString("PRAGMA journal_mode = WAL;\nBEGIN;\n")
-	for _, stmt := range sqlline.New(sqlline.Dialect{Types: sqlline.SQLite}).Schema() {
+	lines := sqlline.New(sqlline.Dialect{Types: sqlline.SQLite})
+	for _, stmt := range lines.Schema() {
 		b.WriteString(stmt + ";\n")
 	}
 	// Without the machine's start, the first to open the file enters it.
-	fmt.Fprintf(&b, "INSERT INTO holdfast_store (one, layout, boot, purged) VALUES (1, %d, '', 0);\n", sqlline.Layout)
-	fmt.Fprintf(&b, "PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;\n", appID, sqlline.Layout)
+	fmt.Fprintf(&b, "INSERT INTO holdfast_store (one, layout, boot, purged) VALUES (1, %d, '', 0);\n", lines.Layout())
+	fmt.Fprintf(&b, "PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;\n", appID, lines.Layout())
 	return b.String()
 }

@@ -20,7 +20,8 @@ type Options struct {
 	// work between all the processes that use the file.
 	AnyFileSystem bool
 
-	noNotify bool // for tests: as if there were no notifications to be had
+	noNotify bool        // for tests: as if there were no notifications to be had
+	later    *[][]string // for tests: sqlline.Dialect.Later
 }
 
 // Sync says when a change has reached the disk.

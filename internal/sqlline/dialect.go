@@ -54,6 +54,9 @@ type Dialect struct {
 	// Types of columns. NoPartial: an index has no WHERE.
 	Types     Types
 	NoPartial bool
+	// Later are changes of the tables after those that there are, for tests of
+	// the way from one layout to the next. Nil: none.
+	Later *[][]string
 
 	// Tell returns the statements that deliver pushes, to be run with the
 	// commit of their transaction. Nil where that happens outside.

@@ -50,6 +50,9 @@ type Site interface {
 	Missing(err error) bool
 	// Create makes the tables. Others may be about to do the same.
 	Create(ctx context.Context) error
+	// Migrate brings the tables from an earlier layout to that of the lines,
+	// see [Lines.Changes]. Others may be about to do the same.
+	Migrate(ctx context.Context, from int64) error
 }
 
 // NewRemote returns the requests of a client with an address, on the lines of a
@@ -209,12 +212,18 @@ func (r *Remote) Prepare(ctx context.Context) error {
 			found, err = r.lookUp(ctx)
 		}
 	}
+	layout := r.Lines.Layout()
+	if err == nil && found.Layout >= 1 && found.Layout < layout {
+		if err = r.Site.Migrate(ctx, found.Layout); err == nil {
+			found, err = r.lookUp(ctx)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
-	case found.Layout > Layout:
-		return driver.Errorf(driver.Refused, "a later version of Holdfast made the tables: their layout is %d, this version knows %d", found.Layout, Layout)
-	case found.Layout != Layout:
+	case found.Layout > layout:
+		return driver.Errorf(driver.Refused, "a later version of Holdfast made the tables: their layout is %d, this version knows %d", found.Layout, layout)
+	case found.Layout != layout:
 		return driver.Errorf(driver.Refused, "the tables of Holdfast have no layout of this version: %d", found.Layout)
 	}
 	r.id.Store(&found.Boot)

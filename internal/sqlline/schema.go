@@ -1,18 +1,27 @@
 package sqlline
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// Schema returns the statements that make the tables of [Layout], in order.
-// They fail where a table exists: whoever opens a database looks first.
+// Schema returns the statements that make the tables of [Lines.Layout], in
+// order: those of layout 1, and every change since. They fail where a table
+// exists: whoever opens a database looks first.
 func (s *Lines) Schema() []string {
+	return s.translate(slices.Concat(append([][]string{schema}, s.changes()...)...))
+}
+
+// translate returns statements in the dialect.
+func (s *Lines) translate(stmts []string) []string {
 	ty := &s.d.Types
 	types := strings.NewReplacer(
 		"<int>", ty.Int, "<key>", ty.Key, "<bytes>", ty.Bytes, "<id>", ty.ID, "<owner>", ty.Owner,
 		"<text>", ty.Text, "<wake>", ty.Wake, "<table>", ty.Table,
 		"{partial}", s.partial(),
 	)
-	out := make([]string, len(schema))
-	for i, stmt := range schema {
+	out := make([]string, len(stmts))
+	for i, stmt := range stmts {
 		out[i] = s.d.text(0, types.Replace(stmt)).SQL
 	}
 	return out
@@ -26,6 +35,7 @@ func (s *Lines) partial() string {
 	return " WHERE owner <> ''"
 }
 
+// schema makes the tables of layout 1.
 var schema = []string{
 	// One row: the layout, the boot that the times belong to where the clock
 	// is a machine's, and the greatest token of a row that was deleted.
@@ -105,7 +115,7 @@ func (s *Lines) Store(f *Found) *Stmt {
 
 // Begin returns the statement that writes the row, once the tables are made.
 // Boot is empty where the clock is not a machine's.
-func (s *Lines) Begin(boot string) *Stmt { return s.t.begin.with(Layout, boot) }
+func (s *Lines) Begin(boot string) *Stmt { return s.t.begin.with(s.Layout(), boot) }
 
 // Void returns the statements that empty all lines because the clock counts
 // from another start now. Tokens stay.

@@ -48,10 +48,6 @@ import (
 // than any request of it can be under way.
 const RequestAge = time.Minute
 
-// Layout is the version of the tables. A database of a later layout must be
-// refused by whoever opens it.
-const Layout = 1
-
 // DB runs statements against one database. An error it returns has a class
 // (see [driver.Error]), as only the driver knows its client's errors.
 type DB interface {
