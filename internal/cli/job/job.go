@@ -294,9 +294,13 @@ func (r *run) stopped(s syscall.Signal) {
 	if s == syscall.SIGSTOP || r.killed || r.terminal == nil {
 		return // whoever stopped it will continue it; the deadline is kept
 	}
-	if (s == syscall.SIGTTIN || s == syscall.SIGTTOU) && r.terminal.give() {
-		r.signal(syscall.SIGCONT)
-		return
+	if s == syscall.SIGTTIN || s == syscall.SIGTTOU {
+		// One that has the terminal was continued twice, and stopped between the
+		// two before it got it: the news of that stop are old.
+		if r.terminal.give() || r.terminal.lent() {
+			r.signal(syscall.SIGCONT)
+			return
+		}
 	}
 	r.Notice(Notice{Kind: Suspended, Left: time.Until(r.Deadline())})
 	r.terminal.suspend(r.stops)

@@ -70,6 +70,9 @@ func (t *terminal) give() bool {
 	return t.given
 }
 
+// lent says whether the command's group is the foreground.
+func (t *terminal) lent() bool { return t != nil && t.foreground() == t.group }
+
 // ignore has SIGTTOU ignored, which stops whoever configures the terminal from
 // the background, as this process has to. Not before the command was started:
 // it would inherit that.
@@ -86,7 +89,7 @@ func (t *terminal) take() {
 		return
 	}
 	t.ignore()
-	if t.foreground() == t.group {
+	if t.lent() {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
 	}
 }
