@@ -129,7 +129,7 @@ func testOf(fn *ast.FuncDecl, pkg, about string, add func(fault, column, test st
 		}
 	}
 	if strings.Contains(fn.Doc.Text(), "Covers:") && len(told) == 0 {
-		return fmt.Errorf("%s: cannot read what it covers; write Covers: F1, F4 on redis, sentinel.", name)
+		return fmt.Errorf("%s: cannot read what it covers; write Covers: F1, F4 on redis, sentinel, with a full stop", name)
 	}
 	for _, f := range own {
 		if told[f] {
