@@ -63,10 +63,11 @@ var joinCases = []Case{
 		// A repeated Join keeps the place like a Renew.
 		a, b := w.client(), w.client()
 		ta, tb := a.mortal(a.mutex("n")), b.mortal(b.mutex("n"))
+		begun := time.Now()
 		a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
-		w.keep(ta.TTL*3/2, func() []driver.Place {
-			return []driver.Place{a.joinAny(ta), b.joinAny(tb)}
+		w.keep(begun, ta.TTL*3/2, func() []driver.Place {
+			return []driver.Place{a.rejoin(ta), b.rejoin(tb)}
 		}, driver.Held, driver.Waiting)
 	}},
 	{Name: "gone-stays-gone", Rules: "Join 2, Leave 4, F3", run: func(w *world) {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -122,10 +123,11 @@ var ownerCases = []Case{
 		for _, t := range []*driver.Ticket{dead, alive, next} {
 			a.mortal(t)
 		}
+		begun := time.Now()
 		a.join(dead, driver.Held)
 		b.join(alive, driver.Held)
 		p := c.join(next, driver.Waiting)
-		if w.keep(w.latest(dead.TTL)+dead.TTL/5, func() []driver.Place {
+		if w.keep(begun, w.latest(dead.TTL)+dead.TTL/5, func() []driver.Place {
 			p = c.ask(next)
 			return []driver.Place{b.ask(alive), p}
 		}, driver.Held, driver.Waiting) {

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -21,9 +22,10 @@ var renewCases = []Case{
 		// Holders and waiters that are renewed stay.
 		a, b := w.client(), w.client()
 		ta, tb := a.mortal(a.mutex("n")), b.mortal(b.mutex("n"))
+		begun := time.Now()
 		first := a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
-		if w.keep(ta.TTL*5/2, func() []driver.Place {
+		if w.keep(begun, ta.TTL*5/2, func() []driver.Place {
 			return []driver.Place{a.ask(ta), b.ask(tb)}
 		}, driver.Held, driver.Waiting) {
 			if p := a.ask(ta); p.State == driver.Held && p.Token != first.Token {

@@ -9,10 +9,10 @@ import (
 // keep calls renew often enough for tickets to live, for at least d, and
 // expects the same states from it every time. When the machine was too slow
 // for that, the case proves nothing more: keep says so and returns false.
-func (w *world) keep(d time.Duration, renew func() []driver.Place, want ...driver.State) bool {
+func (w *world) keep(begun time.Time, d time.Duration, renew func() []driver.Place, want ...driver.State) bool {
 	w.Helper()
-	last := time.Now() // before the requests that are known to have renewed
-	for start := last; time.Since(start) < d; {
+	last := begun // before the requests that are known to have renewed, here the joins
+	for start := time.Now(); time.Since(start) < d; {
 		time.Sleep(w.h.TTL / 5)
 		now := time.Now()
 		for i, p := range renew() {

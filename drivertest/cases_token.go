@@ -127,14 +127,21 @@ var tokenCases = []Case{
 // joinAny joins, whether that means holding or waiting.
 func (c *client) joinAny(t *driver.Ticket) driver.Place {
 	c.w.Helper()
+	p := c.rejoin(t)
+	if p.State == driver.Gone {
+		c.w.Fatalf("Join(%s) answers gone", t.ID)
+	}
+	return p
+}
+
+// rejoin joins, whatever comes of it.
+func (c *client) rejoin(t *driver.Ticket) driver.Place {
+	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
 	p, err := c.d.Join(ctx, t, true)
 	if err != nil {
 		c.w.Fatalf("Join(%s): %v", t.ID, err)
-	}
-	if p.State == driver.Gone {
-		c.w.Fatalf("Join(%s) answers gone", t.ID)
 	}
 	c.sane("Join", t, p)
 	return p
