@@ -104,8 +104,13 @@ func (d *Driver) note(n *node, took time.Duration, err error) {
 	if err == nil || driver.ClassOf(err) == driver.Refused || driver.ClassOf(err) == driver.NotDone {
 		old := n.trip.Load()
 		n.trip.Store(old + (int64(took)-old)/8)
-		n.slow.Store(false)
-		n.hung.Store(false)
+		// One that answers late each time is not quick in between.
+		if took <= mostPatience {
+			n.slow.Store(false)
+		}
+		if took <= 2*mostPatience {
+			n.hung.Store(false)
+		}
 		return
 	}
 	d.suspect(n)
