@@ -79,7 +79,7 @@
 //
 // A user for this driver needs, as ACL SETUSER takes it:
 //
-//	+evalsha +eval +publish +subscribe +time +info
+//	+evalsha +eval +publish +subscribe +time +info +ping
 //	+exists +del +pexpire +pttl +get +set
 //	+hlen +hget +hmget +hgetall +hset +hdel +hexists +hrandfield
 //	+rpush +lpop +lrem +lindex +lrange +lpos
@@ -87,9 +87,10 @@
 //	~PREFIX* ~holdfast_* &holdfast_push:*
 //
 // +info is for the look at the eviction policy; without it, nothing is known of
-// that. On a server before 7.0 it also needs +hello, and resetchannels before
-// the channels. Besides, +ping keeps the server's log free of refusals, since
-// the client sends it now and then; +select is for a database other than 0,
+// that. +ping is what the client sends now and then where nothing else is said;
+// refused, it fills the server's log. On a server before 7.0 it also needs +hello,
+// and resetchannels before the channels. Besides, +select is for a database other
+// than 0,
 // +scan for Names, +client for Identity, +script|load for the restart guard,
 // +wait for confirmed grants, and +config|get for Check, which says so where it
 // could not look.
@@ -98,7 +99,7 @@
 //
 // There, on every node, a user needs:
 //
-//	+evalsha +eval +spublish +ssubscribe +time +info +cluster|slots +asking
+//	+evalsha +eval +spublish +ssubscribe +time +info +ping +cluster|slots +asking
 //	+exists +del +pexpire +pttl +get +set
 //	+hlen +hget +hmget +hgetall +hset +hdel +hexists +hrandfield
 //	+rpush +lpop +lrem +lindex +lrange +lpos
@@ -111,7 +112,7 @@
 //
 // Users of Sentinels need there, besides what their client needs to log in:
 //
-//	+sentinel|get-master-addr-by-name +subscribe &+switch-master
+//	+sentinel|get-master-addr-by-name +subscribe +ping &+switch-master
 //
 // # Clusters
 //
