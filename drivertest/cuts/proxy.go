@@ -48,8 +48,8 @@ type Proxy struct {
 	healed  chan struct{} // closed when there is no silence
 	mute    bool          // messages to the server are held too
 	links   map[*link]bool
-	stifled []*link // those that a cut has silenced
-	round   int     // counts calls of Disarm
+	stifled []*link        // those that a cut has silenced
+	cut     sync.WaitGroup // a cut that goes on
 }
 
 // link is one connection through a Proxy.
@@ -130,13 +130,15 @@ func (p *Proxy) Arm(k int, when When, how How) {
 	p.left, p.when, p.how = k, when, how
 }
 
-// Disarm says whether the cut was still to come. A connection that it has
-// silenced ends now.
+// Disarm says whether the cut was still to come. One that goes on is waited for,
+// and a connection that it has silenced ends now.
 func (p *Proxy) Disarm() bool {
 	p.mu.Lock()
 	waits := p.left > 0
 	p.left = 0
-	p.round++
+	p.mu.Unlock()
+	p.cut.Wait()
+	p.mu.Lock()
 	stifled := p.stifled
 	p.stifled = nil
 	p.mu.Unlock()
@@ -179,18 +181,18 @@ func (p *Proxy) Cut(how How) {
 	}
 }
 
-// next returns how the message that comes is to be cut, or "", and in which
-// round.
-func (p *Proxy) next() (When, How, int) {
+// next returns how the message that comes is to be cut, or "". A cut begins.
+func (p *Proxy) next() (When, How) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left == 0 {
-		return "", "", 0
+		return "", ""
 	}
 	if p.left--; p.left > 0 {
-		return "", "", 0
+		return "", ""
 	}
-	return p.when, p.how, p.round
+	p.cut.Add(1)
+	return p.when, p.how
 }
 
 // pass waits for the end of a split that holds messages in this direction.
@@ -218,21 +220,16 @@ func (k *link) end(how How) {
 	_ = k.out.Close()
 }
 
-// stifle is the end of a cut. One that Disarm did not wait for is over.
-func (k *link) stifle(how How, round int) {
+// stifle is the end of a cut.
+func (k *link) stifle(how How) {
+	defer k.p.cut.Done()
 	if how != Silence {
 		k.end(how)
 		return
 	}
 	k.p.mu.Lock()
-	over := k.p.round != round
-	if !over {
-		k.p.stifled = append(k.p.stifled, k)
-	}
-	k.p.mu.Unlock()
-	if over {
-		k.end(Reset)
-	}
+	defer k.p.mu.Unlock()
+	k.p.stifled = append(k.p.stifled, k)
 }
 
 // size is that of the longest message.
@@ -254,11 +251,11 @@ func (k *link) requests() {
 			continue
 		}
 		k.pass(true)
-		when, how, round := k.p.next()
+		when, how := k.p.next()
 		if when == Before {
 			silent = true
 			k.once.Do(func() { close(k.deaf) })
-			k.stifle(how, round)
+			k.stifle(how)
 			continue
 		}
 		if when == After {
@@ -266,6 +263,9 @@ func (k *link) requests() {
 		}
 		if _, err := k.out.Write(buf[:n]); err != nil {
 			k.end(Close)
+			if when == After {
+				k.p.cut.Done()
+			}
 			return
 		}
 		if when == After {
@@ -274,7 +274,7 @@ func (k *link) requests() {
 			case <-k.told:
 			case <-time.After(quiet):
 			}
-			k.stifle(how, round)
+			k.stifle(how)
 		}
 	}
 }

@@ -182,6 +182,13 @@ func (x *cutting) one(p *Proxy, cut, sure driver.Driver, k int) bool {
 	if x.st.waits {
 		must(1, driver.Waiting)
 	}
+	// The end of the connection that was cut last may still be unknown to the
+	// driver, and would pass for a failure without a cut.
+	for _, err := cut.Inspect(ctx, name); err != nil; _, err = cut.Inspect(ctx, name) {
+		if ctx.Err() != nil {
+			x.Fatalf("%s: a question before it: %v", name, err)
+		}
+	}
 	p.Arm(k, x.when, x.how)
 	limit, end := ctx, func() {}
 	if x.how == Silence {
