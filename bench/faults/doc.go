@@ -11,7 +11,7 @@
 //
 // It is a test, since what starts servers is made for tests:
 //
-//	go test ./faults -run TestFaults -faults.runs 6 -parallel 8 -v
+//	go test ./faults -run TestFaults -faults.all -faults.runs 6 -parallel 8 -v
 //
 // What came of it is in docs/safety.md.
 package faults
