@@ -18,9 +18,6 @@ import (
 // real time, leases end unrenewed. However late everything comes, no two holds
 // of a name were good at one instant, and tokens grow.
 func TestF13_Starvation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes two seconds of a whole processor")
-	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	const ttl = 100 * time.Millisecond

@@ -301,7 +301,7 @@ func newestEtcd(t testing.TB, env, program string) string {
 	}
 	dir, err := EtcdBuild()
 	if err != nil {
-		lack(t, fmt.Sprintf("etcd %s cannot be built: %v; or set %s to the path of %s", etcdRelease, err, env, program))
+		Lack(t, fmt.Sprintf("etcd %s cannot be built: %v; or set %s to the path of %s", etcdRelease, err, env, program))
 	}
 	return filepath.Join(dir, program)
 }

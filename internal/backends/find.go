@@ -16,15 +16,14 @@ var sbin = []string{"/usr/sbin", "/usr/local/sbin", "/sbin", "/opt/homebrew/bin"
 
 // Find returns the path of the first of the programs that is installed. The
 // variable env, when it is set, names the program instead: a build of another
-// version. Without a program the test ends: it fails where CI is set, and is
-// skipped elsewhere; install says what would help.
+// version. Without a program the test ends as by [Lack]; install says what would help.
 func Find(t testing.TB, env, install string, programs ...string) string {
 	t.Helper()
 	path, err := lookUp(env, programs)
 	if err == nil {
 		return path
 	}
-	lack(t, fmt.Sprintf("%v; install %s, or set %s to the program's path", err, install, env))
+	Lack(t, fmt.Sprintf("%v; install %s, or set %s to the program's path", err, install, env))
 	return ""
 }
 
@@ -45,8 +44,9 @@ func lookUp(env string, programs []string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", strings.Join(programs, " or "))
 }
 
-// lack ends a test that cannot run here.
-func lack(t testing.TB, why string) {
+// Lack ends a test that cannot run here: it fails where CI is set, and is skipped
+// elsewhere. why says what would help.
+func Lack(t testing.TB, why string) {
 	t.Helper()
 	end := t.Skip
 	if os.Getenv("CI") != "" {

@@ -58,7 +58,7 @@ func JavaClasses(t testing.TB, install string, jars ...string) string {
 	for _, jar := range jars {
 		path := filepath.Join(javaFolder, jar+".jar")
 		if _, err := os.Stat(path); err != nil {
-			lack(t, fmt.Sprintf("%v; install %s", err, install))
+			Lack(t, fmt.Sprintf("%v; install %s", err, install))
 		}
 		paths = append(paths, path)
 	}

@@ -40,13 +40,11 @@ var networks = []scenario{
 func (s scene) apart(t *testing.T, group int, addr string) scene {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("networks are for root alone")
+		backends.Lack(t, "networks are for root alone")
 	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("install iproute2: ", err)
-	}
+	program := backends.Find(t, "HOLDFAST_IP", "iproute2", "ip")
 	ip := func(args ...string) error {
-		out, err := exec.Command("ip", args...).CombinedOutput()
+		out, err := exec.Command(program, args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -67,24 +66,6 @@ func TestKilledGuard(t *testing.T) {
 	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 4 {
 		t.Errorf("it ended with %v, want the command's own status 4", cmd.ProcessState)
 	}
-}
-
-// TestKilledTogether kills the guard and then the process: on Linux the command
-// does not survive that either.
-func TestKilledTogether(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" && runtime.GOOS != "freebsd" {
-		t.Skip("this system tells nobody that its parent has died")
-	}
-	f := newFiles(t)
-	cmd := startRunner(t, f, time.Hour, time.Minute, `echo $$ >own; ps -o pgid= -p $$ >group; while :; do sleep 0.1; done`)
-	own := f.pid("own")
-	if err := syscall.Kill(f.pid("group"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	f.wait("log", "[unguarded ]")
-	_ = cmd.Process.Kill()
-	gone(t, own)
 }
 
 // TestF12_StandingStill stops the process that runs the job: the guard ends
