@@ -97,7 +97,7 @@ func (c *client) open(ctx context.Context, open func(context.Context, string) (d
 // close ends the client. What the observer is still to be told comes before the
 // last line.
 func (c *client) close(ctx context.Context) error {
-	c.drv.end()
+	c.drv.lift().end()
 	for end := time.Now().Add(5 * time.Second); c.noticed.Load() < c.told.Load() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -137,8 +137,10 @@ func (c *client) obey(lines *bufio.Scanner) error {
 			}
 			c.drv.begin(p)
 		case "heal":
-			// What is held is bounded, but long; answers must go on meanwhile.
-			go func() { c.write(check.Event{What: healed, Value: c.drv.end()}) }()
+			// What is held is bounded, but long; answers must go on meanwhile, and
+			// the next fault may begin.
+			f := c.drv.lift()
+			go func() { c.write(check.Event{What: healed, Value: f.end()}) }()
 		case "drain":
 			once.Do(func() { close(c.drain) })
 		}

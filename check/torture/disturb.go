@@ -62,13 +62,19 @@ func (d *disturbed) begin(p faults.Plan) {
 	d.under = f
 }
 
-// end lets it count no more, and returns when all that was on its way has
-// arrived: how many requests and pushes the plan met.
-func (d *disturbed) end() (met int64) {
+// lift lets the plan count no more and returns the fault that it was, nil if
+// there was none. The next may begin while what this one holds is on its way.
+func (d *disturbed) lift() *fault {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	f := d.under
 	d.under = nil
-	d.mu.Unlock()
+	return f
+}
+
+// end returns when all that was on its way has arrived: how many requests and
+// pushes the plan met. Nil has met none.
+func (f *fault) end() (met int64) {
 	if f == nil {
 		return 0
 	}
@@ -138,6 +144,6 @@ func (d *disturbed) Watch(ctx context.Context, moved func(string, driver.Place))
 
 // Close ends a fault and the driver.
 func (d *disturbed) Close() error {
-	d.end()
+	d.lift().end()
 	return d.Driver.Close()
 }

@@ -31,10 +31,13 @@ type process struct {
 	mu sync.Mutex // of in
 }
 
-// tail keeps the last of what a process writes to its standard error.
+// tail keeps the first and the last of what a process writes to its standard
+// error: a crash says why at its beginning.
 type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	head []byte
+	rest bytes.Buffer
+	cut  bool // rest has lost its beginning
 }
 
 const maxTail = 8 << 10
@@ -42,9 +45,12 @@ const maxTail = 8 << 10
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.buf.Write(b)
-	if n := t.buf.Len() - maxTail; n > 0 {
-		t.buf.Next(n)
+	n := min(len(b), maxTail-len(t.head))
+	t.head = append(t.head, b[:n]...)
+	t.rest.Write(b[n:])
+	if n := t.rest.Len() - maxTail; n > 0 {
+		t.rest.Next(n)
+		t.cut = true
 	}
 	return len(b), nil
 }
@@ -52,7 +58,11 @@ func (t *tail) Write(b []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.buf.String()
+	between := ""
+	if t.cut {
+		between = "\n[...]\n"
+	}
+	return string(t.head) + between + t.rest.String()
 }
 
 // start starts a client and says what it is to do.

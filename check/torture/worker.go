@@ -37,13 +37,18 @@ func (c *client) work(ctx context.Context) {
 	pulse.Wait()
 }
 
-// probe takes each name once, all of it.
+// probe takes each name once, all of it. A store that is slow, which its
+// servers' machine may be, is asked again while the time lasts.
 func (c *client) probe(ctx context.Context) {
 	for _, name := range c.Names {
 		began := check.Now()
 		e := check.Event{What: check.Probe, Name: name.Name}
 		limit, stop := context.WithTimeout(ctx, c.Takes)
 		h, err := c.take(limit, name, name.Limit, false)
+		for class(err) == check.ErrUnavailable && limit.Err() == nil {
+			c.sleep(limit, beat)
+			h, err = c.take(limit, name, name.Limit, false)
+		}
 		stop()
 		e.Gap = check.Now() - began
 		if err == nil {
