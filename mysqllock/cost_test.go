@@ -96,36 +96,6 @@ func (c *counter) url(t *testing.T) string {
 	return fmt.Sprintf("mysql://holdfast:%s@%s/locks?%s", "s3cret%2Fpass", c.l.Addr(), own())
 }
 
-func ticket(id int, name string) *driver.Ticket {
-	return &driver.Ticket{ID: fmt.Sprintf("%036d:%d", 7, id), Name: name, Units: 1, Limit: 1, TTL: time.Minute}
-}
-
-func mustJoin(t *testing.T, d *Driver, tk *driver.Ticket, want driver.State) driver.Place {
-	t.Helper()
-	p, err := d.Join(context.Background(), tk, true)
-	if err != nil || p.State != want {
-		t.Fatalf("Join: %v, %v; want %v", p.State, err, want)
-	}
-	return p
-}
-
-func mustLeave(t *testing.T, d *Driver, tk *driver.Ticket) {
-	t.Helper()
-	p, err := d.Leave(context.Background(), []driver.Ref{{Ticket: tk, State: driver.Held}})
-	if err != nil || p[0].Err != nil || p[0].State != driver.Held {
-		t.Fatalf("Leave: %v, %v", p, err)
-	}
-}
-
-func mustRenew(t *testing.T, d *Driver, tk *driver.Ticket) driver.Place {
-	t.Helper()
-	p, err := d.Renew(context.Background(), []driver.Ref{{Ticket: tk, State: driver.Held}})
-	if err != nil || p[0].Err != nil {
-		t.Fatalf("Renew: %v, %v", p, err)
-	}
-	return p[0]
-}
-
 // What an uncontended lock, a hand-off and a renewal of 1,000 tickets cost: on
 // connections of our own, and on those of a pool with the library's defaults.
 func TestCosts(t *testing.T) {

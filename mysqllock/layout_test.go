@@ -12,13 +12,24 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
-// nextLayout is a change of the tables as a later version may have one.
-var nextLayout = [][]string{{
-	"ALTER TABLE {line} ADD COLUMN note <int> NOT NULL DEFAULT 7",
-	"CREATE INDEX {line}_note ON {line} (note)",
-}}
+// tablesAt are those of clients of a URL.
+func tablesAt(t *testing.T, s *backends.MariaDBServer, url string) linetest.Tables {
+	prefix := linetest.PrefixOf(url)
+	return linetest.Tables{
+		Open:   func() (driver.Driver, error) { return Open(context.Background(), url) },
+		Next:   func() (driver.Driver, error) { return openNext(url) },
+		Layout: sqlline.New(dialect(new(Options), nil)).Layout(),
+		Found: func() (layout, lines, indexes int64) {
+			return s.Value(t, "SELECT layout FROM "+prefix+"store"),
+				s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE note = 7"),
+				s.Value(t, "SELECT count(*) FROM information_schema.statistics WHERE index_name = '"+prefix+"line_note'")
+		},
+		Later: "a later version of Holdfast made the tables: their layout is",
+	}
+}
 
 // openNext opens a client of the layout after this one.
 func openNext(url string) (*Driver, error) {
@@ -26,7 +37,7 @@ func openNext(url string) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.later = &nextLayout
+	o.later = &linetest.NextLayout
 	return open(context.Background(), config, o)
 }
 
@@ -34,80 +45,7 @@ func openNext(url string) (*Driver, error) {
 // and one waits; both go on as before.
 func TestNextLayout(t *testing.T) {
 	s := backends.SharedMariaDB(t)
-	url := s.URL("holdfast", own())
-	prefix := prefixOf(url)
-	old := openOn(t, url)
-	told := make(chan driver.Place, 1)
-	a, b, c := ticket(1, "n"), ticket(2, "n"), ticket(3, "n")
-	if err := old.Watch(t.Context(), func(id string, p driver.Place) {
-		if id == b.ID {
-			told <- p
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	held := mustJoin(t, old, a, driver.Held)
-	mustJoin(t, old, b, driver.Waiting)
-	layout := old.r.Lines.Layout()
-
-	type opened struct {
-		d   *Driver
-		err error
-	}
-	both := make(chan opened)
-	for range 2 {
-		go func() { d, err := openNext(url); both <- opened{d, err} }()
-	}
-	var next *Driver
-	for range 2 {
-		o := <-both
-		if o.err != nil {
-			t.Errorf("open with the next layout: %v", o.err)
-			continue
-		}
-		next = o.d
-		t.Cleanup(func() { _ = o.d.Close() })
-	}
-	if next == nil {
-		t.FailNow()
-	}
-	if n := s.Value(t, "SELECT layout FROM "+prefix+"store"); n != layout+1 {
-		t.Errorf("the layout is %d, want %d", n, layout+1)
-	}
-	if n := s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE note = 7"); n != 1 {
-		t.Errorf("%d lines with the new column, want 1", n)
-	}
-	if n := s.Value(t, "SELECT count(*) FROM information_schema.statistics WHERE index_name = '"+prefix+"line_note'"); n != 1 {
-		t.Errorf("%d new indexes, want 1", n)
-	}
-	line, err := next.Inspect(t.Context(), "n")
-	if err != nil || len(line.Tickets) != 2 || line.Tickets[0].ID != a.ID || line.Tickets[0].Token != held.Token || line.Tickets[1].ID != b.ID {
-		t.Fatalf("after the change: %+v, %v", line, err)
-	}
-
-	mustJoin(t, next, c, driver.Waiting)
-	if p := mustRenew(t, old, a); p.State != driver.Held || p.Token != held.Token {
-		t.Errorf("renewed: %+v, want token %d", p, held.Token)
-	}
-	mustLeave(t, old, a)
-	granted := <-told
-	if granted.State != driver.Held || granted.Token <= held.Token {
-		t.Errorf("handed on: %+v after token %d", granted, held.Token)
-	}
-	mustLeave(t, old, b)
-	if p := mustJoin(t, next, c, driver.Held); p.Token <= granted.Token {
-		t.Errorf("token %d after %d", p.Token, granted.Token)
-	}
-	mustLeave(t, next, c)
-	other := ticket(4, "other")
-	mustJoin(t, old, other, driver.Held) // a row that it makes has the column's default
-	mustLeave(t, old, other)
-
-	_, err = Open(t.Context(), url)
-	want := fmt.Sprintf("a later version of Holdfast made the tables: their layout is %d, this version knows %d", layout+1, layout)
-	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), want) {
-		t.Errorf("a client of layout %d opened later: %v", layout, err)
-	}
+	tablesAt(t, s, s.URL("holdfast", own())).Changed(t)
 }
 
 // A client that ended in the middle of a change, before the layout was written
@@ -118,12 +56,12 @@ func TestNextLayoutCutOff(t *testing.T) {
 	prefix := prefixOf(url)
 	a := ticket(1, "n")
 	held := mustJoin(t, openOn(t, url), a, driver.Held)
-	lines := sqlline.New(dialect(&Options{TablePrefix: prefix, later: &nextLayout}, nil))
+	lines := sqlline.New(dialect(&Options{TablePrefix: prefix, later: &linetest.NextLayout}, nil))
 	stmts := lines.Changes(lines.Layout() - 1)
 	db := poolOf(t, url, func(c *mysql.Config) { c.Params = map[string]string{"autocommit": "0"} })
 	for done := 1; done < len(stmts); done++ {
 		s.Exec(t, stmts[done-1])
-		d, err := New(db, &Options{TablePrefix: prefix, later: &nextLayout})
+		d, err := New(db, &Options{TablePrefix: prefix, later: &linetest.NextLayout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,24 +123,12 @@ func TestNextLayoutDenied(t *testing.T) {
 	s := backends.SharedMariaDB(t)
 	options := own()
 	d := openOn(t, s.URL("holdfast", options))
-	layout := d.r.Lines.Layout()
 	for _, table := range tables {
 		s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks."+d.opt.prefix()+table+" TO app@'%'")
 	}
-	_, err := openNext(s.URL("app", options))
-	said := fmt.Sprintf("have layout %d, this version needs layout %d, and this user may not change them; let somebody who may run: ", layout, layout+1)
-	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), said) {
-		t.Fatalf("without the right: %v", err)
-	}
-	_, run, _ := strings.Cut(err.Error(), said)
-	run = run[:strings.LastIndex(run, "; ")]
-	for stmt := range strings.SplitSeq(run, "; ") {
-		s.Exec(t, stmt)
-	}
-	app, err := openNext(s.URL("app", options))
-	if err != nil {
-		t.Fatalf("after %q: %v", run, err)
-	}
-	t.Cleanup(func() { _ = app.Close() })
-	mustJoin(t, app, ticket(1, "n"), driver.Held)
+	tablesAt(t, s, s.URL("app", options)).Denied(t, "let somebody who may", func(stmts string) {
+		for stmt := range strings.SplitSeq(stmts, "; ") {
+			s.Exec(t, stmt)
+		}
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest/locktest"
 	"github.com/holdfast-go/holdfast/drivertest/procs"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
 func TestMain(m *testing.M) {
@@ -38,16 +38,14 @@ func TestMain(m *testing.M) {
 	backends.Main(m)
 }
 
-var prefixes atomic.Int64
-
-// own returns the option for tables of the test's own on a shared server.
-func own() string { return fmt.Sprintf("table_prefix=t%d_", prefixes.Add(1)) }
-
-func prefixOf(url string) string {
-	_, rest, _ := strings.Cut(url, "table_prefix=")
-	prefix, _, _ := strings.Cut(rest, "&")
-	return prefix
-}
+var (
+	own       = linetest.Own
+	prefixOf  = linetest.PrefixOf
+	ticket    = linetest.Ticket
+	mustJoin  = linetest.Join
+	mustRenew = linetest.Renew
+	mustLeave = linetest.Leave
+)
 
 // openOn opens a client that the test closes.
 func openOn(t drivertest.T, url string) *Driver {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,27 +93,6 @@ func (c *counter) of(f func()) (statements, trips int64) {
 
 func (c *counter) url(t *testing.T, more string) string {
 	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&%s%s", c.l.Addr(), own(), more)
-}
-
-func ticket(id int, name string) *driver.Ticket {
-	return &driver.Ticket{ID: fmt.Sprintf("%036d:%d", 7, id), Name: name, Units: 1, Limit: 1, TTL: time.Minute}
-}
-
-func mustJoin(t *testing.T, d *Driver, tk *driver.Ticket, want driver.State) driver.Place {
-	t.Helper()
-	p, err := d.Join(context.Background(), tk, true)
-	if err != nil || p.State != want {
-		t.Fatalf("Join: %v, %v; want %v", p.State, err, want)
-	}
-	return p
-}
-
-func mustLeave(t *testing.T, d *Driver, tk *driver.Ticket) {
-	t.Helper()
-	p, err := d.Leave(context.Background(), []driver.Ref{{Ticket: tk, State: driver.Held}})
-	if err != nil || p[0].Err != nil || p[0].State != driver.Held {
-		t.Fatalf("Leave: %v, %v", p, err)
-	}
 }
 
 // What an uncontended lock, a hand-off and a renewal of 1,000 tickets cost.
@@ -240,10 +218,4 @@ func TestHandOffTime(t *testing.T) {
 	slices.Sort(handOffs)
 	t.Logf("hand-off p50 %v, UPDATE p50 %v: %.1f times as long", handOffs[rounds/2], updates[rounds/2],
 		float64(handOffs[rounds/2])/float64(updates[rounds/2]))
-}
-
-func prefixOf(url string) string {
-	_, rest, _ := strings.Cut(url, "table_prefix=")
-	prefix, _, _ := strings.Cut(rest, "&")
-	return prefix
 }

@@ -238,15 +238,6 @@ func TestServerSays(t *testing.T) {
 	mustJoin(t, d, ticket(4, "n"), driver.Held)
 }
 
-func mustRenew(t *testing.T, d *Driver, tk *driver.Ticket) driver.Place {
-	t.Helper()
-	p, err := d.Renew(context.Background(), []driver.Ref{{Ticket: tk, State: driver.Held}})
-	if err != nil || p[0].Err != nil {
-		t.Fatalf("Renew: %v, %v", p, err)
-	}
-	return p[0]
-}
-
 // Through a pooler in transaction mode LISTEN is dead, which is noticed,
 // and waits end all the same; with the way past it, and in session mode,
 // pushes flow.

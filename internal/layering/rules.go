@@ -102,6 +102,8 @@ var rows = []Row{
 		"starts real servers for tests, with whatever client tells that they are up"},
 	{"internal/stepcut", "driver", "",
 		"breaks connections between any driver and its server, for the tests of the SQL stores"},
+	{"internal/sqlline/linetest", ". driver internal/sqlline", "",
+		"what the SQL stores are tested for alike knows their lines and no database"},
 	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
 		"writes documentation out of what the code says about itself"},
 	{"scripts/*", "internal/backends", "",
@@ -119,7 +121,7 @@ var rows = []Row{
 // a user's program.
 var testOnly = []string{
 	"drivertest", "drivertest/*", "check", "check/*",
-	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/stepcut", "internal/testlog", "scripts/*",
+	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/sqlline/linetest", "internal/stepcut", "internal/testlog", "scripts/*",
 }
 
 // reaching says who else may reach a testOnly package, and why.
