@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -26,10 +25,12 @@ func (d *Driver) call(ctx context.Context, s *script, full bool, l *line, args .
 // differ in how they heed a context.
 func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error) {
 	bg := context.Background()
-	if ctx.Done() == nil {
+	if endless(ctx) {
 		r, err := d.via.Do(bg, words...)
 		return r, d.classify(err)
 	}
+	b := d.lookout.begin(ctx)
+	defer d.lookout.end(b)
 	type answer struct {
 		r   link.Reply
 		err error
@@ -44,7 +45,7 @@ func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error)
 	select {
 	case a := <-ch:
 		return a.r, a.err
-	case <-ctx.Done():
+	case <-b.done:
 		return link.Reply{}, ended(ctx)
 	case <-d.done:
 		return link.Reply{}, d.cutErr()
@@ -58,16 +59,16 @@ func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, err
 	var res rueidis.RedisResult
 	var err error
 	switch {
-	case ctx.Done() == nil:
+	case endless(ctx):
 		res = d.client.Do(context.Background(), cmd)
 	case d.alone.detour():
 		res, err = d.lone(ctx, cmd)
 	case d.crowded.Load():
-		res = d.client.Do(untimed{ctx}, cmd)
+		res = d.among(ctx, cmd)
 	case d.calling.Add(1) > 1:
 		d.calling.Add(-1)
 		d.crowded.Store(true)
-		res = d.client.Do(untimed{ctx}, cmd)
+		res = d.among(ctx, cmd)
 	case d.alone.tied:
 		d.alone.begin(ctx)
 		res = d.client.Do(context.Background(), cmd)
@@ -94,13 +95,19 @@ func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, err
 	return replyOf(&m), nil
 }
 
-// untimed hides a context's deadline from the client, which on a connection
-// with a single caller would make it the connection's, and so lose the
-// connection with an answer that is late.
-type untimed struct{ context.Context }
+// endless says whether a context cannot end. The core's have a deadline, and
+// are not asked for the channel, which they would have to make.
+func endless(ctx context.Context) bool {
+	_, ends := ctx.Deadline()
+	return !ends && ctx.Done() == nil
+}
 
-// Deadline says that there is none.
-func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
+// among sends a command on a connection that has other callers.
+func (d *Driver) among(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	b := d.lookout.begin(ctx)
+	defer d.lookout.end(b)
+	return d.client.Do(b, cmd)
+}
 
 // ended is the error of a call that its context ended after it was sent.
 func ended(ctx context.Context) error {
@@ -165,13 +172,15 @@ func (d *Driver) lone(ctx context.Context, cmd rueidis.Completed) (rueidis.Redis
 	if err != nil {
 		return rueidis.RedisResult{}, err
 	}
+	b := d.lookout.begin(ctx)
+	defer d.lookout.end(b)
 	s.asked.Store(true)
 	s.cmd <- cmd
 	select {
 	case res := <-s.res:
 		d.senders.park(s)
 		return res, nil
-	case <-ctx.Done():
+	case <-b.done:
 		err = ended(ctx)
 	case <-d.done:
 		err = d.cutErr()

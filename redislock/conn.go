@@ -90,6 +90,7 @@ type ear struct {
 	c       rueidis.DedicatedClient
 	sharded bool
 	lost    chan struct{}
+	lookout *lookout
 }
 
 // Add implements [link.Ear].
@@ -99,7 +100,9 @@ func (e *ear) Add(ctx context.Context, channel string) error {
 	if e.sharded {
 		cmd = b.Ssubscribe().Channel(channel).Build()
 	}
-	return e.c.Do(untimed{ctx}, cmd).Error()
+	until := e.lookout.begin(ctx)
+	defer e.lookout.end(until)
+	return e.c.Do(until, cmd).Error()
 }
 
 // Lost implements [link.Ear].
@@ -114,7 +117,7 @@ func (d *Driver) listen(heard func(message string), dropped func(channel string)
 		return d.via.Listen(d.lines.sharded, heard, dropped)
 	}
 	c, _ := d.client.Dedicate()
-	e := &ear{c: c, sharded: d.lines.sharded, lost: make(chan struct{})}
+	e := &ear{c: c, sharded: d.lines.sharded, lost: make(chan struct{}), lookout: &d.lookout}
 	ended := c.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { heard(m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {

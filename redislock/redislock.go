@@ -142,6 +142,7 @@ type Driver struct {
 	crowded atomic.Bool  // two requests have met
 	calling atomic.Int32 // lone requests under way
 	alone   *alone       // nil when the client is the user's
+	lookout lookout
 	senders senders
 	aside   aside
 

@@ -1,0 +1,106 @@
+package redislock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// closed says whether a channel is closed.
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestLookout: a wait ends within a glance of its context, whether by its time
+// or by its owner, and no other wait does.
+func TestLookout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o lookout
+		timed, stop := context.WithTimeout(t.Context(), 90*time.Millisecond)
+		defer stop()
+		owned, cancel := context.WithCancel(t.Context())
+		a, b, c := o.begin(timed), o.begin(owned), o.begin(t.Context())
+		time.Sleep(70 * time.Millisecond)
+		cancel()
+		if closed(a.Done()) || closed(b.Done()) || closed(c.Done()) {
+			t.Fatal("a wait ended before a glance")
+		}
+		time.Sleep(glance)
+		synctest.Wait()
+		if !closed(b.Done()) || b.Err() == nil {
+			t.Error("the wait of a caller that gave up goes on")
+		}
+		time.Sleep(glance)
+		synctest.Wait()
+		if !closed(a.Done()) || closed(c.Done()) {
+			t.Error("a wait goes on after its time, or one ended that has none")
+		}
+		for _, b := range []*bounded{a, b, c} {
+			o.end(b)
+		}
+		if len(o.under) != 0 || len(o.spare) != 1 || o.spare[0] != c {
+			t.Errorf("%d under way, %d spare: those that ended must not be used again", len(o.under), len(o.spare))
+		}
+		time.Sleep(2 * glance)
+		synctest.Wait()
+		if o.awake {
+			t.Error("the timer does not rest")
+		}
+	})
+}
+
+// gate is a context whose Err waits to be let through, and then says that it
+// has ended.
+type gate struct {
+	context.Context
+	asked, open chan struct{}
+}
+
+func (g gate) Err() error {
+	close(g.asked)
+	<-g.open
+	return context.Canceled
+}
+
+// TestLookoutOfTheNext: a context that is found ended after its request got
+// its answer does not end the wait of the request that came next.
+func TestLookoutOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o lookout
+		g := gate{t.Context(), make(chan struct{}), make(chan struct{})}
+		b := o.begin(g)
+		<-g.asked // and while it is asked, no request is held up
+		o.end(b)
+		next := o.begin(t.Context())
+		if next != b {
+			t.Fatal("the spare one was not used")
+		}
+		close(g.open)
+		synctest.Wait()
+		time.Sleep(2 * glance)
+		synctest.Wait()
+		if closed(next.Done()) {
+			t.Error("the end of one request ended the next")
+		}
+		o.end(next)
+	})
+}
+
+// TestLookoutAllocates: nothing, once there was a request.
+func TestLookoutAllocates(t *testing.T) {
+	var o lookout
+	ctx := t.Context()
+	if got := testing.AllocsPerRun(200, func() {
+		a, b := o.begin(ctx), o.begin(ctx)
+		o.end(a)
+		o.end(b)
+	}); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
