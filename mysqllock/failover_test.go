@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
@@ -72,71 +71,32 @@ func TestF96_Failover(t *testing.T) {
 	url := func(addr string) string {
 		return fmt.Sprintf("mysql://app:%s@%s/locks", "s3cret%2Fpass", addr)
 	}
-	locks := make([]*holdfast.Mutex, 2)
-	for i := range locks {
-		c, err := holdfast.New(openOn(t, url(at.addr)), holdfast.WithTTL(time.Minute))
-		if err != nil {
-			t.Fatal(err)
+	outage := outageOf(t, s, url(at.addr))
+	outage.Moved = true
+	outage.Waits = func() bool {
+		return r.Value(t, "SELECT count(*) FROM information_schema.tables WHERE table_name = 'holdfast_ticket'") > 0 &&
+			r.Value(t, "SELECT count(*) FROM holdfast_ticket") > 0
+	}
+	outage.Held = func() int64 { return r.Value(t, "SELECT held FROM holdfast_line") }
+	outage.Survived(t, func() {
+		alone := openOn(t, url(fmt.Sprintf("127.0.0.1:%d", r.Port)))
+		_, err := alone.Join(ctx, ticket(1, "n"), true)
+		if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "takes no writes") {
+			t.Errorf("a replica says: %v", err)
 		}
-		t.Cleanup(func() { _ = c.Close() })
-		locks[i] = c.Mutex("n")
-	}
-	h, err := locks[0].Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := make(chan *holdfast.Hold, 1)
-	go func() {
-		h, err := locks[1].Lock(ctx)
-		if err != nil {
-			t.Error(err)
+		findings, err := alone.Check(ctx)
+		problem := false
+		for _, f := range findings {
+			problem = problem || f.Level == driver.Problem && f.Topic == "writes"
 		}
-		next <- h
-	}()
-	for s.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	for r.Value(t, "SELECT count(*) FROM information_schema.tables WHERE table_name = 'holdfast_ticket'") == 0 ||
-		r.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
-		time.Sleep(time.Millisecond)
-	}
+		if err != nil || !problem {
+			t.Errorf("the doctor on a replica: %+v, %v", findings, err)
+		}
 
-	alone := openOn(t, url(fmt.Sprintf("127.0.0.1:%d", r.Port)))
-	_, err = alone.Join(ctx, ticket(1, "n"), true)
-	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "takes no writes") {
-		t.Errorf("a replica says: %v", err)
-	}
-	findings, err := alone.Check(ctx)
-	problem := false
-	for _, f := range findings {
-		problem = problem || f.Level == driver.Problem && f.Topic == "writes"
-	}
-	if err != nil || !problem {
-		t.Errorf("the doctor on a replica: %+v, %v", findings, err)
-	}
-
-	s.Process.Kill() // gone is gone
-	r.Promote(t)
-	at.port.Store(int64(r.Port))
-	if err := h.Err(); err != nil {
-		t.Fatalf("the hold did not survive the failover: %v", err)
-	}
-	if n := r.Value(t, "SELECT held FROM holdfast_line"); n != 1 {
-		t.Fatalf("%d hold on the new server", n)
-	}
-	token := h.Token()
-	for h.Unlock() != nil && ctx.Err() == nil { // until the new server is found
-		time.Sleep(10 * time.Millisecond)
-	}
-	if h = <-next; h == nil {
-		return
-	}
-	if h.Token() <= token {
-		t.Errorf("token %d after %d", h.Token(), token)
-	}
-	if err := h.Unlock(); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
+		s.Process.Kill() // gone is gone
+		r.Promote(t)
+		at.port.Store(int64(r.Port))
+	})
 }
 
 // A full disk is said in the server's words, is no reason to doubt what holds,

@@ -3,32 +3,17 @@ package mysqllock
 import (
 	"context"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
 // The last token there is.
 func TestF67_LastToken(t *testing.T) {
-	d := openOn(t, backends.SharedMariaDB(t).URL("holdfast", own()))
-	for i, want := range []uint64{math.MaxInt64 - 1, math.MaxInt64} {
-		last := ticket(10+i, "n")
-		last.Floor = math.MaxInt64 - 1
-		if p := mustJoin(t, d, last, driver.Held); p.Token != want {
-			t.Errorf("token %d, want %d", p.Token, want)
-		}
-		mustLeave(t, d, last)
-	}
-	for i, floor := range []uint64{0, math.MaxInt64, math.MaxUint64} {
-		tk := ticket(i+2, []string{"n", "n", "other"}[i])
-		tk.Floor = floor
-		if p, err := d.Join(context.Background(), tk, true); driver.ClassOf(err) != driver.Refused {
-			t.Errorf("with a floor of %d: %+v, %v", floor, p, err)
-		}
-	}
+	linetest.LastToken(t, openOn(t, backends.SharedMariaDB(t).URL("holdfast", own())))
 }
 
 // The statement in which a client's bell sleeps is killed again and again, so

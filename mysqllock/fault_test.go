@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
 // The server is restarted, and crashes, while a lock is held and waited
@@ -23,54 +22,15 @@ import (
 // Covers: F26.
 func TestF95_ServerRestarts(t *testing.T) {
 	s := backends.MariaDB(t, backends.MariaDBOptions{})
-	url := s.URL("holdfast", "")
-	clients := make([]*holdfast.Mutex, 2)
-	for i := range clients {
-		c, err := holdfast.New(openOn(t, url), holdfast.WithTTL(30*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		clients[i] = c.Mutex("n")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	h, err := clients[0].Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, down := range []func(testing.TB){s.Restart, s.Crash} {
-		token := h.Token()
-		next := make(chan *holdfast.Hold, 1)
-		go func() {
-			h, err := clients[(i+1)%2].Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			next <- h
-		}()
-		for s.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		down(t)
-		if err := h.Err(); err != nil {
-			t.Fatalf("the hold did not survive: %v", err)
-		}
-		if n := s.Value(t, "SELECT held FROM holdfast_line"); n != 1 {
-			t.Fatalf("%d hold after the server came back", n)
-		}
-		if err := h.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		if h = <-next; h == nil {
-			return
-		}
-		if h.Token() <= token {
-			t.Errorf("token %d after %d", h.Token(), token)
-		}
-	}
-	if err := h.Unlock(); err != nil {
-		t.Fatal(err)
+	outageOf(t, s, s.URL("holdfast", "")).Survived(t, func() { s.Restart(t) }, func() { s.Crash(t) })
+}
+
+// outageOf is one of a server with the only locks that there are.
+func outageOf(t *testing.T, s *backends.MariaDBServer, url string) linetest.Outage {
+	return linetest.Outage{
+		Open:  func() driver.Driver { return openOn(t, url) },
+		Waits: func() bool { return s.Value(t, "SELECT count(*) FROM holdfast_ticket") > 0 },
+		Held:  func() int64 { return s.Value(t, "SELECT held FROM holdfast_line") },
 	}
 }
 
@@ -79,65 +39,9 @@ func TestF95_ServerRestarts(t *testing.T) {
 func TestF97_KilledConnections(t *testing.T) {
 	s := backends.MariaDB(t, backends.MariaDBOptions{})
 	url := s.URL("holdfast", "max_conns=3")
-	count := exact(t, 3, 3, 8, func() driver.Driver { return openOn(t, url) })
-	kills := 0
-	for over := false; !over; {
-		select {
-		case <-count:
-			over = true
-		case <-time.After(30 * time.Millisecond):
-			kills += s.KillConnections(t, fmt.Sprintf("id %% 3 = %d", rand.IntN(3)))
-		}
-	}
-	t.Logf("%d connections killed", kills)
-	if kills == 0 {
-		t.Error("no connection was killed")
-	}
-}
-
-// exact counts under a lock, from several goroutines of several clients, and
-// says so on a channel when the count is right and done.
-func exact(t *testing.T, clients, goroutines, times int, open func() driver.Driver) <-chan struct{} {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	var wg sync.WaitGroup
-	count, inside := 0, 0
-	for range clients {
-		c, err := holdfast.New(open(), holdfast.WithTTL(10*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		for range goroutines {
-			wg.Go(func() {
-				for range times {
-					err := c.Do(ctx, "n", func(context.Context) error {
-						inside++
-						if inside != 1 {
-							t.Error("two at once")
-						}
-						count++
-						time.Sleep(time.Millisecond)
-						inside--
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		wg.Wait()
-		if want := clients * goroutines * times; count != want {
-			t.Errorf("counted to %d, want %d", count, want)
-		}
-	}()
-	return done
+	linetest.Killed(t, func() driver.Driver { return openOn(t, url) }, func() int64 {
+		return int64(s.KillConnections(t, fmt.Sprintf("id %% 3 = %d", rand.IntN(3))))
+	})
 }
 
 // Sessions of every isolation level: a client counts right, and no
@@ -150,7 +54,7 @@ func TestF92_F93_Isolation(t *testing.T) {
 	}
 	for _, level := range []string{"READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"} {
 		url := s.URL("holdfast", own())
-		<-exact(t, 3, 4, 4, func() driver.Driver {
+		linetest.Exact(t, 3, 4, 4, func() driver.Driver {
 			db := poolOf(t, url, func(c *mysql.Config) {
 				c.InterpolateParams, c.MultiStatements = true, true
 				c.Params = map[string]string{variable: "'" + level + "'"}
@@ -160,7 +64,7 @@ func TestF92_F93_Isolation(t *testing.T) {
 				t.Fatal(err)
 			}
 			return d
-		})
+		}, nil)
 	}
 }
 
@@ -174,22 +78,6 @@ func TestServerSays(t *testing.T) {
 	app := openOn(t, s.URL("app", "max_conns=1"))
 	held := ticket(1, "held")
 	mustJoin(t, d, held, driver.Held)
-	check := func(what string, class driver.Class, say string, d *Driver) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		_, err := d.Join(ctx, ticket(2, "held"), true)
-		if driver.ClassOf(err) != class || !strings.Contains(fmt.Sprint(err), say) {
-			t.Errorf("%s: %v", what, err)
-		}
-		places, err := d.Renew(ctx, []driver.Ref{{Ticket: held, State: driver.Held}})
-		if err == nil {
-			err = places[0].Err
-		}
-		if err == nil {
-			t.Errorf("%s: a renewal succeeds", what)
-		}
-	}
 
 	// F94: somebody else has the row locked. The server gives up first, and
 	// without our asking it would not for 50 seconds.
@@ -202,7 +90,7 @@ func TestServerSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("a locked row", driver.NotDone, "1205", d)
+	linetest.Fails(t, d, held, 20*time.Second, driver.NotDone, "1205")
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	if _, err := d.Join(short, ticket(3, "held"), true); err == nil || short.Err() == nil {
@@ -214,7 +102,7 @@ func TestServerSays(t *testing.T) {
 
 	// F96: read-only, as after a failover, for who is no administrator.
 	s.Exec(t, "SET GLOBAL read_only = 1")
-	check("read-only", driver.Unavailable, "takes no writes", app)
+	linetest.Fails(t, app, held, 20*time.Second, driver.Unavailable, "takes no writes")
 	findings, err := app.Check(ctx)
 	if err != nil || findings[len(findings)-1].Level != driver.Problem || findings[len(findings)-1].Topic != "writes" {
 		t.Errorf("the doctor on a read-only server: %v, %v", findings, err)
@@ -263,47 +151,8 @@ func TestServerSays(t *testing.T) {
 //
 // Covers: F12.
 func TestF98_IdleInTransaction(t *testing.T) {
-	s := backends.SharedMariaDB(t)
-	d := openOn(t, s.URL("holdfast", own()))
-	mustJoin(t, d, ticket(1, "n"), driver.Held)
-	mustJoin(t, d, ticket(2, "n"), driver.Waiting) // later ones begin by locking the row
-	inside, err := make(chan error, 1), error(nil)
-	go func() {
-		_, _, err := d.r.Lines.Join(context.Background(), stopped{d, inside}, ticket(3, "n"), "", true)
-		inside <- err
-	}()
-	if err = <-inside; err != nil {
-		t.Fatal(err)
-	}
-	limit := time.Now().Add(30 * time.Second)
-	for {
-		_, err := d.Join(context.Background(), ticket(4, "n"), true)
-		if err == nil {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("the line is still locked: %v", err)
-		}
-	}
-	if err := <-inside; driver.ClassOf(err) == driver.Refused || err == nil {
-		t.Errorf("the stopped transaction: %v", err)
-	}
-}
-
-// stopped sleeps in its transactions, for longer than the server allows.
-type stopped struct {
-	*Driver
-	inside chan error
-}
-
-// Tx implements sqlline.DB.
-func (s stopped) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
-	return s.Driver.Tx(ctx, func(tx sqlline.Tx) ([]*sqlline.Stmt, error) {
-		last, err := f(tx)
-		s.inside <- err
-		time.Sleep((idleMax + 1) * time.Second)
-		return last, err
-	})
+	d := openOn(t, backends.SharedMariaDB(t).URL("holdfast", own()))
+	linetest.StoppedInside(t, d, d.r, idleMax*time.Second)
 }
 
 // The bell's connection is killed: the client hangs another, and says
@@ -316,20 +165,9 @@ func TestF100_Bell(t *testing.T) {
 	if err := e.Watch(context.Background(), func(id string, _ driver.Place) { told <- id }); err != nil {
 		t.Fatal(err)
 	}
-	ring := func(i int) {
-		t.Helper()
-		a, b := ticket(2*i, "n"), ticket(2*i+1, "n")
-		mustJoin(t, d, a, driver.Held)
-		mustJoin(t, e, b, driver.Waiting)
-		mustLeave(t, d, a)
-		if id := <-told; id != b.ID {
-			t.Errorf("told %q, want %q", id, b.ID)
-		}
-		mustLeave(t, e, b)
-	}
 	start := time.Now()
 	for i := range 20 {
-		ring(i)
+		linetest.HandedOn(t, d, e, told, 2*i)
 	}
 	if took := time.Since(start); took > 20*nap/2 {
 		t.Errorf("20 rings took %v: they are not heard", took)
@@ -343,7 +181,7 @@ func TestF100_Bell(t *testing.T) {
 			t.Errorf("told %q of the gap", id)
 		}
 	}
-	ring(100)
+	linetest.HandedOn(t, d, e, told, 200)
 }
 
 // A client that is not heard notices: here because those who ring are another

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
 // URLs that cannot be used are refused before anything is sent, and no error
@@ -133,22 +134,8 @@ func TestSchema(t *testing.T) {
 
 // Eight clients make the tables at once.
 func TestFirstUse(t *testing.T) {
-	url := backends.SharedMariaDB(t).URL("holdfast", own())
-	errs := make(chan error)
-	for range 8 {
-		go func() {
-			d, err := Open(context.Background(), url)
-			if err == nil {
-				err = d.Close()
-			}
-			errs <- err
-		}()
-	}
-	for range 8 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
+	s := backends.SharedMariaDB(t)
+	tablesAt(t, s, s.URL("holdfast", own())).MadeAtOnce(t)
 }
 
 // TLS with the server's certificate checked, a wrong password, a server that
@@ -202,14 +189,7 @@ func TestPoolOfUser(t *testing.T) {
 		if d.r.Hears.Load() != (most > 1) {
 			t.Errorf("pool of %d: it hears: %v", most, most == 1)
 		}
-		a, b := ticket(1, "n"), ticket(2, "n")
-		mustJoin(t, d, a, driver.Held)
-		mustJoin(t, d, b, driver.Waiting)
-		mustLeave(t, d, a)
-		if id := <-told; id != b.ID {
-			t.Errorf("told %q", id)
-		}
-		mustLeave(t, d, b)
+		linetest.HandedOn(t, d, d, told, 1)
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

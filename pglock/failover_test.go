@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
@@ -46,50 +45,14 @@ func TestF96_Failover(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	both := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable", b.Port, s.Port)
-	locks := make([]*holdfast.Mutex, 2)
-	for i := range locks {
-		c, err := holdfast.New(openOn(t, both), holdfast.WithTTL(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		locks[i] = c.Mutex("n")
-	}
-	h, err := locks[0].Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := make(chan *holdfast.Hold, 1)
-	go func() {
-		h, err := locks[1].Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		next <- h
-	}()
-	for b.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	s.Process.Stop() // not asked for a last check point: gone is gone
-	b.Exec(t, "SELECT pg_promote(true, 60)")
-	b.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
-	b.Exec(t, "SELECT pg_reload_conf()")
-	if err := h.Err(); err != nil {
-		t.Fatalf("the hold did not survive the failover: %v", err)
-	}
-	token := h.Token()
-	for h.Unlock() != nil && ctx.Err() == nil { // until the new server is found
-		time.Sleep(10 * time.Millisecond)
-	}
-	if h = <-next; h == nil {
-		return
-	}
-	if h.Token() <= token {
-		t.Errorf("token %d after %d", h.Token(), token)
-	}
-	if err := h.Unlock(); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
+	outage := outageOf(t, b, both)
+	outage.Moved = true
+	outage.Survived(t, func() {
+		s.Process.Stop() // not asked for a last check point: gone is gone
+		b.Exec(t, "SELECT pg_promote(true, 60)")
+		b.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
+		b.Exec(t, "SELECT pg_reload_conf()")
+	})
 }
 
 // A server whose max_connections are all taken says so, and goes on with those

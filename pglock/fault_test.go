@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
 // The server is restarted, and crashes, while a lock is held and waited
@@ -21,54 +21,15 @@ import (
 // Covers: F26.
 func TestF95_ServerRestarts(t *testing.T) {
 	s := backends.Postgres(t, backends.PostgresOptions{})
-	url := s.URL("postgres", "")
-	clients := make([]*holdfast.Mutex, 2)
-	for i := range clients {
-		c, err := holdfast.New(openOn(t, url), holdfast.WithTTL(30*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		clients[i] = c.Mutex("n")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	h, err := clients[0].Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, down := range []func(testing.TB){s.Restart, s.Crash} {
-		token := h.Token()
-		next := make(chan *holdfast.Hold, 1)
-		go func() {
-			h, err := clients[(i+1)%2].Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			next <- h
-		}()
-		for s.Value(t, "SELECT count(*) FROM holdfast_ticket") == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		down(t)
-		if err := h.Err(); err != nil {
-			t.Fatalf("the hold did not survive: %v", err)
-		}
-		if n := s.Value(t, "SELECT held FROM holdfast_line"); n != 1 {
-			t.Fatalf("%d hold after the server came back", n)
-		}
-		if err := h.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		if h = <-next; h == nil {
-			return
-		}
-		if h.Token() <= token {
-			t.Errorf("token %d after %d", h.Token(), token)
-		}
-	}
-	if err := h.Unlock(); err != nil {
-		t.Fatal(err)
+	outageOf(t, s, s.URL("postgres", "")).Survived(t, func() { s.Restart(t) }, func() { s.Crash(t) })
+}
+
+// outageOf is one of a server with the only locks that there are.
+func outageOf(t *testing.T, s *backends.PostgresServer, url string) linetest.Outage {
+	return linetest.Outage{
+		Open:  func() driver.Driver { return openOn(t, url) },
+		Waits: func() bool { return s.Value(t, "SELECT count(*) FROM holdfast_ticket") > 0 },
+		Held:  func() int64 { return s.Value(t, "SELECT held FROM holdfast_line") },
 	}
 }
 
@@ -77,52 +38,10 @@ func TestF95_ServerRestarts(t *testing.T) {
 func TestF97_KilledConnections(t *testing.T) {
 	s := backends.Postgres(t, backends.PostgresOptions{})
 	url := s.URL("postgres", "pool_max_conns=3")
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	var wg sync.WaitGroup
-	count, inside := 0, 0
-	for range 3 {
-		c, err := holdfast.New(openOn(t, url), holdfast.WithTTL(10*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		for range 3 {
-			wg.Go(func() {
-				for range 8 {
-					err := c.Do(ctx, "n", func(context.Context) error {
-						inside++
-						if inside != 1 {
-							t.Error("two at once")
-						}
-						count++
-						time.Sleep(time.Millisecond)
-						inside--
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	kills := int64(0)
-	for over := false; !over; {
-		select {
-		case <-done:
-			over = true
-		case <-time.After(30 * time.Millisecond):
-			kills += s.Value(t, "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity "+
-				"WHERE application_name = 'holdfast' ORDER BY random() LIMIT 1) k")
-		}
-	}
-	t.Logf("%d connections killed", kills)
-	if count != 3*3*8 {
-		t.Errorf("counted to %d, want %d", count, 3*3*8)
-	}
+	linetest.Killed(t, func() driver.Driver { return openOn(t, url) }, func() int64 {
+		return s.Value(t, "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity "+
+			"WHERE application_name = 'holdfast' ORDER BY random() LIMIT 1) k")
+	})
 }
 
 // A database whose default isolation is stricter: a client counts
@@ -134,28 +53,7 @@ func TestF92_F93_StrictIsolation(t *testing.T) {
 		s.Exec(t, "CREATE ROLE "+role+" SUPERUSER LOGIN")
 		s.Exec(t, "ALTER ROLE "+role+" SET default_transaction_isolation = '"+level+"'")
 		url := s.URL(role, own())
-		var wg sync.WaitGroup
-		count := 0
-		for range 3 {
-			c, err := holdfast.New(openOn(t, url))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = c.Close() })
-			for range 4 {
-				wg.Go(func() {
-					for range 5 {
-						if err := c.Do(context.Background(), "n", func(context.Context) error { count++; return nil }); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-		}
-		wg.Wait()
-		if count != 60 {
-			t.Errorf("%s: counted to %d", level, count)
-		}
+		linetest.Exact(t, 3, 4, 5, func() driver.Driver { return openOn(t, url) }, nil)
 	}
 }
 
@@ -167,22 +65,6 @@ func TestServerSays(t *testing.T) {
 	d := openOn(t, s.URL("postgres", "pool_max_conns=2"))
 	held := ticket(1, "held")
 	mustJoin(t, d, held, driver.Held)
-	check := func(what string, class driver.Class, say string, d *Driver, limit time.Duration) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		_, err := d.Join(ctx, ticket(2, "held"), true)
-		if driver.ClassOf(err) != class || !strings.Contains(fmt.Sprint(err), say) {
-			t.Errorf("%s: %v", what, err)
-		}
-		places, err := d.Renew(ctx, []driver.Ref{{Ticket: held, State: driver.Held}})
-		if err == nil {
-			err = places[0].Err
-		}
-		if err == nil {
-			t.Errorf("%s: a renewal succeeds", what)
-		}
-	}
 
 	// F94: somebody else has the row locked. The server gives up first.
 	c := admin(t, s.URL("postgres", ""))
@@ -194,7 +76,7 @@ func TestServerSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("a locked row", driver.NotDone, "timeout", d, time.Second)
+	linetest.Fails(t, d, held, time.Second, driver.NotDone, "timeout")
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +84,7 @@ func TestServerSays(t *testing.T) {
 	// F96: read-only, as after a failover.
 	s.Exec(t, "ALTER DATABASE postgres SET default_transaction_read_only = on")
 	d.pool.Reset()
-	check("read-only", driver.Unavailable, "takes no writes", d, 10*time.Second)
+	linetest.Fails(t, d, held, 10*time.Second, driver.Unavailable, "takes no writes")
 	findings, err := d.Check(ctx)
 	if err != nil || findings[len(findings)-1].Level != driver.Problem {
 		t.Errorf("the doctor on a read-only server: %v, %v", findings, err)
@@ -308,13 +190,7 @@ func TestF100_ListenerKilled(t *testing.T) {
 	if id := <-told; id != "" {
 		t.Errorf("told %q first", id)
 	}
-	a, b := ticket(1, "n"), ticket(2, "n")
-	mustJoin(t, d, a, driver.Held)
-	mustJoin(t, e, b, driver.Waiting)
-	mustLeave(t, d, a)
-	if id := <-told; id != b.ID {
-		t.Errorf("told %q", id)
-	}
+	linetest.HandedOn(t, d, e, told, 1)
 }
 
 // Many locks held and many waiters on one line, with a pool of four. In full,

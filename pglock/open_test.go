@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
 
 // URLs that cannot be used are refused before anything is sent, and no error
@@ -111,22 +112,8 @@ func TestSchema(t *testing.T) {
 
 // Eight clients make the tables at once.
 func TestFirstUse(t *testing.T) {
-	url := backends.SharedPostgres(t).URL("postgres", own())
-	errs := make(chan error)
-	for range 8 {
-		go func() {
-			d, err := Open(context.Background(), url)
-			if err == nil {
-				err = d.Close()
-			}
-			errs <- err
-		}()
-	}
-	for range 8 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
+	s := backends.SharedPostgres(t)
+	tablesAt(t, s, s.URL("postgres", own())).MadeAtOnce(t)
 }
 
 // TLS with the server's certificate checked, and a password.
@@ -181,13 +168,7 @@ func TestPoolOfOne(t *testing.T) {
 	if err := d.Watch(ctx, func(id string, _ driver.Place) { told <- id }); err != nil {
 		t.Fatal(err)
 	}
-	a, b := ticket(1, "n"), ticket(2, "n")
-	mustJoin(t, d, a, driver.Held)
-	mustJoin(t, d, b, driver.Waiting)
-	mustLeave(t, d, a)
-	if id := <-told; id != b.ID {
-		t.Errorf("told %q", id)
-	}
+	linetest.HandedOn(t, d, d, told, 1)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
