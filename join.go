@@ -10,16 +10,18 @@ import (
 
 // join sends one Join for the ticket on its way; h is the joiner. What came of
 // it is in the line afterwards: a grant, a place, a failure, or a reason to
-// try again, in which case h is still the joiner.
+// try again, in which case h is still the joiner. It is called without the
+// line's mutex and returns with it: in between, the next joiner could begin, and
+// be taken for the one that has ended.
 func (l *line) join(ctx context.Context, h *Hold) {
 	t := l.next // only the joiner changes it
 	if t.tries > 0 && !l.pause(ctx, t.tries) {
+		l.mu.Lock()
 		return
 	}
 	if !h.try {
 		if err := l.c.watch(ctx, callLimit(l.key.ttl)); err != nil {
 			l.mu.Lock()
-			defer l.mu.Unlock()
 			if t.tries == 0 {
 				t.asked = l.c.clock.now()
 			}
@@ -50,7 +52,6 @@ func (l *line) join(ctx context.Context, h *Hold) {
 	call.end()
 
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.call = nil
 	if err != nil {
 		l.unanswered(h, t, err)

@@ -97,7 +97,6 @@ func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
 			l.sends = true
 			l.mu.Unlock()
 			l.join(ctx, h)
-			l.mu.Lock()
 			l.sends = false
 			if l.joiner == h && !h.queued() {
 				l.passOn() // a hand-over overtook its Join
