@@ -100,7 +100,7 @@ var rows = []Row{
 		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
 	{"internal/backends", "driver", "*",
 		"starts real servers for tests, with whatever client tells that they are up"},
-	{"internal/stepcut", "driver", "",
+	{"internal/stepcut", "driver drivertest/steps", "",
 		"breaks connections between any driver and its server, for the tests of the SQL stores"},
 	{"internal/sqlline/linetest", ". driver internal/sqlline", "",
 		"what the SQL stores are tested for alike knows their lines and no database"},

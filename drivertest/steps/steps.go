@@ -1,0 +1,252 @@
+// Package steps has what drivers are asked for, one request at a time, for tests
+// that cut them off from their store in the middle of it. How a message is cut
+// is the caller's: package cuts does it on any connection, and the SQL stores in
+// every round trip to their database.
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Step is a request, and who is in the line once it was asked until answered.
+type Step struct {
+	Name string
+	// Quick says that the step is for drivers that go another way by what they
+	// believe of a line: that somebody waits, or that the ticket holds.
+	Quick bool
+
+	held  bool // there is a holder before
+	waits bool // somebody waits before
+	do    func(ctx context.Context, d driver.Driver, h, w, n *driver.Ticket) error
+	after []int // who is in the line then, the holder first: 0 is h, 1 is w, 2 is n
+}
+
+func joins(ctx context.Context, d driver.Driver, t *driver.Ticket, wait bool, want driver.State) error {
+	p, err := d.Join(ctx, t, wait)
+	if err == nil && p.State != want {
+		err = fmt.Errorf("joined: %v, want %v", p.State, want)
+	}
+	return err
+}
+
+// leaves asks for a ticket to leave. That it is not there is no error: an
+// earlier try may have taken effect.
+func leaves(ctx context.Context, d driver.Driver, t *driver.Ticket, state driver.State) error {
+	p, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: state}})
+	if err == nil {
+		err = p[0].Err
+	}
+	return err
+}
+
+// All returns every step.
+func All() []Step {
+	return []Step{
+		{Name: "join of a free line", after: []int{2}, do: func(ctx context.Context, d driver.Driver, _, _, n *driver.Ticket) error {
+			return joins(ctx, d, n, true, driver.Held)
+		}},
+		{Name: "join behind a holder", held: true, after: []int{0, 2}, do: func(ctx context.Context, d driver.Driver, _, _, n *driver.Ticket) error {
+			return joins(ctx, d, n, true, driver.Waiting)
+		}},
+		{Name: "try at a held line", held: true, after: []int{0}, do: func(ctx context.Context, d driver.Driver, _, _, n *driver.Ticket) error {
+			return joins(ctx, d, n, false, driver.Gone)
+		}},
+		{Name: "leave of the last", held: true, do: func(ctx context.Context, d driver.Driver, h, _, _ *driver.Ticket) error {
+			return leaves(ctx, d, h, driver.Held)
+		}},
+		{Name: "leave that hands on", held: true, waits: true, after: []int{1}, do: func(ctx context.Context, d driver.Driver, h, _, _ *driver.Ticket) error {
+			return leaves(ctx, d, h, driver.Held)
+		}},
+		{Name: "leave that hands on at once", Quick: true, held: true, waits: true, after: []int{1}, do: func(ctx context.Context, d driver.Driver, h, _, _ *driver.Ticket) error {
+			if _, err := d.Inspect(ctx, h.Name); err != nil {
+				return err
+			}
+			return leaves(ctx, d, h, driver.Held)
+		}},
+		{Name: "leave of one who waits", held: true, waits: true, after: []int{0}, do: func(ctx context.Context, d driver.Driver, _, w, _ *driver.Ticket) error {
+			return leaves(ctx, d, w, driver.Waiting)
+		}},
+		{Name: "leave of one who is thought to hold", Quick: true, held: true, waits: true, after: []int{0}, do: func(ctx context.Context, d driver.Driver, _, w, _ *driver.Ticket) error {
+			return leaves(ctx, d, w, driver.Held)
+		}},
+		{Name: "join in place of a holder", held: true, waits: true, after: []int{1, 2}, do: func(ctx context.Context, d driver.Driver, h, _, n *driver.Ticket) error {
+			n.Replaces = h
+			return joins(ctx, d, n, true, driver.Waiting)
+		}},
+		{Name: "renewal of both", held: true, waits: true, after: []int{0, 1}, do: func(ctx context.Context, d driver.Driver, h, w, _ *driver.Ticket) error {
+			p, err := d.Renew(ctx, []driver.Ref{{Ticket: h, State: driver.Held}, {Ticket: w, State: driver.Waiting}})
+			if err != nil {
+				return err
+			}
+			if p[0].Err == nil && p[1].Err == nil && (p[0].State != driver.Held || p[1].State != driver.Waiting) {
+				return fmt.Errorf("renewed: %v", p)
+			}
+			return errors.Join(p[0].Err, p[1].Err)
+		}},
+		{Name: "break of a holder", held: true, waits: true, after: []int{1}, do: func(ctx context.Context, d driver.Driver, h, _, _ *driver.Ticket) error {
+			if err := d.Break(ctx, h.Name, h.ID); !errors.Is(err, driver.ErrNoTicket) {
+				return err
+			}
+			return nil
+		}},
+	}
+}
+
+// Cutting is a way to cut what a driver says to its store. TB, Way, Cut, First,
+// Sure, TTL, Arm and Disarm are needed.
+type Cutting struct {
+	testing.TB
+	Way string        // in words
+	TTL time.Duration // of the tickets; no step may take as long
+
+	// Arm has the k-th message of Cut from now cut. Disarm says whether that was
+	// still to come; after it, none is.
+	Arm    func(k int)
+	Disarm func() bool
+
+	Cut   driver.Driver // is cut off
+	First driver.Driver // asks for what comes before a step: Cut, or another
+	Sure  driver.Driver // is never cut off
+
+	// Give is how long a request is waited for that is cut, 0 for as long as it
+	// takes.
+	Give time.Duration
+	// Ready asks First something about a line, and fails as long as it still
+	// suffers from the last cut; nil is a look at the line.
+	Ready func(ctx context.Context, d driver.Driver, line string) error
+	// Named makes the name of a line out of one that nobody else has; nil leaves
+	// it as it is.
+	Named func(name string) string
+	// Settles says that a line may need a while after an answer until it is as
+	// it should be.
+	Settles bool
+}
+
+// patience ends a step that hangs.
+const patience = time.Minute
+
+// ids numbers the tickets of all clients that meet in a store.
+var ids atomic.Int64
+
+func (c *Cutting) ticket(line string) *driver.Ticket {
+	// A client has an id of its own.
+	return &driver.Ticket{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d:1", ids.Add(1)), Name: line, Units: 1, Limit: 1, TTL: c.TTL}
+}
+
+// Every cuts one message of a step after the other, until it has no more, and
+// returns how many there were. Asked again until it is answered, the request
+// must leave the line as if it had been asked once, with a token above the last.
+func (c *Cutting) Every(s Step) (cuts int64) {
+	for k := 1; !c.Failed() && c.one(s, k); k++ {
+		cuts++
+	}
+	return cuts
+}
+
+// one cuts message k; false when there is none.
+func (c *Cutting) one(s Step, k int) bool {
+	what := fmt.Sprintf("%s, message %d cut %s", s.Name, k, c.Way)
+	line := fmt.Sprintf("%s %d", what, ids.Load())
+	if c.Named != nil {
+		line = c.Named(line)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	who := []*driver.Ticket{c.ticket(line), c.ticket(line), c.ticket(line)}
+	token := c.prepare(ctx, s, what, who)
+	c.Arm(k)
+	limit, end := ctx, context.CancelFunc(func() {})
+	if c.Give > 0 {
+		limit, end = context.WithTimeout(ctx, c.Give)
+	}
+	err := s.do(limit, c.Cut, who[0], who[1], who[2])
+	end()
+	if c.Disarm() {
+		if err != nil {
+			c.Errorf("%s, not cut: %v", what, err)
+		}
+		return false
+	}
+	// A lone read that is never answered, or the end of a transaction that wrote
+	// nothing, may pass unseen; a lost write may not.
+	classes := []driver.Class{driver.NotDone, driver.Unknown, driver.Unavailable}
+	if class := driver.ClassOf(err); err != nil && !slices.Contains(classes, class) {
+		c.Errorf("%s: %v is of class %v", what, err, class)
+	}
+	for err != nil && ctx.Err() == nil {
+		limit, end := context.WithTimeout(ctx, patience/10)
+		err = s.do(limit, c.Cut, who[0], who[1], who[2])
+		end()
+	}
+	if err != nil {
+		c.Fatalf("%s: %v", what, err)
+	}
+	for wrong := c.wrong(ctx, s, who, token); wrong != nil; wrong = c.wrong(ctx, s, who, token) {
+		if !c.Settles || ctx.Err() != nil {
+			c.Fatalf("%s: %v", what, wrong)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
+// prepare puts who is to be there into the line. It returns the last token.
+func (c *Cutting) prepare(ctx context.Context, s Step, what string, who []*driver.Ticket) (token uint64) {
+	must := func(t *driver.Ticket, want driver.State) {
+		p, err := c.First.Join(ctx, t, true)
+		for err != nil && ctx.Err() == nil { // it has not noticed the last cut
+			p, err = c.First.Join(ctx, t, true)
+		}
+		if err != nil || p.State != want {
+			c.Fatalf("%s: a join before it: %v, %v", what, p.State, err)
+		}
+		token = max(token, p.Token)
+	}
+	if s.held {
+		must(who[0], driver.Held)
+	}
+	if s.waits {
+		must(who[1], driver.Waiting)
+	}
+	// The end of the connection that was cut last may still be unknown to the
+	// driver, and would pass for a failure without a cut.
+	ready := c.Ready
+	if ready == nil {
+		ready = func(ctx context.Context, d driver.Driver, line string) error {
+			_, err := d.Inspect(ctx, line)
+			return err
+		}
+	}
+	for err := ready(ctx, c.First, who[0].Name); err != nil; err = ready(ctx, c.First, who[0].Name) {
+		if ctx.Err() != nil {
+			c.Fatalf("%s: a question before it: %v", what, err)
+		}
+	}
+	return token
+}
+
+// wrong says what is wrong with the line after a step.
+func (c *Cutting) wrong(ctx context.Context, s Step, who []*driver.Ticket, token uint64) error {
+	line, err := c.Sure.Inspect(ctx, who[0].Name)
+	if err != nil {
+		return err
+	}
+	if len(line.Tickets) != len(s.after) {
+		return fmt.Errorf("the line is %+v", line.Tickets)
+	}
+	for i, e := range line.Tickets {
+		held := i == 0
+		if e.ID != who[s.after[i]].ID || (e.State == driver.Held) != held || held && s.after[0] != 0 && e.Token <= token {
+			return fmt.Errorf("ticket %d of the line is %+v", i, e)
+		}
+	}
+	return nil
+}
