@@ -4,56 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
 )
-
-// door is an address behind which there is one server today and another one
-// tomorrow, as a virtual address or a proxy is.
-type door struct {
-	addr string
-	port atomic.Int64
-}
-
-func newDoor(t *testing.T, port int) *door {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &door{addr: l.Addr().String()}
-	d.port.Store(int64(port))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", d.port.Load()))
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			pass := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
-				_ = to.Close()
-				_ = from.Close()
-			}
-			wg.Go(func() { pass(in, out) })
-			wg.Go(func() { pass(out, in) })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
-	return d
-}
 
 // A replica says that it takes no writes; after a failover what was replicated
 // is held on, with greater tokens for those who come after.
@@ -67,11 +25,11 @@ func TestF96_Failover(t *testing.T) {
 	defer cancel()
 	r := s.Replica(t)
 	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX ON locks.* TO app@'%'")
-	at := newDoor(t, s.Port)
+	at := linetest.NewRelay(t, s.Port, nil)
 	url := func(addr string) string {
 		return fmt.Sprintf("mysql://app:%s@%s/locks", "s3cret%2Fpass", addr)
 	}
-	outage := outageOf(t, s, url(at.addr))
+	outage := outageOf(t, s, url(at.Addr))
 	outage.Moved = true
 	outage.Waits = func() bool {
 		return r.Value(t, "SELECT count(*) FROM information_schema.tables WHERE table_name = 'holdfast_ticket'") > 0 &&
@@ -95,7 +53,7 @@ func TestF96_Failover(t *testing.T) {
 
 		s.Process.Kill() // gone is gone
 		r.Promote(t)
-		at.port.Store(int64(r.Port))
+		at.Port.Store(int64(r.Port))
 	})
 }
 

@@ -3,9 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -196,61 +194,5 @@ func TestF100_ListenerKilled(t *testing.T) {
 // Many locks held and many waiters on one line, with a pool of four. In full,
 // which HOLDFAST_TEST_FULL asks for, that is 10,000 and 1,000.
 func TestF64_Many(t *testing.T) {
-	d := openOn(t, backends.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=4"))
-	if err := d.Watch(context.Background(), func(string, driver.Place) {}); err != nil {
-		t.Fatal(err)
-	}
-	held, waiting := 2_000, 250
-	if os.Getenv("HOLDFAST_TEST_FULL") != "" {
-		held, waiting = 10_000, 1_000
-	}
-	var wg sync.WaitGroup
-	gate := make(chan struct{}, 16)
-	each := func(n int, f func(i int)) {
-		for i := range n {
-			gate <- struct{}{}
-			wg.Go(func() { f(i); <-gate })
-		}
-		wg.Wait()
-	}
-	refs := make([]driver.Ref, held)
-	start := time.Now()
-	each(held, func(i int) {
-		refs[i] = driver.Ref{Ticket: ticket(i, fmt.Sprintf("n-%d", i)), State: driver.Held}
-		if _, err := d.Join(context.Background(), refs[i].Ticket, false); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Logf("%d joins in %v", held, time.Since(start))
-	start = time.Now()
-	for part := range 10 {
-		places, err := d.Renew(context.Background(), refs[part*held/10:(part+1)*held/10])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range places {
-			if p.State != driver.Held {
-				t.Fatalf("renewed: %+v", p)
-			}
-		}
-	}
-	t.Logf("renewed in %v", time.Since(start))
-	start = time.Now()
-	waiters := make([]driver.Ref, waiting)
-	each(waiting, func(i int) {
-		waiters[i] = driver.Ref{Ticket: ticket(held+i, "n-0"), State: driver.Waiting}
-		p, err := d.Join(context.Background(), waiters[i].Ticket, true)
-		if err != nil || p.State != driver.Waiting {
-			t.Errorf("%v, %v", p, err)
-		}
-	})
-	t.Logf("%d waiters in %v", waiting, time.Since(start))
-	start = time.Now()
-	if places, err := d.Renew(context.Background(), waiters[:200]); err != nil || places[199].State != driver.Waiting {
-		t.Errorf("%v", err)
-	}
-	t.Logf("200 of them renewed in %v", time.Since(start))
-	start = time.Now()
-	mustLeave(t, d, refs[0].Ticket)
-	t.Logf("one hand-off in %v", time.Since(start))
+	linetest.Many(t, openOn(t, backends.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=4")))
 }
