@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/check/answer"
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -122,7 +123,7 @@ func (u *user) turn(rnd *rand.Rand, g int) {
 	u.r.count()
 	h, err := take(ctx, u.locks, n, units, e.Try)
 	if err != nil {
-		u.r.add(u.client, check.Event{What: check.Failed, G: g, N: e.N, Err: class(err), Text: err.Error()})
+		u.r.add(u.client, check.Event{What: check.Failed, G: g, N: e.N, Err: answer.Class(err), Text: err.Error()})
 		return
 	}
 	u.hold(rnd, h, e)
@@ -188,7 +189,7 @@ func (u *user) nest(rnd *rand.Rand, outer *holdfast.Hold, ask check.Event) {
 	u.r.add(u.client, e)
 	h, err := take(outer.Context(), u.locks, lockName{e.Name, e.Limit}, e.Units, false)
 	if err != nil { // the hold is lost
-		u.r.add(u.client, check.Event{What: check.Failed, G: e.G, N: e.N, Err: class(err), Text: err.Error()})
+		u.r.add(u.client, check.Event{What: check.Failed, G: e.G, N: e.N, Err: answer.Class(err), Text: err.Error()})
 		return
 	}
 	u.r.add(u.client, check.Event{What: check.Got, G: e.G, N: e.N, Token: h.Token(), End: u.claim(h)})
@@ -202,14 +203,14 @@ func (u *user) nest(rnd *rand.Rand, outer *holdfast.Hold, ask check.Event) {
 func (u *user) leave(h *holdfast.Hold, n int64, told <-chan struct{}) {
 	out, end := check.Event{What: check.Out, N: n}, u.claim(h)
 	if err := h.Err(); err != nil {
-		out.Err = class(err)
+		out.Err = answer.Class(err)
 	} else {
 		out.End = end
 	}
 	u.r.add(u.client, out)
 	done := check.Event{What: check.Done, N: n}
 	if err := h.Unlock(); err != nil {
-		done.Err, done.Text = class(err), err.Error()
+		done.Err, done.Text = answer.Class(err), err.Error()
 	}
 	<-told
 	u.r.add(u.client, done)
@@ -232,26 +233,4 @@ func (u *user) access(e check.Event) check.Answer {
 	e.T, e.P, e.OK = u.r.now(), u.client, a.OK
 	u.r.checker.Add(e)
 	return a
-}
-
-// class names an error as package check does.
-func class(err error) string {
-	var store *holdfast.StoreError
-	var wait *holdfast.WaitError
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, holdfast.ErrHeld):
-		return check.ErrHeld
-	case errors.As(err, &wait):
-		return check.ErrWait
-	case errors.Is(err, holdfast.ErrLost):
-		return check.ErrLost
-	case errors.Is(err, holdfast.ErrClosed):
-		return check.ErrClosed
-	case errors.As(err, &store):
-		return map[driver.Class]string{driver.Unavailable: check.ErrUnavailable, driver.NotDone: check.ErrNotDone,
-			driver.Unknown: check.ErrUnknown, driver.Refused: check.ErrRefused}[driver.ClassOf(store.Err)]
-	}
-	return check.ErrOther
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/check/answer"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest/faults"
 )
@@ -107,7 +108,7 @@ func (c *client) close(ctx context.Context) error {
 	}
 	e := check.Event{What: bye}
 	if err != nil {
-		e.Err, e.Text = class(err), err.Error()
+		e.Err, e.Text = answer.Class(err), err.Error()
 	}
 	c.write(e)
 	return nil
@@ -210,34 +211,4 @@ func (c *client) access(ctx context.Context, e check.Event) (order, bool) {
 	case <-ctx.Done():
 		return order{}, false
 	}
-}
-
-// class names an error as package check does.
-func class(err error) string {
-	var store *holdfast.StoreError
-	var wait *holdfast.WaitError
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, holdfast.ErrHeld):
-		return check.ErrHeld
-	case errors.As(err, &wait):
-		return check.ErrWait
-	case errors.Is(err, holdfast.ErrLost):
-		return check.ErrLost
-	case errors.Is(err, holdfast.ErrClosed):
-		return check.ErrClosed
-	case errors.As(err, &store):
-		switch driver.ClassOf(store.Err) {
-		case driver.Unavailable:
-			return check.ErrUnavailable
-		case driver.NotDone:
-			return check.ErrNotDone
-		case driver.Unknown:
-			return check.ErrUnknown
-		default:
-			return check.ErrRefused
-		}
-	}
-	return check.ErrOther
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/check/answer"
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -45,7 +46,7 @@ func (c *client) probe(ctx context.Context) {
 		e := check.Event{What: check.Probe, Name: name.Name}
 		limit, stop := context.WithTimeout(ctx, c.Takes)
 		h, err := c.take(limit, name, name.Limit, false)
-		for class(err) == check.ErrUnavailable && limit.Err() == nil {
+		for answer.Class(err) == check.ErrUnavailable && limit.Err() == nil {
 			c.sleep(limit, beat)
 			h, err = c.take(limit, name, name.Limit, false)
 		}
@@ -55,7 +56,7 @@ func (c *client) probe(ctx context.Context) {
 			err = h.Unlock()
 		}
 		if err != nil {
-			e.Err, e.Text = class(err), err.Error()
+			e.Err, e.Text = answer.Class(err), err.Error()
 		}
 		c.write(e)
 	}
@@ -126,9 +127,9 @@ func (c *client) turn(ctx context.Context, rnd *rand.Rand, g int) {
 	h, err := c.take(limited, name, units, e.Try)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.write(check.Event{What: check.Failed, G: g, N: n, Err: class(err), Text: err.Error()})
+			c.write(check.Event{What: check.Failed, G: g, N: n, Err: answer.Class(err), Text: err.Error()})
 		}
-		if cl := class(err); cl != check.ErrWait && !e.Bound { // do not storm the store
+		if cl := answer.Class(err); cl != check.ErrWait && !e.Bound { // do not storm the store
 			c.sleep(ctx, time.Duration(rnd.Int64N(int64(20*time.Millisecond))))
 		}
 		return
@@ -215,7 +216,7 @@ func (c *client) nest(outer *holdfast.Hold, ask check.Event) {
 	c.write(e)
 	h, err := c.take(outer.Context(), wireName{Name: e.Name, Limit: e.Limit}, e.Units, false)
 	if err != nil { // the hold is lost
-		c.write(check.Event{What: check.Failed, G: e.G, N: e.N, Err: class(err), Text: err.Error()})
+		c.write(check.Event{What: check.Failed, G: e.G, N: e.N, Err: answer.Class(err), Text: err.Error()})
 		return
 	}
 	c.write(check.Event{What: check.Got, G: e.G, N: e.N, Token: h.Token(), End: claim(h)})
@@ -229,14 +230,14 @@ func (c *client) leave(h *holdfast.Hold, n int64, told <-chan struct{}) {
 	out := check.Event{What: check.Out, N: n}
 	end := claim(h)
 	if err := h.Err(); err != nil {
-		out.Err = class(err)
+		out.Err = answer.Class(err)
 	} else {
 		out.End = end
 	}
 	c.write(out)
 	done := check.Event{What: check.Done, N: n}
 	if err := h.Unlock(); err != nil {
-		done.Err, done.Text = class(err), err.Error()
+		done.Err, done.Text = answer.Class(err), err.Error()
 	}
 	<-told
 	c.write(done)
