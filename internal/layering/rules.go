@@ -94,7 +94,7 @@ var rows = []Row{
 		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
 	{"check/planted", "driver memlock drivertest/broken", "",
 		"bugs are planted in the two stores that live in memory"},
-	{"check/*", ". driver anylock check drivertest/faults", "",
+	{"check/*", ". driver anylock check check/answer drivertest/faults", "",
 		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
 	{"internal/bench", ". driver anylock check", "",
 		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
@@ -127,9 +127,11 @@ var testOnly = []string{
 // reaching says who else may reach a testOnly package, and why.
 var reaching = map[string]string{
 	"internal/cli check":             "what the harness judges with",
+	"internal/cli check/answer":      "what the harness judges with",
 	"internal/cli check/torture":     "holdfast torture runs the harness",
 	"internal/cli internal/bench":    "holdfast bench runs the scenarios",
 	"cmd/holdfast internal/bench":    "by way of internal/cli",
+	"cmd/holdfast check/answer":      "by way of internal/cli",
 	"internal/cli drivertest/faults": "holdfast torture loses requests on purpose",
 	"cmd/holdfast check":             "by way of internal/cli",
 	"cmd/holdfast check/torture":     "by way of internal/cli",
