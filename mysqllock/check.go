@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/sqlline"
@@ -23,21 +22,9 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := d.r.Before(ctx); err != nil {
 		return nil, err
 	}
-	var out []driver.Finding
-	for _, check := range []func(context.Context) (driver.Finding, error){
+	return sqlline.RunChecks(ctx, []string{"writes", "rights"},
 		d.checkVersion, d.checkRights, d.checkWrites, d.checkDurability, d.checkCluster, d.checkStatements, d.checkWaits,
-		d.checkPush, d.checkRoundTrip, d.checkClock, d.checkConnections, d.checkSize,
-	} {
-		f, err := check(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-		if f.Level == driver.Problem && (f.Topic == "writes" || f.Topic == "rights") {
-			return out, nil // the rest would fail for this reason
-		}
-	}
-	return out, nil
+		d.checkPush, d.r.CheckRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
 }
 
 func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
@@ -189,61 +176,26 @@ func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 		heard, err = other.bell.echo(ctx, c)
 		c.discard()
 	}
-	pace := fmt.Sprintf("the first who waits asks every %v, the n-th every n × %v, at most every %v", sqlline.PaceFirst, sqlline.PaceFirst, sqlline.PaceLast)
 	switch {
 	case err != nil && (driver.ClassOf(err) != driver.Unavailable || ctx.Err() != nil):
 		return f, err
 	case err != nil:
 		f.Level = driver.Warning
-		f.Detail = "there is no connection for the bell: " + err.Error() + "; " + pace
+		f.Detail = "there is no connection for the bell: " + err.Error() + "; " + sqlline.Pace()
 		f.Advice = "leave room for one connection of each client, beside those for its requests"
 	case !heard:
 		f.Level = driver.Warning
-		f.Detail = "the bell is not heard, perhaps because of a pooler: " + pace
+		f.Detail = "the bell is not heard, perhaps because of a pooler: " + sqlline.Pace()
 		f.Advice = "connect to the server itself, or have the pooler keep a connection for each client"
 	}
 	return f, nil
 }
 
-func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
-	const times = 5
-	best := time.Duration(1 << 62)
-	for range times {
-		start := time.Now()
-		if err := d.Auto(ctx, d.r.Lines.Touch()); err != nil {
-			return driver.Finding{}, err
-		}
-		best = min(best, time.Since(start))
-	}
-	f := driver.Finding{Topic: "round trip", Detail: fmt.Sprintf("%v for one transaction, the best of %d", best.Round(time.Microsecond), times)}
-	if best > 50*time.Millisecond {
-		f.Level = driver.Warning
-		f.Advice = "lock from nearer to the server, or with a TTL that leaves time for many of these"
-	}
-	return f, nil
-}
-
 func (d *Driver) checkClock(ctx context.Context) (driver.Finding, error) {
-	var micros int64
-	start := time.Now()
-	if err := d.ask(ctx, "SELECT "+clockNow, nil, &micros); err != nil {
-		return driver.Finding{}, err
-	}
-	took := time.Since(start)
-	there := time.UnixMicro(micros)
-	off := there.Sub(start.Add(took / 2))
-	f := driver.Finding{Topic: "clock", Detail: fmt.Sprintf("the server's is %v from this machine's", off.Round(time.Millisecond))}
-	switch {
-	case there.Before(driver.Epoch):
-		f.Level = driver.Warning
-		f.Detail += "; it is before " + driver.Epoch.Format(time.DateOnly) + ", so tokens would begin anew if the tables were lost"
-		f.Advice = "set the server's clock"
-	case off.Abs() > took+time.Minute:
-		f.Level = driver.Warning
-		f.Detail += "; only the server's counts, but a jump of it when it is set ends locks early or late"
-		f.Advice = "have both clocks set by NTP"
-	}
-	return f, nil
+	return sqlline.CheckClock(func() (micros int64, err error) {
+		err = d.ask(ctx, "SELECT "+clockNow, nil, &micros)
+		return micros, err
+	})
 }
 
 func (d *Driver) checkConnections(ctx context.Context) (driver.Finding, error) {
@@ -253,12 +205,7 @@ func (d *Driver) checkConnections(ctx context.Context) (driver.Finding, error) {
 	if err == nil {
 		err = d.ask(ctx, "SELECT @@max_connections", nil, &most)
 	}
-	f := driver.Finding{Topic: "connections", Detail: fmt.Sprintf("%d of %d", used, most)}
-	if used*10 > most*9 {
-		f.Level = driver.Warning
-		f.Advice = "raise max_connections or make pools smaller: who cannot connect cannot renew"
-	}
-	return f, err
+	return sqlline.CheckConnections(used, most), err
 }
 
 func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,20 +45,8 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := d.r.Before(ctx); err != nil {
 		return nil, err
 	}
-	var out []driver.Finding
-	for _, check := range []func(context.Context) (driver.Finding, error){
-		d.checkVersion, d.checkWrites, d.checkDurability, d.checkRights, d.checkPush, d.checkRoundTrip, d.checkClock, d.checkConnections, d.checkSize,
-	} {
-		f, err := check(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-		if f.Level == driver.Problem && f.Topic == "writes" {
-			return out, nil // the rest would fail for this reason
-		}
-	}
-	return out, nil
+	return sqlline.RunChecks(ctx, []string{"writes"},
+		d.checkVersion, d.checkWrites, d.checkDurability, d.checkRights, d.checkPush, d.checkRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
 }
 
 func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
@@ -155,65 +141,31 @@ func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 	closeConn(c)
 	if other.ear.deaf.Load() {
 		f.Level = driver.Warning
-		f.Detail = fmt.Sprintf("a pooler passes no notifications: the first who waits asks every %v, the n-th every n × %v, at most every %v", sqlline.PaceFirst, sqlline.PaceFirst, sqlline.PaceLast)
+		f.Detail = "a pooler passes no notifications: " + sqlline.Pace()
 		f.Advice = "give the way past the pooler with the option listen, or use a pool of mode session"
 	}
 	return f, nil
 }
 
 func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
-	const times = 5
-	best := time.Duration(1 << 62)
-	for range times {
-		start := time.Now()
-		if err := d.Auto(ctx, d.r.Lines.Touch()); err != nil {
-			if code(err) == noRights {
-				return driver.Finding{Topic: "round trip", Level: driver.Warning, Detail: "could not be measured without the rights"}, nil
-			}
-			return driver.Finding{}, err
-		}
-		best = min(best, time.Since(start))
+	f, err := d.r.CheckRoundTrip(ctx)
+	if code(err) == noRights {
+		return driver.Finding{Topic: "round trip", Level: driver.Warning, Detail: "could not be measured without the rights"}, nil
 	}
-	f := driver.Finding{Topic: "round trip", Detail: fmt.Sprintf("%v for one transaction, the best of %d", best.Round(time.Microsecond), times)}
-	if best > 50*time.Millisecond {
-		f.Level = driver.Warning
-		f.Advice = "lock from nearer to the server, or with a TTL that leaves time for many of these"
-	}
-	return f, nil
+	return f, err
 }
 
 func (d *Driver) checkClock(ctx context.Context) (driver.Finding, error) {
-	var micros int64
-	start := time.Now()
-	if err := d.ask(ctx, "SELECT "+clockNow, &micros); err != nil {
-		return driver.Finding{}, err
-	}
-	took := time.Since(start)
-	there := time.UnixMicro(micros)
-	off := there.Sub(start.Add(took / 2))
-	f := driver.Finding{Topic: "clock", Detail: fmt.Sprintf("the server's is %v from this machine's", off.Round(time.Millisecond))}
-	switch {
-	case there.Before(driver.Epoch):
-		f.Level = driver.Warning
-		f.Detail += "; it is before " + driver.Epoch.Format(time.DateOnly) + ", so tokens would begin anew if the tables were lost"
-		f.Advice = "set the server's clock"
-	case off.Abs() > took+time.Minute:
-		f.Level = driver.Warning
-		f.Detail += "; only the server's counts, but a jump of it when it is set ends locks early or late"
-		f.Advice = "have both clocks set by NTP"
-	}
-	return f, nil
+	return sqlline.CheckClock(func() (micros int64, err error) {
+		err = d.ask(ctx, "SELECT "+clockNow, &micros)
+		return micros, err
+	})
 }
 
 func (d *Driver) checkConnections(ctx context.Context) (driver.Finding, error) {
 	var used, most int64
 	err := d.ask(ctx, "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' OR backend_type IS NULL), current_setting('max_connections')::bigint", &used, &most)
-	f := driver.Finding{Topic: "connections", Detail: strconv.FormatInt(used, 10) + " of " + strconv.FormatInt(most, 10)}
-	if used*10 > most*9 {
-		f.Level = driver.Warning
-		f.Advice = "raise max_connections or make pools smaller: who cannot connect cannot renew"
-	}
-	return f, err
+	return sqlline.CheckConnections(used, most), err
 }
 
 func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {

@@ -16,18 +16,9 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := d.before(ctx); err != nil {
 		return nil, err
 	}
-	var out []driver.Finding
-	for _, check := range []func(context.Context) (driver.Finding, error){
+	return sqlline.RunChecks(ctx, nil,
 		d.checkFileSystem, d.checkSpace, d.checkRights, d.checkJournal, d.checkSync, d.checkDamage,
-		d.checkRoundTrip, d.checkClock, d.checkWake, d.checkSize,
-	} {
-		f, err := check(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-	}
-	return out, nil
+		d.checkRoundTrip, d.checkClock, d.checkWake, d.checkSize)
 }
 
 func (d *Driver) checkFileSystem(context.Context) (driver.Finding, error) {
@@ -112,24 +103,11 @@ func (d *Driver) checkDamage(ctx context.Context) (driver.Finding, error) {
 
 // checkRoundTrip writes what is there already.
 func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
-	const times = 5
-	best := time.Duration(1 << 62)
-	for range times {
-		start := time.Now()
-		err := d.w.do(ctx, true, func(db sqlline.DB) ([]sqlline.Push, error) {
+	return sqlline.CheckRoundTrip(20*time.Millisecond, "take a quicker disk, or sync=normal", func() error {
+		return d.w.do(ctx, true, func(db sqlline.DB) ([]sqlline.Push, error) {
 			return nil, db.Auto(ctx, d.lines.Touch())
 		})
-		if err != nil {
-			return driver.Finding{}, err
-		}
-		best = min(best, time.Since(start))
-	}
-	f := driver.Finding{Topic: "round trip", Detail: fmt.Sprintf("%v for one transaction, the best of %d", best.Round(time.Microsecond), times)}
-	if best > 20*time.Millisecond {
-		f.Level = driver.Warning
-		f.Advice = "take a quicker disk, or sync=normal"
-	}
-	return f, nil
+	})
 }
 
 func (d *Driver) checkClock(context.Context) (driver.Finding, error) {
