@@ -43,6 +43,8 @@ type Client struct {
 	finish   sync.Once
 	result   error
 
+	wakes sync.Pool // the channels of waits that are over, for others
+
 	watching struct {
 		sync.Mutex
 		on    bool          // pushes flow
@@ -140,10 +142,15 @@ func (c *Client) closed() bool {
 }
 
 // line returns the local line of a key, and counts the caller among its users
-// until releaseLine. It comes with a hold to be.
+// until releaseLine. It comes with a hold to be. It begins a call, as enter
+// does, and returns nil when it is too late for that.
 func (c *Client) line(key lineKey) (*line, *Hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.isClosed {
+		return nil, nil
+	}
+	c.calls.Add(1)
 	if l := c.lines[key]; l != nil {
 		l.refs++
 		return l, &Hold{line: l}
@@ -163,6 +170,27 @@ func (c *Client) releaseLine(l *line) {
 	if l.refs == 0 {
 		delete(c.lines, l.key)
 	}
+}
+
+// wake returns a channel by which a goroutine that waits is roused.
+func (c *Client) wake() chan struct{} {
+	if ch, ok := c.wakes.Get().(chan struct{}); ok {
+		return ch
+	}
+	return make(chan struct{}, 1)
+}
+
+// still puts the channel away: the wait of h is over, and nobody rouses it now.
+func (c *Client) still(h *Hold) {
+	if h.wake == nil {
+		return
+	}
+	select {
+	case <-h.wake:
+	default:
+	}
+	c.wakes.Put(h.wake)
+	h.wake = nil
 }
 
 // watch sees to it that pushes flow before the first ticket can wait. It waits

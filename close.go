@@ -37,6 +37,9 @@ func (c *Client) close() error {
 		if l.call != nil {
 			l.call.stop()
 		}
+		for h := l.queue.first; h != nil; h = h.next {
+			h.rouse()
+		}
 		l.mu.Unlock()
 	}
 	for t := range c.keeper.held() {

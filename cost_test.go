@@ -2,6 +2,8 @@ package holdfast_test
 
 import (
 	"context"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/memlock"
@@ -30,5 +32,40 @@ func TestAllocations(t *testing.T) {
 		if got := testing.AllocsPerRun(200, test.run); got > test.most {
 			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.most)
 		}
+	}
+}
+
+// What a goroutine that waits for another of its process allocates: its hold.
+// Channels are used again, but the race detector forgets some of them.
+func TestAllocationsOfWaits(t *testing.T) {
+	c := client(t, memlock.New(memlock.NewStore()))
+	m := c.Mutex("a")
+	const goroutines, cycles = 50, 40
+	var group sync.WaitGroup
+	crowd := func() uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range goroutines {
+			group.Go(func() {
+				for range cycles {
+					h, err := m.Lock(bg)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					runtime.Gosched() // so that the others queue
+					unlock(t, h)
+				}
+			})
+		}
+		group.Wait()
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs
+	}
+	crowd()
+	got := float64(crowd()) / (goroutines * cycles)
+	t.Logf("%.2f allocations", got)
+	if got > 1.7 {
+		t.Errorf("%.2f allocations for each Lock, want at most 1.7", got)
 	}
 }

@@ -45,6 +45,7 @@ func TestJoinerKeepsTheLine(t *testing.T) {
 			s := c.spec("n", 2, nil)
 			s.key.units = 1
 			l, h := c.line(s.key)
+			defer c.calls.Done()
 			h.spec, h.ctx, h.asked = s, ctx, time.Now()
 			l.queue.pushBack(h)
 			l.more()

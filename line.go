@@ -41,6 +41,7 @@ type line struct {
 
 	mu     sync.Mutex
 	queue  holdList // goroutines that wait, first come first
+	tries  int      // of them, those that do not wait for a turn
 	next   *ticket  // the ticket on its way, nil for none
 	joiner *Hold    // the joiner, nil when next needs none
 	sends  bool     // the joiner is in join, and finds a successor itself
@@ -61,16 +62,24 @@ type solo struct {
 // and ctx are set. With try it does not wait, and does not overtake waiters.
 func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
 	h.try = try
+	err := l.await(ctx, h)
+	l.c.still(h)
+	return err
+}
+
+// await is acquire; the hold's channel is put away after it.
+func (l *line) await(ctx context.Context, h *Hold) error {
 	l.mu.Lock()
 	if l.admit(h) {
 		l.mu.Unlock()
 		return nil
 	}
-	if try {
+	if h.try {
 		if err := l.inTheWay(h); err != nil {
 			l.mu.Unlock()
 			return err
 		}
+		l.tries++
 	}
 	l.queue.pushBack(h)
 	l.more()
@@ -90,6 +99,9 @@ func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
 			// Lost between grant and waking: back to the front, with a place
 			// to be asked for anew.
 			h.t = nil
+			if h.try {
+				l.tries++
+			}
 			l.queue.pushFront(h)
 			l.more()
 			continue
@@ -105,19 +117,27 @@ func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
 				continue
 			}
 		}
+		if l.c.closed() { // Close rouses only those that it finds asleep
+			l.mu.Unlock()
+			return l.giveUp(h, nil)
+		}
 		if h.wake == nil {
-			h.wake = make(chan struct{}, 1)
+			h.wake = l.c.wake()
 		}
 		tell := l.waitingFor(h)
 		l.mu.Unlock()
 		tell()
+		over := ctx.Done()
+		if over == nil { // one channel costs less than a choice of two
+			<-h.wake
+			l.mu.Lock()
+			continue
+		}
 		select {
 		case <-h.wake:
 			l.mu.Lock()
-		case <-ctx.Done():
+		case <-over:
 			return l.giveUp(h, ctx)
-		case <-l.c.done:
-			return l.giveUp(h, nil)
 		}
 	}
 }
@@ -233,9 +253,17 @@ func (l *line) granted(t *ticket, token uint64) {
 	l.more()
 }
 
+// unqueue takes h, which waits, out of the queue.
+func (l *line) unqueue(h *Hold) {
+	l.queue.remove(h)
+	if h.try {
+		l.tries--
+	}
+}
+
 // give grants t to h, which is in the queue.
 func (l *line) give(t *ticket, h *Hold) {
-	l.queue.remove(h)
+	l.unqueue(h)
 	h.t = t
 	t.users = append(t.users, h)
 	h.rouse()
@@ -249,14 +277,14 @@ func (l *line) fail(h *Hold, err error) {
 	if !h.queued() {
 		return
 	}
-	l.queue.remove(h)
+	l.unqueue(h)
 	h.err = err
 	h.rouse()
 }
 
 // failTries ends those who do not wait: somebody holds.
 func (l *line) failTries(holder string) {
-	for h := l.queue.first; h != nil; {
+	for h := l.queue.first; h != nil && l.tries > 0; {
 		next := h.next
 		if h.try {
 			l.fail(h, &HeldError{Name: h.spec.name, Holder: parseHolder(holder)})
@@ -283,7 +311,7 @@ func (l *line) giveUp(h *Hold, ctx context.Context) error {
 	if h.err != nil {
 		return h.err
 	}
-	l.queue.remove(h)
+	l.unqueue(h)
 	h.err = err
 	if l.joiner == h || l.queue.first == nil {
 		l.passOn()

@@ -75,11 +75,11 @@ func (s *spec) lockKey(ctx context.Context, key lineKey, try bool) (*Hold, error
 	if ctx.Err() != nil {
 		return nil, waitError(ctx, s.name, asked, Holder{})
 	}
-	if !c.enter() {
+	l, h := c.line(key)
+	if l == nil {
 		return nil, &nameError{name: s.name, err: ErrClosed}
 	}
 	defer c.calls.Done()
-	l, h := c.line(key)
 	h.spec, h.ctx, h.asked = s, ctx, asked
 	if up, _ := ctx.Value(l).(*Hold); up != nil {
 		c.releaseLine(l)

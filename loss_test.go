@@ -78,8 +78,9 @@ func TestLossIsToldBeforeAnyoneElseHolds(t *testing.T) {
 				entered := make(chan time.Time, 1)
 				go func() {
 					h := must(t)(other.Mutex("a").Lock(bg))
-					entered <- time.Now()
-					unlock(t, h)
+					at := time.Now()
+					unlock(t, h) // before the client is closed
+					entered <- at
 				}()
 				<-ctx.Done()
 				if got, want := time.Since(last), claim(ttl); got != want {
