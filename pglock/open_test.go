@@ -16,40 +16,23 @@ import (
 // URLs that cannot be used are refused before anything is sent, and no error
 // repeats a password.
 func TestBadURLs(t *testing.T) {
-	for _, c := range []struct{ url, say string }{
-		{"mysql://a:s3cret@h/db", "begins with postgres://"},
-		{"postgres://a:s3cret@h/db?colour=red", `unknown option "colour"`},
-		{"postgres://a:s3cret@h/db?statement_timeout=1", `unknown option "statement_timeout"`},
-		{"postgres://a:s3cret@h/db?schema=a&schema=b", "given 2 times"},
-		{"postgres://a:s3cret@h/db?table_prefix=A-b", "prefix of tables"},
-		{"postgres://a:s3cret@h/db?schema=a.b", "the schema is"},
-		{"postgres://a:s3cret@h/db?sslmode=perhaps", "sslmode"},
-		{"postgres://a:s3cret@h/db?pool_max_conns=many", "many"},
-		{"postgres://a:s3cret@h/db?x=%zz", "options of the URL"},
-		{"postgres://a:s3cret@h:port/db", "URL"},
-		{"postgres://a:s3cret/or#this@h/db", "URL"},
-		{"postgres://a:s3cret%zz@h/db", "URL"},
-		{"postgres://a@h/db?password=s3cret&sslrootcert=/nowhere", ""},
-		{"postgres://a:s3cret@h/db?listen=b@c", "listen"},
-		{"postgres://a:s3cret@127.0.0.1:1/db?connect_timeout=5", ""},
-	} {
-		d, err := Open(context.Background(), c.url)
-		if err == nil {
-			d.Close()
-			t.Errorf("%s: no error", c.url)
-			continue
-		}
-		if !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v", c.url, err)
-		}
-		want := driver.Refused
-		if strings.Contains(c.url, "127.0.0.1:1") {
-			want = driver.Unavailable
-		}
-		if driver.ClassOf(err) != want {
-			t.Errorf("%s: class %v of %v", c.url, driver.ClassOf(err), err)
-		}
-	}
+	linetest.Refused(t, func(url string) (driver.Driver, error) { return Open(context.Background(), url) }, map[string]string{
+		"mysql://a:s3cret@h/db":                                  "begins with postgres://",
+		"postgres://a:s3cret@h/db?colour=red":                    `unknown option "colour"`,
+		"postgres://a:s3cret@h/db?statement_timeout=1":           `unknown option "statement_timeout"`,
+		"postgres://a:s3cret@h/db?schema=a&schema=b":             "given 2 times",
+		"postgres://a:s3cret@h/db?table_prefix=A-b":              "prefix of tables",
+		"postgres://a:s3cret@h/db?schema=a.b":                    "the schema is",
+		"postgres://a:s3cret@h/db?sslmode=perhaps":               "sslmode",
+		"postgres://a:s3cret@h/db?pool_max_conns=many":           "many",
+		"postgres://a:s3cret@h/db?x=%zz":                         "options of the URL",
+		"postgres://a:s3cret@h:port/db":                          "URL",
+		"postgres://a:s3cret/or#this@h/db":                       "URL",
+		"postgres://a:s3cret%zz@h/db":                            "URL",
+		"postgres://a@h/db?password=s3cret&sslrootcert=/nowhere": "",
+		"postgres://a:s3cret@h/db?listen=b@c":                    "listen",
+		"postgres://a:s3cret@127.0.0.1:1/db?connect_timeout=5":   "",
+	})
 	if _, err := New(nil, nil); driver.ClassOf(err) != driver.Refused {
 		t.Errorf("New(nil): %v", err)
 	}
