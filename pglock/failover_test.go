@@ -49,7 +49,7 @@ func TestF96_Failover(t *testing.T) {
 	outage.Moved = true
 	outage.Survived(t, func() {
 		s.Process.Stop() // not asked for a last check point: gone is gone
-		b.Exec(t, "SELECT pg_promote(true, 60)")
+		b.Promote(t)
 		b.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
 		b.Exec(t, "SELECT pg_reload_conf()")
 	})

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -45,17 +44,10 @@ type MariaDBServer struct {
 // mariadbd that is installed, also a mysqld of MySQL 8.
 func MariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-mariadb-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := newMariaDB(t, freshFor(t), opts, dir)
-	t.Cleanup(func() {
-		s.stop()
-		s.tell(t)
+	fresh := freshFor(t)
+	return single(t, "mariadb", func(dir string) *MariaDBServer {
+		return newMariaDB(t, fresh, opts, dir)
 	})
-	return s
 }
 
 // SharedMariaDB returns the one plain server of the test's package, without
@@ -96,16 +88,7 @@ func newMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir stri
 			}
 		}
 	}
-	var err error
-	for range 3 { // another process may take the port first
-		s.Port = FreePort(t)
-		if err = s.boot(); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	onFreePort(t, &s.Port, s.boot)
 	s.Exec(t, "CREATE DATABASE locks")
 	for _, user := range []string{"holdfast", "app"} {
 		s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")

@@ -24,28 +24,19 @@ type PgBouncerServer struct {
 func PgBouncer(t testing.TB, s *PostgresServer, mode string, size int) *PgBouncerServer {
 	t.Helper()
 	path := Find(t, "HOLDFAST_PGBOUNCER", "pgbouncer", "pgbouncer")
-	dir, err := os.MkdirTemp("", "holdfast-pgbouncer-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &PgBouncerServer{}
-	for range 3 { // another process may take the port first
-		b.Port = FreePort(t)
-		if err = b.boot(s, path, dir, mode, size); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		b.Stop()
-		if t.Failed() {
-			t.Logf("pgbouncer on port %d said:\n%s", b.Port, b.Log())
-		}
+	return single(t, "pgbouncer", func(dir string) *PgBouncerServer {
+		b := &PgBouncerServer{}
+		onFreePort(t, &b.Port, func() error { return b.boot(s, path, dir, mode, size) })
+		return b
 	})
-	return b
+}
+
+func (b *PgBouncerServer) stop() { b.Stop() }
+
+func (b *PgBouncerServer) tell(t testing.TB) {
+	if t.Failed() {
+		t.Logf("pgbouncer on port %d said:\n%s", b.Port, b.Log())
+	}
 }
 
 func (b *PgBouncerServer) boot(s *PostgresServer, path, dir, mode string, size int) (err error) {

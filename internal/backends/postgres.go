@@ -45,17 +45,9 @@ type PostgresServer struct {
 // the postgres that is installed; initdb has to be beside it.
 func Postgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-postgres-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := newPostgres(t, opts, dir)
-	t.Cleanup(func() {
-		s.stop()
-		s.tell(t)
+	return single(t, "postgres", func(dir string) *PostgresServer {
+		return newPostgres(t, opts, dir)
 	})
-	return s
 }
 
 // SharedPostgres returns the one plain server of the test's package, without
@@ -113,16 +105,7 @@ func newPostgres(t testing.TB, opts PostgresOptions, dir string) *PostgresServer
 			t.Fatal(err)
 		}
 	}
-	var err error
-	for range 3 { // another process may take the port first
-		s.Port = FreePort(t)
-		if err = s.boot(); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	onFreePort(t, &s.Port, s.boot)
 	s.Exec(t, "CREATE ROLE app LOGIN")
 	if opts.Password != "" {
 		s.demand(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +18,7 @@ var Logged = []string{"server-id=1", "log-bin=b", "binlog-format=ROW"}
 // [Logged], and have nothing in it yet but what it was started with.
 func (s *MariaDBServer) Replica(t testing.TB) *MariaDBServer {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-mariadb-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := newMariaDB(t, freshFor(t), MariaDBOptions{Settings: []string{"server-id=2", "relay-log=r"}}, dir)
-	t.Cleanup(func() {
-		r.stop()
-		r.tell(t)
-	})
+	r := MariaDB(t, MariaDBOptions{Settings: []string{"server-id=2", "relay-log=r"}})
 	at := s.row(t, "SHOW MASTER STATUS")
 	r.Exec(t, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='holdfast', MASTER_PASSWORD='%s', MASTER_LOG_FILE='%s', MASTER_LOG_POS=%s",
 		s.Port, MariaDBPassword, at["File"], at["Position"]))

@@ -61,3 +61,37 @@ func share[S sharable](t testing.TB, key string, start func(dir string) S) S {
 	shared.servers[key] = s
 	return s
 }
+
+// single starts a server for one test, in a folder of its own. It ends with the
+// test, which sees its log when it failed.
+func single[S interface {
+	sharable
+	tell(testing.TB)
+}](t testing.TB, kind string, start func(dir string) S) S {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-"+kind+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := start(dir)
+	t.Cleanup(func() {
+		s.stop()
+		s.tell(t)
+	})
+	return s
+}
+
+// onFreePort boots a server on a port that it sets. Another process may take
+// the port first, so it tries three.
+func onFreePort(t testing.TB, port *int, boot func() error) {
+	t.Helper()
+	var err error
+	for range 3 {
+		*port = FreePort(t)
+		if err = boot(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}

@@ -1,7 +1,6 @@
 package backends
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -12,14 +11,15 @@ import (
 // the test. The server must not have a password.
 func (s *PostgresServer) Standby(t testing.TB) *PostgresServer {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-postgres-")
-	if err == nil {
-		err = own(dir)
-	}
-	if err != nil {
+	return single(t, "postgres", func(dir string) *PostgresServer { return s.copied(t, dir) })
+}
+
+// copied is Standby, in a folder.
+func (s *PostgresServer) copied(t testing.TB, dir string) *PostgresServer {
+	t.Helper()
+	if err := own(dir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b := &PostgresServer{opts: PostgresOptions{Settings: s.opts.Settings}, bin: s.bin, dir: dir}
 	real, err := filepath.EvalSymlinks(filepath.Join(s.bin, "postgres"))
 	if err != nil {
@@ -32,14 +32,7 @@ func (s *PostgresServer) Standby(t testing.TB) *PostgresServer {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("pg_basebackup: %v\n%s", err, out)
 	}
-	b.Port = FreePort(t)
-	if err := b.boot(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		b.stop()
-		b.tell(t)
-	})
+	onFreePort(t, &b.Port, b.boot)
 	return b
 }
 
