@@ -115,10 +115,10 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Eight clients make the tables at once.
+// Eight clients make the tables at once, by the other scheme of URLs.
 func TestFirstUse(t *testing.T) {
 	s := backends.SharedMariaDB(t)
-	tablesAt(t, s, s.URL("holdfast", own())).MadeAtOnce(t)
+	tablesAt(t, s, strings.Replace(s.URL("holdfast", own()), "mysql:", "mariadb:", 1)).MadeAtOnce(t)
 }
 
 // TLS with the server's certificate checked, a wrong password, a server that

@@ -97,3 +97,25 @@ func TestHandOffTime(t *testing.T) {
 	t.Logf("hand-off p50 %v, UPDATE p50 %v: %.1f times as long", times[rounds/2], updates[rounds/2],
 		float64(times[rounds/2])/float64(updates[rounds/2]))
 }
+
+// A sweep leaves no row of lines that are idle.
+func TestSwept(t *testing.T) {
+	s := backends.SharedPostgres(t)
+	url := s.URL("postgres", own())
+	config, o, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := prefixOf(url)
+	o.clock = "(" + clockNow + " + (SELECT count(*) * 600000000 FROM " + prefix + "late))"
+	s.Exec(t, "CREATE TABLE "+prefix+"late (k int)")
+	d, err := open(t.Context(), config, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	linetest.Swept(t, d,
+		func() { s.Exec(t, "INSERT INTO "+prefix+"late VALUES (1)") }, // ten minutes later
+		func() int64 { return s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE name <> 'busy'") },
+		func() int64 { return s.Value(t, "SELECT count(*) FROM "+prefix+"store WHERE purged > 0") })
+}

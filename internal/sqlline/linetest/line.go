@@ -2,6 +2,7 @@ package linetest
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -86,5 +87,31 @@ func StoppedInside(t *testing.T, d driver.Driver, r *sqlline.Remote, idle time.D
 	}
 	if err := <-inside; driver.ClassOf(err) == driver.Refused || err == nil {
 		t.Errorf("the stopped transaction: %v", err)
+	}
+}
+
+// Swept has lines be idle for longer than they are kept, which late begins: no
+// row of them is left then, rows counts none, and the greatest token of theirs
+// is kept.
+func Swept(t *testing.T, d driver.Driver, late func(), rows, kept func() int64) {
+	t.Helper()
+	use := func(id int, name string) {
+		tk := Ticket(id, name)
+		Join(t, d, tk, driver.Held)
+		Leave(t, d, tk)
+	}
+	for i := range 40 {
+		use(i, fmt.Sprintf("n-%d", i))
+	}
+	late()
+	limit := time.Now().Add(30 * time.Second)
+	for i := 0; rows() > 0; i++ {
+		if time.Now().After(limit) {
+			t.Fatalf("%d rows are left", rows())
+		}
+		use(1000+i, "busy")
+	}
+	if kept() != 1 {
+		t.Error("the greatest token of the rows is not kept")
 	}
 }
