@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	// A primary with replicas.
-	backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1 " + s.Addr()[len("127.0.0.1:"):]}})
+	backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s)}})
 	eventually(t, "the replica is there", func() bool { return s.Info(t, "replication", "connected_slaves") == "1" })
 	if f := findings(t, m)["replication"]; f.Level != driver.Warning || !strings.Contains(f.Advice, "min-replicas-to-write") {
 		t.Errorf("with a replica: %+v", f)

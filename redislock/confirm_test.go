@@ -75,7 +75,7 @@ func TestF29_DoubleGrant(t *testing.T) {
 func TestUnconfirmedPush(t *testing.T) {
 	t.Parallel()
 	s := backends.Redis(t, backends.RedisOptions{})
-	replica := backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1 " + portOf(s), "--repl-diskless-sync-delay", "0"}})
+	replica := backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s), "--repl-diskless-sync-delay", "0"}})
 	eventually(t, "the replica is there", func() bool {
 		return replica.Info(t, "replication", "master_link_status") == "up"
 	})

@@ -139,7 +139,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 	defer mute.Close()
 	closed := fmt.Sprintf("127.0.0.1:%d", backends.FreePort(t))
-	replica := backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1 1"}})
+	replica := backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", "1"}})
 	node := backends.Redis(t, backends.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
 	for _, c := range []struct {
 		what, url, want string

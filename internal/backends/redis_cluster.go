@@ -21,14 +21,19 @@ type RedisClusterOptions struct {
 	// better take more, because a busy machine is slow at times.
 	NodeTimeout time.Duration
 	NoReplicas  bool
+	// Older is how many of the nodes, the last ones, look like ones of before
+	// Redis 7 to who opens the URL: without messages of a slot. It is for servers
+	// without TLS, and not for tests that ask for a slot's primary.
+	Older int
 }
 
 // RedisCluster is a running cluster. Of its nodes the first three begin as
 // primaries, for a third of the slots each; the other three are their replicas,
 // in the same order.
 type RedisCluster struct {
-	Nodes []*RedisServer
-	ids   []string
+	Nodes  []*RedisServer
+	ids    []string
+	fronts map[*RedisServer]*Garbler // what clients see instead of an older node
 }
 
 const (
@@ -99,6 +104,9 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 		c.Nodes = append(c.Nodes, s)
 		c.ids = append(c.ids, s.Do(t, "CLUSTER", "MYID").(string))
 	}
+	if !old {
+		c.age(t, opts.Older)
+	}
 	for i, s := range c.Nodes { // which none can any more that knows another
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 	}
@@ -140,6 +148,7 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 		})
 	}
 	c.Settle(t)
+	c.awaitFronts(t)
 	return c
 }
 
@@ -190,11 +199,20 @@ func (c *RedisCluster) Settle(t testing.TB) {
 // URL returns the cluster's address as redislock takes it, with these options
 // in its query.
 func (c *RedisCluster) URL(query string) string {
-	var hosts []string
+	return c.Nodes[0].urlOf("redis-cluster", strings.Join(c.Addrs(), ","), "", query)
+}
+
+// Addrs returns host and port of every node, as clients see them.
+func (c *RedisCluster) Addrs() []string {
+	var addrs []string
 	for _, s := range c.Nodes {
-		hosts = append(hosts, s.Addr())
+		if g := c.fronts[s]; g != nil {
+			addrs = append(addrs, g.Addr())
+		} else {
+			addrs = append(addrs, s.Addr())
+		}
 	}
-	return c.Nodes[0].urlOf("redis-cluster", strings.Join(hosts, ","), "", query)
+	return addrs
 }
 
 // Primary returns the node that now has a slot.

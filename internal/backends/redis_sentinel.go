@@ -67,7 +67,7 @@ func newRedisSentinels(t testing.TB, opts RedisSentinelOptions, dir string) *Red
 			o.Args = append(o.Args, "--tls-replication", "yes")
 		}
 		if i > 0 {
-			o.Args = append(o.Args, "--replicaof", "127.0.0.1 "+strconv.Itoa(s.Nodes[0].Port))
+			o.Args = append(o.Args, "--replicaof", "127.0.0.1", strconv.Itoa(s.Nodes[0].Port))
 		}
 		s.Nodes = append(s.Nodes, newRedis(t, o, sub(fmt.Sprint("node", i))))
 	}

@@ -49,16 +49,9 @@ func clientOf(t testing.TB, s *backends.RedisServer) *redis.Client {
 	return c
 }
 
-func addrsOf(c *backends.RedisCluster) (addrs []string) {
-	for _, s := range c.Nodes {
-		addrs = append(addrs, s.Addr())
-	}
-	return addrs
-}
-
 func clusterOf(t testing.TB, c *backends.RedisCluster, timeout time.Duration) *redis.ClusterClient {
 	t.Helper()
-	cc := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrsOf(c), ReadTimeout: timeout, PoolSize: 500})
+	cc := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: timeout, PoolSize: 500})
 	t.Cleanup(func() { cc.Close() })
 	return cc
 }
@@ -136,7 +129,7 @@ func TestClusterLocks(t *testing.T) {
 	})
 	t.Run("processes", func(t *testing.T) {
 		t.Parallel()
-		procs.Run(t, procs.Store{Target: strings.Join(addrsOf(c), " "), TTL: ttl})
+		procs.Run(t, procs.Store{Target: strings.Join(c.Addrs(), " "), TTL: ttl})
 	})
 }
 
