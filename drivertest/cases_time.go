@@ -169,7 +169,10 @@ var timeCases = []Case{
 			t := c.mutex(name)
 			sent := time.Now()
 			p := c.join(t, driver.Waiting)
-			const enough = 16
+			enough := 16
+			if !w.traits.Push { // then it asks all the time, at a pace
+				enough = int(w.latest(w.h.TTL) / (10 * time.Millisecond))
+			}
 			for asks := 0; p.State == driver.Waiting; asks++ {
 				if p.Recheck == 0 {
 					// Nothing to ask for: then the store tells.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -21,7 +21,7 @@ type Cluster struct {
 	lines   lineCache
 	channel string // begins those of the pushes
 	source  source
-	mute    bool
+	asks    atomic.Bool // see Driver
 
 	watching sync.Mutex // guards ears
 	ears     *ears      // nil before Watch
@@ -101,7 +101,7 @@ func newCluster(prefix string) *Cluster {
 func (c *Cluster) Traits() driver.Traits {
 	t := traits
 	t.Scheme = "redis-cluster"
-	t.Push = !c.mute
+	t.Push = !c.asks.Load()
 	// Slots are dealt out in ranges, so names of one lane mostly share a node;
 	// each slot has a script of its own in what is sent there.
 	t.Lane = func(name string) uint64 { return uint64(slot(lineKey(c.lines.prefix, name)) / 256) }
@@ -159,8 +159,10 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 		return driver.Place{}, err
 	}
 	l := c.lines.get(t.Name)
+	told := true
 	join := func() (p driver.Place, err error) {
 		err = c.at(ctx, l.slot, func(d *Driver) error {
+			told = !d.asks.Load()
 			p, err = d.Join(ctx, t, wait)
 			return err
 		})
@@ -170,7 +172,7 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 	if err != nil || p.State != driver.Waiting {
 		return p, err
 	}
-	if !c.mute && c.hears(ctx, l.slot) {
+	if told && c.hears(ctx, l.slot) {
 		// From here on it is told. What was before is asked.
 		again, err := join()
 		if err == nil {
@@ -179,19 +181,7 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 			return driver.Place{}, err // it may yet be carried out, after a leave too
 		}
 	}
-	return c.paced(p), nil
-}
-
-// paced makes those who are not told ask more often, the more so the nearer
-// their turn.
-func (c *Cluster) paced(p driver.Place) driver.Place {
-	const least, most = 20 * time.Millisecond, 500 * time.Millisecond
-	if c.mute && p.State == driver.Waiting {
-		if pace := min(least*time.Duration(max(p.Ahead, 1)), most); p.Recheck == 0 || p.Recheck > pace {
-			p.Recheck = pace
-		}
-	}
-	return p
+	return p, nil
 }
 
 // Renew implements [driver.Driver]: for each node, what is in its slots.
@@ -203,7 +193,6 @@ func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place,
 				places[i] = d.renewAhead(ctx, refs[i])
 			}
 		}
-		places[i] = c.paced(places[i])
 	}
 	return places, err
 }
@@ -273,7 +262,7 @@ func (c *Cluster) Watch(ctx context.Context, moved func(id string, p driver.Plac
 	if err := c.before(ctx); err != nil {
 		return err
 	}
-	if c.mute {
+	if c.asks.Load() {
 		return nil
 	}
 	c.watching.Lock()

@@ -103,7 +103,9 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, d.checkPush(ctx, l))
+	if !d.asks.Load() {
+		all = append(all, d.checkPush(ctx, l))
+	}
 	at := make(map[string]int)
 	for _, d := range ds {
 		s, err := beside(ctx, d, examine)
@@ -128,9 +130,9 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 // checkNodes says how waiters are told.
 func (c *Cluster) checkNodes(ds []*Driver) driver.Finding {
 	f := driver.Finding{Topic: "cluster", Detail: fmt.Sprintf("%d primaries", len(ds))}
-	if c.mute {
+	if c.asks.Load() {
 		f.Level = driver.Warning
-		f.Detail += ", before Redis 7: who waits is not told of its turn, and asks"
+		f.Detail += fmt.Sprintf(", before Redis 7: who waits is not told of its turn, and asks; the first every %v, the n-th every n × %v, at most every %v", paceFirst, paceFirst, paceLast)
 		f.Advice = "use Redis 7.0 or later, whose messages stay in a slot"
 	}
 	return f

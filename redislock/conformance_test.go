@@ -91,14 +91,14 @@ func TestConformance(t *testing.T) {
 }
 
 // everyCase makes second runs of the suite on one kind of server complete.
-var everyCase = flag.Bool("redislock.all", false, "run the whole suite on clients that the user opened, too")
+var everyCase = flag.Bool("redislock.all", false, "run the whole suite on clients that the user opened, and on older clusters, too")
 
 // except leaves out all cases but those whose names begin so.
 func except(kept ...string) map[string]string {
 	out := make(map[string]string)
 	for _, c := range drivertest.Cases() {
 		if !*everyCase && !slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(c.Name, k) }) {
-			out[c.Name] = "run on a client of the driver's own, by the same scripts; -redislock.all runs it here too"
+			out[c.Name] = "run elsewhere by the same scripts; -redislock.all runs it here too"
 		}
 	}
 	return out

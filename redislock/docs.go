@@ -59,6 +59,13 @@
 // next one is tried, and the ticket's own renewal or recheck takes the grant
 // later. A driver that lost its subscription renews all that wait.
 //
+// In a cluster before Redis 7 a message goes to all nodes, and PUBLISH does not
+// tell who listens. There tickets have an empty channel: they are granted in
+// their turn without a message, and their driver asks for them, the first who
+// waits every 20 ms, the n-th every n × 20 ms, at most every 500 ms. While such a
+// cluster is brought to Redis 7, a driver that found a node of before asks until
+// it is opened anew; others hand over to it, and it to them.
+//
 // # Connections
 //
 // The client's shared connections carry joins and leaves. Renewals, and what
@@ -106,7 +113,8 @@
 //	+zadd +zrem +zrange +zrangebyscore
 //	~PREFIX* ~holdfast_* &holdfast_push:*
 //
-// +asking is for holds whose slot is being moved. The others are as above.
+// +asking is for holds whose slot is being moved. The others are as above. Before
+// Redis 7, +spublish and +ssubscribe do not exist, and are not needed.
 //
 // # Rights at a Sentinel
 //

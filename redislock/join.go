@@ -72,14 +72,36 @@ func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	if err != nil {
 		return driver.Place{}, err
 	}
-	return p, nil
+	return d.paced(p), nil
+}
+
+// The pace of those who are not told, and ask: the first who waits asks every
+// paceFirst, the n-th every n × paceFirst, but at least every paceLast.
+const (
+	paceFirst = 20 * time.Millisecond
+	paceLast  = 500 * time.Millisecond
+)
+
+// paced makes a waiting ticket whose client is not told ask in time.
+func (d *Driver) paced(p driver.Place) driver.Place {
+	if p.State == driver.Waiting && d.asks.Load() {
+		pace := min(paceLast, paceFirst*time.Duration(max(1, min(p.Ahead, 1000))))
+		if p.Recheck == 0 || p.Recheck > pace {
+			p.Recheck = pace
+		}
+	}
+	return p
 }
 
 // joinArgs has room for the arguments of a join.
 type joinArgs [10]string
 
 func (args *joinArgs) of(d *Driver, l *line, t *driver.Ticket, wait bool) []string {
-	*args = joinArgs{t.ID, d.keep(t.TTL), l.channel, t.Meta, yes(wait)}
+	channel := l.channel
+	if d.asks.Load() {
+		channel = "" // the scripts grant to those who have none without telling them
+	}
+	*args = joinArgs{t.ID, d.keep(t.TTL), channel, t.Meta, yes(wait)}
 	n := 5
 	if t.Floor != 0 {
 		n = 6

@@ -86,7 +86,7 @@ func (s *slotMap) connect(addr string) (d *Driver, err error) {
 	defer cancel()
 	d, err = open(ctx, setup{
 		client: client, alone: watch, end: end, prefix: a.prefix,
-		cluster: true, replaceable: true, channel: s.c.channel, mute: s.c.mute, confirms: a.confirms, picky: a.picky,
+		cluster: true, replaceable: true, channel: s.c.channel, asks: s.c.asks.Load(), confirms: a.confirms, picky: a.picky,
 	})
 	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of it yet
 		err = driver.Errorf(driver.Unavailable, "%w", err)

@@ -40,14 +40,24 @@ func (d *Driver) Notices() []driver.Finding {
 }
 
 // look looks at all primaries. One that does not answer keeps nobody waiting.
+// While a cluster is brought to Redis 7 node by node, one of before makes all
+// who wait ask.
 func (c *Cluster) look(ctx context.Context, picky bool) error {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
 	ds, err := c.source.primaries(ctx)
 	for _, d := range ds {
 		if err == nil && d.via != nil { // others have looked when they connected
-			err = d.look(ctx, picky)
+			if err = d.greet(ctx); err == nil {
+				err = d.look(ctx, picky)
+			}
 		}
+		if d.asks.Load() {
+			c.asks.Store(true)
+		}
+	}
+	for _, d := range ds {
+		d.asks.Store(c.asks.Load())
 	}
 	if err != nil && driver.ClassOf(err) == driver.Refused {
 		return err

@@ -174,6 +174,9 @@ func (d *Driver) greet(ctx context.Context) error {
 		fields[name], _ = list[i+1].Text() // some are no texts, and not asked for
 	}
 	d.version = fields["version"]
+	if d.lines.sharded && !atLeast(d.version, 7, 0) {
+		d.asks.Store(true)
+	}
 	return judge(fields["server"], d.version, fields["mode"], fields["role"], d.lines.sharded)
 }
 

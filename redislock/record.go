@@ -15,6 +15,7 @@ import (
 //	1h  limit  units  token  owner  channel  metadata        it holds
 //
 // with a newline after each but the last. The 1 is the version of the layout.
+// Whose client is not told, but asks, has an empty channel.
 type record struct {
 	id           string
 	held         bool

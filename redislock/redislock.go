@@ -133,6 +133,11 @@ type Driver struct {
 	guard   *guard // nil for none
 	version string // of the server, when it was opened
 
+	// asks says that who waits here is not told of its turn, but asks: the
+	// cluster, or some node of it, is of before Redis 7. There, a message is sent
+	// to all nodes, and nobody says who listens.
+	asks atomic.Bool
+
 	// replaceable says that another driver takes the place of this one where
 	// the server is not the one to ask any more.
 	replaceable bool
@@ -202,7 +207,7 @@ type setup struct {
 	// Of a node of a cluster:
 	cluster bool
 	channel string // which all its nodes have in common
-	mute    bool   // tell nobody, who waits asks
+	asks    bool   // see Driver
 
 	replaceable bool
 	confirms    *confirmation
@@ -240,12 +245,10 @@ func unchecked(s setup) *Driver {
 		replaceable: s.replaceable,
 		confirms:    s.confirms,
 	}
-	switch {
-	case s.mute:
-		d.scripts = muteScripts()
-	case s.cluster:
+	if s.cluster {
 		d.scripts = shardScripts()
 	}
+	d.asks.Store(s.asks)
 	if d.channel == "" {
 		d.channel = newChannel()
 	}

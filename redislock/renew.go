@@ -34,6 +34,9 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	if d.confirms != nil {
 		d.confirmAll(ctx, refs, places)
 	}
+	for i := range places {
+		places[i] = d.paced(places[i])
+	}
 	return places, nil
 }
 

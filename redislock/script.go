@@ -37,20 +37,14 @@ var (
 	// plainScripts publish to all who listen at the server.
 	plainScripts = &scripts{joinScript, renewScript, leaveScript, breakScript, inspectScript}
 	// shardScripts publish in the line's slot of a cluster.
-	shardScripts = sync.OnceValue(func() *scripts { return plainScripts.telling("redis.pcall('SPUBLISH', ") })
-	// muteScripts tell nobody: in clusters before Redis 7, a message is sent to
-	// all nodes, and nobody says who listens. Who waits asks.
-	muteScripts = sync.OnceValue(func() *scripts { return plainScripts.telling("select('#', ") })
+	shardScripts = sync.OnceValue(func() *scripts {
+		shard := func(s *script) *script {
+			return namedScript(strings.ReplaceAll(s.text, "redis.pcall('PUBLISH', ", "redis.pcall('SPUBLISH', "))
+		}
+		p := plainScripts
+		return &scripts{shard(p.join), shard(p.renew), shard(p.leave), shard(p.take), shard(p.inspect)}
+	})
 )
-
-// telling returns the same scripts with another call in place of PUBLISH. It
-// answers a number above 0 where somebody is taken to have heard.
-func (s *scripts) telling(call string) *scripts {
-	other := func(s *script) *script {
-		return namedScript(strings.ReplaceAll(s.text, "redis.pcall('PUBLISH', ", call))
-	}
-	return &scripts{other(s.join), other(s.renew), other(s.leave), other(s.take), other(s.inspect)}
-}
 
 func newScript(parts ...string) *script {
 	var b strings.Builder

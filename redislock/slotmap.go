@@ -59,7 +59,7 @@ func (s *slotMap) first(ctx context.Context) error {
 		var d *Driver
 		if d, err = s.node(host).driver(ctx, s); err == nil {
 			if i == 0 || s.now.Load() == nil {
-				s.c.mute = !atLeast(d.version, 7, 0)
+				s.c.asks.Store(d.asks.Load())
 			}
 			if err = s.ask(ctx, d); err == nil {
 				s.sweep()

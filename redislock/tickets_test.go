@@ -107,9 +107,13 @@ func (m *member) heard(id string) []driver.Place {
 	return append([]driver.Place(nil), m.pushes[id]...)
 }
 
-// granted waits for the push of a grant.
+// granted waits for the push of a grant. Where there are none, it asks, once: the
+// grant has been made.
 func (m *member) granted(t *driver.Ticket) driver.Place {
 	m.t.Helper()
+	if !m.Traits().Push {
+		return m.keeps(t, driver.Held)
+	}
 	var p driver.Place
 	eventually(m.t, "a push says that "+t.ID+" holds", func() bool {
 		for _, p = range m.heard(t.ID) {

@@ -55,9 +55,7 @@ func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
-	if c.mute = !atLeast(d.version, 7, 0); c.mute {
-		d.scripts = muteScripts()
-	}
+	c.asks.Store(d.asks.Load())
 	if err := c.look(ctx, o.picky()); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
@@ -142,7 +140,7 @@ func (b *borrowed) driver(name string, client link.Client) *Driver {
 	}
 	l = &lent{client, unchecked(setup{
 		via: client, alone: new(alone), prefix: b.c.lines.prefix,
-		cluster: true, replaceable: true, channel: b.c.channel, mute: b.c.mute, confirms: b.confirms,
+		cluster: true, replaceable: true, channel: b.c.channel, asks: b.c.asks.Load(), confirms: b.confirms,
 	})}
 	b.known[name] = l
 	return l.d

@@ -29,7 +29,8 @@ if ARGV[2] == '1' then
 			end
 			local text = string.format('%.0f', token)
 			local channel = string.sub(v[1], 6, string.find(v[1], '\n', 6, true) - 1)
-			local heard = redis.pcall('PUBLISH', channel, 'held ' .. text .. ' ' .. id)
+			-- Who has no channel asks.
+			local heard = channel == '' and 1 or redis.pcall('PUBLISH', channel, 'held ' .. text .. ' ' .. id)
 			if type(heard) == 'number' and heard > 0 then
 				call('HSET', KEYS[1], id, '1', '\1' .. id, text .. string.sub(v[1], 5))
 				call('PEXPIRE', KEYS[1], left - left % 1)

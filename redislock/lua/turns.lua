@@ -31,8 +31,10 @@ local function hold(field, count, t, ms)
 end
 
 -- tell publishes to a ticket's channel and returns how many heard it. One to
--- which this user may not publish is as deaf as one that nobody listens to.
+-- which this user may not publish is as deaf as one that nobody listens to. Who
+-- has none asks, and so finds out.
 local function tell(channel, message)
+	if channel == '' then return 1 end
 	local n = redis.pcall('PUBLISH', channel, message)
 	return type(n) == 'number' and n or 0
 end

@@ -1,0 +1,95 @@
+package redislock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// Without messages of a slot, who waits asks. These are the cases in which one
+// is granted by another's request, and the hammers; -redislock.all runs all.
+func TestOldClusterConformance(t *testing.T) {
+	h := clusterHarness(t, 3)
+	h.LeaveOut = except("first-come", "units", "owner-shares", "owner-apart", "leave-", "join-again", "gone-stays-gone",
+		"replaces", "recheck", "break-", "program", "hammer-mutex", "hammer-units")
+	drivertest.Run(t, h)
+}
+
+// While a cluster is brought to Redis 7, a program that finds a node of before
+// asks, and one begun after is told. They stand in one line, and each hands over to
+// the other.
+func TestClusterSomeAsk(t *testing.T) {
+	t.Parallel()
+	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true, Older: 1})
+	if !atLeast(c.Nodes[0].Info(t, "server", "redis_version"), 7, 0) {
+		t.Fatal("this needs Redis 7: before, nobody is told")
+	}
+	asks, told := openCluster(t, c, ""), openCluster(t, c, "")
+	if asks.Traits().Push {
+		t.Error("there is a node that tells nobody, and push")
+	}
+	told.asks.Store(false)
+	for _, d := range must(told.source.primaries(t.Context())) {
+		d.asks.Store(!atLeast(d.version, 7, 0))
+	}
+	a, b := listen(t, asks), listen(t, told)
+	for _, limit := range []int64{1, 3} {
+		name := fmt.Sprint("n", limit) // of the first nodes, which are of Redis 7
+		for slotOf(name) > slots/2 {
+			name += "x"
+		}
+		ticket := func(m *member) *driver.Ticket {
+			k := m.ticket(name)
+			k.Limit, k.Units = limit, limit
+			return k
+		}
+		a1, a2, b1, a3, b2 := ticket(a), ticket(a), ticket(b), ticket(a), ticket(b)
+		a.take(a1, driver.Held)
+		for n, k := range []*driver.Ticket{a2, b1, a3, b2} {
+			m, pace := a, time.Duration(n+1)*paceFirst
+			if k == b1 || k == b2 {
+				m, pace = b, 0
+			}
+			p := m.take(k, driver.Waiting)
+			if pace > 0 && p.Recheck != pace || pace == 0 && p.Recheck < time.Second {
+				t.Errorf("the waiter %d is to ask in %v", n+1, p.Recheck)
+			}
+		}
+		a.leaves(a1, driver.Held)
+		a.keeps(a2, driver.Held)
+		a.leaves(a2, driver.Held)
+		b.granted(b1)
+		a.keeps(a3, driver.Waiting)
+		b.leaves(b1, driver.Held)
+		b.keeps(b2, driver.Waiting) // not passed over to, though nobody was told
+		a.keeps(a3, driver.Held)
+		a.leaves(a3, driver.Held)
+		b.granted(b2)
+		b.leaves(b2, driver.Held)
+	}
+
+	// Who is told asks at a node of before, too.
+	old := "old"
+	for slotOf(old) < slots*2/3+1 {
+		old += "x"
+	}
+	held, waits := b.ticket(old), b.ticket(old)
+	b.take(held, driver.Held)
+	if p := b.take(waits, driver.Waiting); p.Recheck != paceFirst {
+		t.Errorf("who waits at a node of before is to ask in %v", p.Recheck)
+	}
+	b.leaves(held, driver.Held)
+	b.keeps(waits, driver.Held)
+
+	fs := findings(t, a)
+	if f, ok := fs["push"]; ok || fs["cluster"].Level != driver.Warning {
+		t.Errorf("Check says %+v of pushes, and of the cluster %+v", f, fs["cluster"])
+	}
+	if log := c.Nodes[2].Do(t, "ACL", "LOG").([]any); len(log) > 0 {
+		t.Errorf("a node was asked for what it does not have: %v", log)
+	}
+}
