@@ -50,7 +50,7 @@ func TestF1_ClusterEveryStepCut(t *testing.T) {
 		Target: target, TTL: time.Minute,
 		Open: func(t testing.TB, addr string) driver.Driver {
 			return on(t, redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: addrsOf(c),
+				Addrs: c.Addrs(),
 				Dialer: func(ctx context.Context, network, to string) (net.Conn, error) {
 					if to == target {
 						to = addr
