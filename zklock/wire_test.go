@@ -17,18 +17,19 @@ import (
 
 // The protocol's numbers of operations.
 const (
-	opDelete   = 2
-	opExists   = 3
-	opGet      = 4
-	opSet      = 5
-	opSync     = 9
-	opPing     = 11
-	opChildren = 12
-	opMulti    = 14
-	opClose    = -11
-	opAuth     = 100
-	opWatches  = 101
-	opCreate   = 1
+	opDelete    = 2
+	opExists    = 3
+	opGet       = 4
+	opSet       = 5
+	opSync      = 9
+	opPing      = 11
+	opChildren  = 12
+	opMulti     = 14
+	opContainer = 19
+	opClose     = -11
+	opAuth      = 100
+	opWatches   = 101
+	opCreate    = 1
 )
 
 // A wire makes connections, counts what is asked on them, and breaks them.
