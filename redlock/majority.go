@@ -162,7 +162,8 @@ func (d *Driver) won(e *entry, token uint64, sent time.Time) driver.Place {
 	e.stage, e.token, e.fails, e.since = granted, token, 0, d.marks.Add(1)
 	d.grants.Add(1)
 	for i := range e.votes {
-		if e.votes[i].state == driver.Waiting {
+		// What is unsure may be the ticket that this one replaced.
+		if v := &e.votes[i]; v.state == driver.Waiting || v.unsure && !v.busy {
 			d.giveBack(e, i)
 		}
 	}

@@ -56,11 +56,12 @@ func (d *Driver) voted(e *entry, n *node, v *vote, t *driver.Ticket, p driver.Pl
 	case driver.ClassOf(err) == driver.Unknown:
 		v.unsure = true
 	default:
-		if v.t = v.old; v.old != nil {
-			v.old, v.state = nil, driver.Held // it may have left or not; to be left
-		}
+		v.t = nil
+		d.giveBack(e, n.at) // what it was to replace, which may have left or not
+		v.err = err
 	}
-	if e.left || v.state == driver.Waiting && (n.at != e.home || e.stage == granted) {
+	// The home's place is kept until there is a majority; so is what is unsure.
+	if e.left || v.state == driver.Waiting && n.at != e.home || e.stage == granted && (v.state == driver.Waiting || v.unsure) {
 		d.giveBack(e, n.at)
 	}
 }

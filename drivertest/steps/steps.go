@@ -29,9 +29,9 @@ type Step struct {
 	after []int // who is in the line then, the holder first: 0 is h, 1 is w, 2 is n
 }
 
-func joins(ctx context.Context, d driver.Driver, t *driver.Ticket, wait bool, want driver.State) error {
+func joins(ctx context.Context, d driver.Driver, t *driver.Ticket, wait bool, want ...driver.State) error {
 	p, err := d.Join(ctx, t, wait)
-	if err == nil && p.State != want {
+	if err == nil && !slices.Contains(want, p.State) {
 		err = fmt.Errorf("joined: %v, want %v", p.State, want)
 	}
 	return err
@@ -79,7 +79,11 @@ func All() []Step {
 		}},
 		{Name: "join in place of a holder", held: true, waits: true, after: []int{1, 2}, do: func(ctx context.Context, d driver.Driver, h, _, n *driver.Ticket) error {
 			n.Replaces = h
-			return joins(ctx, d, n, true, driver.Waiting)
+			states := []driver.State{driver.Waiting}
+			if !d.Traits().Fair { // it may come before who waits
+				states = append(states, driver.Held)
+			}
+			return joins(ctx, d, n, true, states...)
 		}},
 		{Name: "renewal of both", held: true, waits: true, after: []int{0, 1}, do: func(ctx context.Context, d driver.Driver, h, w, _ *driver.Ticket) error {
 			p, err := d.Renew(ctx, []driver.Ref{{Ticket: h, State: driver.Held}, {Ticket: w, State: driver.Waiting}})
@@ -125,13 +129,16 @@ type Cutting struct {
 	// Named makes the name of a line out of one that nobody else has; nil leaves
 	// it as it is.
 	Named func(name string) string
-	// Settles says that a line may need a while after an answer until it is as
-	// it should be.
+	// Settles says that a line may need a while after an answer, and renewals,
+	// until it is as it should be.
 	Settles bool
 }
 
 // patience ends a step that hangs.
 const patience = time.Minute
+
+// settle bounds how long a line may need.
+const settle = patience / 4
 
 // ids numbers the tickets of all clients that meet in a store.
 var ids atomic.Int64
@@ -189,20 +196,40 @@ func (c *Cutting) one(s Step, k int) bool {
 	if err != nil {
 		c.Fatalf("%s: %v", what, err)
 	}
-	for wrong := c.wrong(ctx, s, who, token); wrong != nil; wrong = c.wrong(ctx, s, who, token) {
-		if !c.Settles || ctx.Err() != nil {
+	c.settled(ctx, s, what, who, token)
+	return true
+}
+
+// settled looks whether the line is as it should be, and may have to wait for
+// that: meanwhile those who are in it are renewed, as they would be.
+func (c *Cutting) settled(ctx context.Context, s Step, what string, who []*driver.Ticket, token uint64) {
+	var refs []driver.Ref
+	for _, i := range s.after {
+		refs = append(refs, driver.Ref{Ticket: who[i], State: driver.Waiting})
+	}
+	for limit := time.Now().Add(settle); ; time.Sleep(5 * time.Millisecond) {
+		wrong := c.wrong(ctx, s, who, token)
+		if wrong == nil {
+			return
+		}
+		if !c.Settles || time.Now().After(limit) {
 			c.Fatalf("%s: %v", what, wrong)
 		}
-		time.Sleep(time.Millisecond)
+		_, _ = c.Cut.Renew(ctx, refs)
 	}
-	return true
 }
 
 // prepare puts who is to be there into the line. It returns the last token.
 func (c *Cutting) prepare(ctx context.Context, s Step, what string, who []*driver.Ticket) (token uint64) {
+	line := who[0].Name
 	must := func(t *driver.Ticket, want driver.State) {
 		p, err := c.First.Join(ctx, t, true)
-		for err != nil && ctx.Err() == nil { // it has not noticed the last cut
+		for ctx.Err() == nil && (err != nil || p.State == driver.Gone && !c.First.Traits().Fair) {
+			// It has not noticed the last cut; where lines are not kept, a ticket
+			// may not outlast that.
+			if err == nil {
+				t.ID = c.ticket(line).ID
+			}
 			p, err = c.First.Join(ctx, t, true)
 		}
 		if err != nil || p.State != want {
@@ -225,7 +252,7 @@ func (c *Cutting) prepare(ctx context.Context, s Step, what string, who []*drive
 			return err
 		}
 	}
-	for err := ready(ctx, c.First, who[0].Name); err != nil; err = ready(ctx, c.First, who[0].Name) {
+	for err := ready(ctx, c.First, line); err != nil; err = ready(ctx, c.First, line) {
 		if ctx.Err() != nil {
 			c.Fatalf("%s: a question before it: %v", what, err)
 		}
@@ -242,9 +269,13 @@ func (c *Cutting) wrong(ctx context.Context, s Step, who []*driver.Ticket, token
 	if len(line.Tickets) != len(s.after) {
 		return fmt.Errorf("the line is %+v", line.Tickets)
 	}
+	after := slices.Clone(s.after)
+	if len(after) > 1 && after[0] != 0 && !c.Sure.Traits().Fair && line.Tickets[0].ID != who[after[0]].ID {
+		slices.Reverse(after)
+	}
 	for i, e := range line.Tickets {
 		held := i == 0
-		if e.ID != who[s.after[i]].ID || (e.State == driver.Held) != held || held && s.after[0] != 0 && e.Token <= token {
+		if e.ID != who[after[i]].ID || (e.State == driver.Held) != held || held && after[0] != 0 && e.Token <= token {
 			return fmt.Errorf("ticket %d of the line is %+v", i, e)
 		}
 	}
