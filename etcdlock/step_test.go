@@ -10,7 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F1, F2, F75: every message of every request is cut.
+// Every message of every request is cut.
+//
+// Covers: F1, F2, F75.
 func TestEveryStepCut(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)

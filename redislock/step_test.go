@@ -9,7 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 )
 
-// F1, F2, F4: every message of every request is cut.
+// Every message of every request is cut.
+//
+// Covers: F1, F2, F4.
 func TestEveryStepCut(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedRedis(t)

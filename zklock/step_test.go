@@ -10,7 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// F1, F2, F82, F88: every message of every request is cut.
+// Every message of every request is cut.
+//
+// Covers: F1, F2, F82, F88.
 func TestEveryStepCut(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedZooKeeper(t)
