@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type Client struct {
 	drv      driver.Driver
 	traits   driver.Traits
 	settings settings
+	meta     metaEncoder // of locks with the client's owner and note
 	clock    clock
 	id       string
 	serial   atomic.Uint64
@@ -37,13 +39,14 @@ type Client struct {
 	done    chan struct{}
 
 	mu       sync.Mutex
-	lines    map[lineKey]*line
+	lines    map[uint64]*line // by the hash of the key, which is large
+	seed     maphash.Seed
 	isClosed bool
 	calls    sync.WaitGroup // calls under way that Close waits for
 	finish   sync.Once
 	result   error
 
-	wakes sync.Pool // the channels of waits that are over, for others
+	waits sync.Pool // those that are over, to be used again
 
 	watching struct {
 		sync.Mutex
@@ -64,7 +67,7 @@ func newClient(d driver.Driver, asleep func() time.Duration, opts ...Option) (*C
 	if d == nil {
 		return nil, errors.New("holdfast: the driver is nil")
 	}
-	c := &Client{drv: d, traits: d.Traits(), lines: make(map[lineKey]*line), done: make(chan struct{})}
+	c := &Client{drv: d, traits: d.Traits(), lines: make(map[uint64]*line), seed: maphash.MakeSeed(), done: make(chan struct{})}
 	c.settings.ttl = DefaultTTL
 	for _, o := range opts {
 		o(&c.settings)
@@ -78,6 +81,7 @@ func newClient(d driver.Driver, asleep func() time.Duration, opts ...Option) (*C
 		}
 	}
 	c.id = newUUID()
+	c.meta = newMetaEncoder(c.settings.owner, c.settings.note)
 	c.clock.start(asleep)
 	c.life, c.end = context.WithCancel(context.Background())
 	c.hearing, c.deafen = context.WithCancel(c.life)
@@ -151,15 +155,19 @@ func (c *Client) line(key lineKey) (*line, *Hold) {
 		return nil, nil
 	}
 	c.calls.Add(1)
-	if l := c.lines[key]; l != nil {
-		l.refs++
-		return l, &Hold{line: l}
+	at := maphash.Comparable(c.seed, key)
+	for l := c.lines[at]; l != nil; l = l.same {
+		if l.key == key {
+			l.refs++
+			return l, &Hold{line: l, wait: c.newWait()}
+		}
 	}
 	s := new(solo)
 	l, h := &s.line, &s.hold
-	l.c, l.key, l.refs = c, key, 1
-	c.lines[key] = l
-	h.line, h.spare = l, &s.ticket
+	l.c, l.key, l.refs, l.same = c, key, 1, c.lines[at]
+	c.lines[at] = l
+	h.line, h.wait = l, c.newWait()
+	h.wait.spare = &s.ticket
 	return l, h
 }
 
@@ -167,30 +175,44 @@ func (c *Client) releaseLine(l *line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.refs--
-	if l.refs == 0 {
-		delete(c.lines, l.key)
-	}
-}
-
-// wake returns a channel by which a goroutine that waits is roused.
-func (c *Client) wake() chan struct{} {
-	if ch, ok := c.wakes.Get().(chan struct{}); ok {
-		return ch
-	}
-	return make(chan struct{}, 1)
-}
-
-// still puts the channel away: the wait of h is over, and nobody rouses it now.
-func (c *Client) still(h *Hold) {
-	if h.wake == nil {
+	if l.refs > 0 {
 		return
 	}
-	select {
-	case <-h.wake:
-	default:
+	at := maphash.Comparable(c.seed, l.key)
+	if first := c.lines[at]; first != l {
+		for first.same != l {
+			first = first.same
+		}
+		first.same = l.same
+	} else if l.same != nil {
+		c.lines[at] = l.same
+	} else {
+		delete(c.lines, at)
 	}
-	c.wakes.Put(h.wake)
-	h.wake = nil
+}
+
+// newWait returns a wait, perhaps with the channel of one before.
+func (c *Client) newWait() *wait {
+	if w, ok := c.waits.Get().(*wait); ok {
+		return w
+	}
+	return new(wait)
+}
+
+// waited puts the wait of h away, which has become a hold: nobody rouses it
+// now. One that failed is not used again, since its line may still ask for its
+// error.
+func (c *Client) waited(h *Hold) {
+	w := h.wait
+	h.wait = nil
+	if w.wake != nil {
+		select {
+		case <-w.wake:
+		default:
+		}
+	}
+	*w = wait{wake: w.wake}
+	c.waits.Put(w)
 }
 
 // watch sees to it that pushes flow before the first ticket can wait. It waits

@@ -28,7 +28,9 @@ func (c *Client) close() error {
 	c.deafen()
 	lines := make([]*line, 0, len(c.lines))
 	for _, l := range c.lines {
-		lines = append(lines, l)
+		for ; l != nil; l = l.same {
+			lines = append(lines, l)
+		}
 	}
 	c.mu.Unlock()
 
@@ -76,15 +78,14 @@ func (l *line) shut(t *ticket) {
 	if t.state != driver.Held {
 		return
 	}
-	over := error(&nameError{name: l.c.userName(l.key.name), err: ErrClosed})
-	for _, h := range t.users {
+	over := error(&nameError{name: l.name(), err: ErrClosed})
+	for _, h := range t.users.empty() {
 		if h.taken && h.end(over) {
 			l.c.releaseLine(l)
 		} else if !h.taken {
 			h.rouse()
 		}
 	}
-	t.users = nil
 	l.discard(t)
 }
 

@@ -1,6 +1,9 @@
 package holdfast
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // holdCtx is the context of a hold. Inside is a context of the standard
 // library, so that context.Cause finds the cause and derived contexts cost no
@@ -16,6 +19,22 @@ func newHoldCtx(parent context.Context, h *Hold) *holdCtx {
 	inner, cancel := context.WithCancelCause(parent)
 	return &holdCtx{inner, h, cancel}
 }
+
+// outside is a hold as the parent of its context: it has the values of Lock's
+// context, but not its end, as one of context.WithoutCancel.
+type outside Hold
+
+// Deadline says that there is none.
+func (*outside) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is never closed.
+func (*outside) Done() <-chan struct{} { return nil }
+
+// Err is nil.
+func (*outside) Err() error { return nil }
+
+// Value is that of Lock's context.
+func (o *outside) Value(key any) any { return o.ctx.Value(key) }
 
 // tokenKey asks a context for the hold of a name, as given by the user.
 type tokenKey string
@@ -34,7 +53,7 @@ func (h *Hold) is(key any) bool {
 	case *line:
 		return k.sameLock(h.root.line)
 	case tokenKey:
-		return string(k) == h.spec.name
+		return string(k) == h.Name()
 	}
 	return false
 }
@@ -74,7 +93,7 @@ func (h *Hold) nest(ctx context.Context, up *Hold, key lineKey, try bool) error 
 	}
 	r := up.root
 	if key.units > r.line.key.units {
-		return &nameError{h.spec.name, ErrUpgrade, "inside " + kindOfKey(r.line.key) + " of the same name"}
+		return &nameError{h.Name(), ErrUpgrade, "inside " + kindOfKey(r.line.key) + " of the same name"}
 	}
 	if !r.line.key.readers() {
 		if err := up.enter(ctx, h, try); err != nil {
@@ -83,12 +102,13 @@ func (h *Hold) nest(ctx context.Context, up *Hold, key lineKey, try bool) error 
 		h.up = up
 	}
 	h.root, h.line, h.t, h.taken = r, r.line, r.t, true
-	h.token, h.since, h.until = r.token, r.line.c.clock.now(), r.until
+	h.token, h.since = r.token, r.line.c.clock.now()
 	r.mu.Lock()
 	over := up.over
 	if over == nil {
 		r.open++
-		r.nested = append(r.nested, h)
+		in := r.within()
+		in.holds = append(in.holds, h)
 	}
 	r.mu.Unlock()
 	if over != nil && h.up != nil {
@@ -100,28 +120,29 @@ func (h *Hold) nest(ctx context.Context, up *Hold, key lineKey, try bool) error 
 // enter takes the one place inside a hold.
 func (h *Hold) enter(ctx context.Context, in *Hold, try bool) error {
 	h.root.mu.Lock()
-	if h.slot == nil {
-		h.slot = make(chan struct{}, 1)
+	if h.within().slot == nil {
+		h.inside.slot = make(chan struct{}, 1)
 	}
+	slot := h.inside.slot
 	h.root.mu.Unlock()
 	select {
-	case h.slot <- struct{}{}:
+	case slot <- struct{}{}:
 		return nil
 	default:
 	}
 	if try {
-		return &HeldError{Name: in.spec.name, Holder: parseHolder(h.root.t.Meta)}
+		return &HeldError{Name: in.Name(), Holder: parseHolder(h.root.t.Meta)}
 	}
 	over := h.Context()
 	select {
-	case h.slot <- struct{}{}:
+	case slot <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return waitError(ctx, in.spec.name, in.asked, Holder{})
+		return waitError(ctx, in.Name(), in.wait.asked, Holder{})
 	case <-over.Done():
 		return context.Cause(over)
 	}
 }
 
 // exit frees the place that enter took.
-func (h *Hold) exit() { <-h.slot }
+func (h *Hold) exit() { <-h.inside.slot }

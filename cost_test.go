@@ -21,8 +21,8 @@ func TestAllocations(t *testing.T) {
 		most float64
 		run  func()
 	}{
-		{"Lock and Unlock", 4, func() { unlock(t, must(t)(m.Lock(bg))) }},
-		{"with a context that can end", 4, func() { unlock(t, must(t)(m.Lock(cancellable))) }},
+		{"Lock and Unlock", 5, func() { unlock(t, must(t)(m.Lock(bg))) }},
+		{"with a context that can end", 5, func() { unlock(t, must(t)(m.Lock(cancellable))) }},
 		{"with Context()", 8, func() {
 			h := must(t)(m.Lock(bg))
 			h.Context()

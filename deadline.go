@@ -72,12 +72,12 @@ func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].keep.due < h[j].keep.due }
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].keep.at, h[j].keep.at = i+1, j+1
+	h[i].keep.at, h[j].keep.at = int32(i+1), int32(j+1)
 }
 func (h *dueHeap) Push(x any) {
 	t := x.(*ticket)
 	*h = append(*h, t)
-	t.keep.at = len(*h)
+	t.keep.at = int32(len(*h))
 }
 func (h *dueHeap) Pop() any {
 	old := *h
@@ -94,12 +94,12 @@ func (h endHeap) Len() int           { return len(h) }
 func (h endHeap) Less(i, j int) bool { return h[i].keep.end < h[j].keep.end }
 func (h endHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].keep.endAt, h[j].keep.endAt = i+1, j+1
+	h[i].keep.endAt, h[j].keep.endAt = int32(i+1), int32(j+1)
 }
 func (h *endHeap) Push(x any) {
 	t := x.(*ticket)
 	*h = append(*h, t)
-	t.keep.endAt = len(*h)
+	t.keep.endAt = int32(len(*h))
 }
 func (h *endHeap) Pop() any {
 	old := *h

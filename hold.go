@@ -12,67 +12,93 @@ import (
 
 // Hold is a lock that is held. It is renewed until Unlock, and ends before its
 // lease can have ended at the store. A Hold is safe for concurrent use.
+//
+// Programs hold many: what is needed only for a while is apart from it, and
+// goes when that is over.
 type Hold struct {
-	spec *spec
 	line *line
 	root *Hold           // the hold that a nested one is part of; itself otherwise
 	up   *Hold           // the hold whose context a nested one was opened with
 	ctx  context.Context // Lock's
 
-	// While queueing; guarded by line.mu.
-	prev, next *Hold
-	wake       chan struct{} // made when it has to wait
-	asked      time.Time
-	try        bool
-	told       bool
-	err        error
-	spare      *ticket // to be used for its Join
-	have       int64   // the line's limit, after a LimitError
+	// Guarded by line.mu.
+	prev, next *Hold   // in the line's queue, then among those who hold by t
+	wait       *wait   // until Lock returns it
 	t          *ticket // the ticket it holds by
-	taken      bool    // its goroutine has seen the grant
 
 	token uint64
 	since instant
-	until instant // end of MaxHold, or never
+	bound *bound // of MaxHold, nil for none
 
 	mu     sync.Mutex
-	over   error       // why it does not hold any more
-	hctx   *holdCtx    // made when asked for
-	timer  *time.Timer // of MaxHold
-	open   int         // of a root: Unlocks it waits for, its own and of nested holds
-	nested []*Hold     // of a root: nested holds, to tell them
-	slot   chan struct{}
+	over   error    // why it does not hold any more
+	hctx   *holdCtx // made when asked for
+	inside *inside  // made when asked for
+	open   int32    // of a root: Unlocks it waits for, its own and of nested holds
+	taken  bool     // guarded by line.mu: its goroutine has seen the grant
 
 	once   sync.Once
 	result error // of Unlock
 }
 
+// wait is what a hold needs until it holds; guarded by line.mu.
+type wait struct {
+	spec  *spec
+	asked time.Time
+	wake  chan struct{} // made when it has to wait
+	try   bool
+	told  bool
+	err   error   // why it ended without a hold
+	spare *ticket // to be used for its Join
+	have  int64   // the line's limit, after a LimitError
+}
+
+// bound is the end of a hold that may not last.
+type bound struct {
+	until instant
+	timer *time.Timer
+}
+
+// inside is what is nested in a hold.
+type inside struct {
+	holds []*Hold // of a root: to tell them
+	slot  chan struct{}
+}
+
+// within returns what is nested in h. The caller has root.mu.
+func (h *Hold) within() *inside {
+	if h.inside == nil {
+		h.inside = new(inside)
+	}
+	return h.inside
+}
+
 // rouse wakes the goroutine that waits in acquire, if it sleeps.
 func (h *Hold) rouse() {
-	if h.wake == nil {
+	if h.wait.wake == nil {
 		return // it has not looked yet, or needs no waking
 	}
 	select {
-	case h.wake <- struct{}{}:
+	case h.wait.wake <- struct{}{}:
 	default:
 	}
 }
 
 // queued says whether it still waits: a hold to be is in its line's queue until
 // it is granted or fails. The caller has line.mu.
-func (h *Hold) queued() bool { return h.t == nil && h.err == nil }
+func (h *Hold) queued() bool { return h.t == nil && h.wait.err == nil }
 
 // patience is how long a Lock without a place goes on asking a store that
 // fails.
 func (h *Hold) patience() time.Duration {
-	if h.try {
+	if h.wait.try {
 		return callLimit(h.line.key.ttl)
 	}
 	return releaseLimit(h.line.key.ttl)
 }
 
 // impatient says whether its Lock has lasted that long.
-func (h *Hold) impatient() bool { return time.Since(h.asked) >= h.patience() }
+func (h *Hold) impatient() bool { return time.Since(h.wait.asked) >= h.patience() }
 
 // take turns the grant into a hold, on the goroutine that waited for it; false
 // when it was lost before. The caller has line.mu.
@@ -84,23 +110,22 @@ func (h *Hold) take() bool {
 	h.taken = true
 	h.root = h
 	h.open = 1
-	h.token = t.token<<8 | uint64(t.passes&0xff)
+	h.token = t.tokenNow()
 	if h.line.key.readers() {
 		h.token = t.token << 8
 	}
 	h.since = c.clock.now()
-	h.until = never
-	h.mu.Lock() // the timer may fire at once
-	defer h.mu.Unlock()
-	if d := h.spec.maxHold; d > 0 {
-		h.until = h.since.add(d)
-		h.timer = time.AfterFunc(d, h.expire)
+	if d := h.wait.spec.maxHold; d > 0 {
+		h.mu.Lock() // the timer may fire at once
+		defer h.mu.Unlock()
+		h.bound = &bound{until: h.since.add(d)}
+		h.bound.timer = time.AfterFunc(d, h.expire)
 	}
 	return true
 }
 
 // Name returns the name of the lock, as given by the user.
-func (h *Hold) Name() string { return h.spec.name }
+func (h *Hold) Name() string { return h.line.name() }
 
 // Token returns the fencing token of the hold. For exclusive holds it is
 // greater than that of every earlier hold of this name; a nested hold, and
@@ -120,12 +145,20 @@ func (h *Hold) Err() error {
 	}
 	r := h.root
 	now := r.line.c.clock.now()
-	if now >= r.until {
+	if now >= r.until() {
 		r.expire()
 	} else if !r.t.valid(now) {
 		r.line.lose(r.t, LossExpired)
 	}
 	return h.ended()
+}
+
+// until is the end of MaxHold, or never.
+func (h *Hold) until() instant {
+	if h.bound == nil {
+		return never
+	}
+	return h.bound.until
 }
 
 func (h *Hold) ended() error {
@@ -140,7 +173,7 @@ func (h *Hold) ended() error {
 // hold has ended the value means nothing.
 func (h *Hold) Deadline() time.Time {
 	r := h.root
-	return r.line.c.clock.wall(min(instant(r.t.claim.Load()), r.until))
+	return r.line.c.clock.wall(min(instant(r.t.claim.Load()), r.until()))
 }
 
 // Context returns a context that ends with the hold: its cause is the
@@ -148,7 +181,7 @@ func (h *Hold) Deadline() time.Time {
 // context, but not its end. A lock taken with it nests in this hold; see the
 // package documentation.
 func (h *Hold) Context() context.Context {
-	return h.context(context.WithoutCancel(h.ctx))
+	return h.context((*outside)(h))
 }
 
 // context makes the hold's context over parent, the first time.
@@ -174,14 +207,23 @@ func (h *Hold) end(why error) bool {
 	}
 	h.open = 0
 	h.finish(why)
-	for _, n := range h.nested {
-		n.finish(why)
+	if h.inside != nil {
+		for _, n := range h.inside.holds {
+			n.finish(why)
+		}
 	}
-	h.nested = nil
-	if h.timer != nil {
-		h.timer.Stop()
-	}
+	h.alone()
 	return true
+}
+
+// alone drops what a root that has ended does not need. The caller has h.mu.
+func (h *Hold) alone() {
+	if h.inside != nil {
+		h.inside.holds = nil
+	}
+	if h.bound != nil {
+		h.bound.timer.Stop()
+	}
 }
 
 // finish marks one hold as over. The caller has root.mu.
@@ -218,7 +260,7 @@ func (h *Hold) expire() {
 }
 
 func (h *Hold) lostError(why LossReason) *LostError {
-	return &LostError{Name: h.spec.name, Reason: why, Token: h.token, Since: h.line.c.clock.wall(h.since)}
+	return &LostError{Name: h.Name(), Reason: why, Token: h.token, Since: h.line.c.clock.wall(h.since)}
 }
 
 // Unlock releases the hold. It needs no context and works after every context
@@ -245,8 +287,8 @@ func (h *Hold) unlock() error {
 		h.up.exit()
 	}
 	if h == r {
-		if o := h.spec.c.observer(); o.Released != nil {
-			guard(func() { o.Released(h.spec.name, h.token, h.spec.c.clock.now().sub(h.since), err) })
+		if o := h.line.c.observer(); o.Released != nil {
+			guard(func() { o.Released(h.Name(), h.token, h.line.c.clock.now().sub(h.since), err) })
 		}
 	}
 	return err
@@ -268,16 +310,13 @@ func (h *Hold) release() error {
 	h.finish(ErrReleased)
 	r.open--
 	if r.open > 0 {
-		if i := slices.Index(r.nested, h); i >= 0 {
-			r.nested = slices.Delete(r.nested, i, i+1)
+		if i := slices.Index(r.within().holds, h); i >= 0 {
+			r.inside.holds = slices.Delete(r.inside.holds, i, i+1)
 		}
 		r.mu.Unlock()
 		return nil
 	}
-	r.nested = nil
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	r.alone()
 	r.mu.Unlock()
 
 	l.mu.Lock()
@@ -303,7 +342,7 @@ func (h *Hold) release() error {
 // hold has no named owner or is nested, and a *LostError when it was lost.
 func (h *Hold) Detach() error {
 	if h.line.key.owner == "" || h.root != h {
-		return fmt.Errorf("holdfast: detach %q: only the outermost hold of a named owner can be detached", h.spec.name)
+		return fmt.Errorf("holdfast: detach %q: only the outermost hold of a named owner can be detached", h.Name())
 	}
 	var err error
 	first := false
@@ -350,7 +389,7 @@ func (h *Hold) detach() error {
 	}
 	l.c.releaseLine(l)
 	if err != nil {
-		return storeError("detach", h.spec.name, err)
+		return storeError("detach", h.Name(), err)
 	}
 	return nil
 }

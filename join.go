@@ -15,11 +15,11 @@ import (
 // be taken for the one that has ended.
 func (l *line) join(ctx context.Context, h *Hold) {
 	t := l.next // only the joiner changes it
-	if t.tries > 0 && !l.pause(ctx, t.tries) {
+	if t.tries > 0 && !l.pause(ctx, int(t.tries)) {
 		l.mu.Lock()
 		return
 	}
-	if !h.try {
+	if !h.wait.try {
 		if err := l.c.watch(ctx, callLimit(l.key.ttl)); err != nil {
 			l.mu.Lock()
 			if t.tries == 0 {
@@ -31,10 +31,7 @@ func (l *line) join(ctx context.Context, h *Hold) {
 		}
 		l.c.keeper.track(t)
 	}
-	call := &t.joinCall
-	if t.tries > 0 {
-		call = new(callCtx)
-	}
+	call := new(callCtx)
 	call.begin(ctx, callLimit(l.key.ttl))
 	l.mu.Lock()
 	l.call = call
@@ -48,7 +45,7 @@ func (l *line) join(ctx context.Context, h *Hold) {
 	if closed {
 		call.stop()
 	}
-	p, err := l.c.drv.Join(call, &t.Ticket, !h.try)
+	p, err := l.c.drv.Join(call, &t.Ticket, !h.wait.try)
 	call.end()
 
 	l.mu.Lock()
@@ -76,16 +73,16 @@ func (l *line) pause(ctx context.Context, tries int) bool {
 
 // answered: Join answered p to a request sent at that time.
 func (l *line) answered(h *Hold, t *ticket, p driver.Place, sent instant) {
-	t.holder = p.Holder
-	if p.State == driver.Gone && h.try {
+	t.hear(p.Holder)
+	if p.State == driver.Gone && h.wait.try {
 		l.settled()
 		l.forget(t)
 		l.failTries(p.Holder) // h is one of them
 		l.more()
 		return
 	}
-	if t.push != nil && t.push.State > p.State { // the push overtook the answer
-		p.State, p.Token = t.push.State, t.push.Token
+	if t.heard != nil && t.heard.push.State > p.State { // the push overtook the answer
+		p.State, p.Token = t.heard.push.State, t.heard.push.Token
 	}
 	t.extend(sent, p.Lease)
 	switch {
@@ -123,7 +120,7 @@ func (l *line) renewTicket(h *Hold, t *ticket) {
 		return
 	}
 	l.settled()
-	l.fail(h, &StoreError{Op: "acquire", Name: h.spec.name,
+	l.fail(h, &StoreError{Op: "acquire", Name: l.name(),
 		Err: driver.Errorf(driver.Unknown, "the store's answers were older than their leases")})
 	l.more()
 }
@@ -141,7 +138,7 @@ func (l *line) unanswered(h *Hold, t *ticket, err error) {
 	}
 	var le *driver.LimitError
 	if errors.As(err, &le) {
-		h.have = le.Have
+		h.wait.have = le.Have
 	}
 	if class == driver.Refused && !t.unsure {
 		l.c.keeper.remove(t)
@@ -158,12 +155,12 @@ func (l *line) unanswered(h *Hold, t *ticket, err error) {
 		for q := l.queue.first; q != nil; {
 			next := q.next
 			if q.impatient() {
-				l.fail(q, storeError("acquire", q.spec.name, err))
+				l.fail(q, storeError("acquire", l.name(), err))
 			}
 			q = next
 		}
 	}
-	l.fail(h, storeError("acquire", h.spec.name, err))
+	l.fail(h, storeError("acquire", l.name(), err))
 	l.more()
 }
 
@@ -173,8 +170,11 @@ func (l *line) pushed(t *ticket, p driver.Place) {
 	switch {
 	case t.state == driver.Gone || p.State <= t.state:
 	case t.state == 0:
-		if t.push == nil || p.State > t.push.State {
-			t.push = &p
+		if t.heard == nil {
+			t.heard = new(heard)
+		}
+		if p.State > t.heard.push.State {
+			t.heard.push = p
 		}
 	case p.State == driver.Held:
 		if t.valid(l.c.clock.now()) {
@@ -212,7 +212,7 @@ func (l *line) renewed(t *ticket, p driver.Place, sent instant) {
 		}
 		t.extend(sent, p.Lease)
 		if p.Holder != "" {
-			t.holder = p.Holder
+			t.hear(p.Holder)
 		}
 		if !t.valid(l.c.clock.now()) { // too late to rely on; ask again
 			l.c.keeper.retry(t)

@@ -27,7 +27,7 @@ func TestJoinerKeepsTheLine(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		d     driver.Driver
-		tries int
+		tries int32
 	}{
 		{"held", memlock.New(memlock.NewStore()), 0},
 		{"refused", refusing{memlock.New(memlock.NewStore()), driver.Refused}, 0},
@@ -46,7 +46,7 @@ func TestJoinerKeepsTheLine(t *testing.T) {
 			s.key.units = 1
 			l, h := c.line(s.key)
 			defer c.calls.Done()
-			h.spec, h.ctx, h.asked = s, ctx, time.Now()
+			h.wait.spec, h.ctx, h.wait.asked = s, ctx, time.Now()
 			l.queue.pushBack(h)
 			l.more()
 			l.sends = true

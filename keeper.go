@@ -18,12 +18,12 @@ const (
 type keeping struct {
 	lane    *lane
 	due     instant // when to renew or ask
-	at      int     // place in the lane's heap, plus 1; 0 for none
+	end     instant // under which it stands in the heap of claims
+	at      int32   // place in the lane's heap, plus 1; 0 for none
+	endAt   int32   // place in the heap of claims, plus 1; 0 for none
 	waiting bool
 	again   bool // pushes may have been lost while it was asked for
 	gone    bool
-	end     instant // under which it stands in the heap of claims
-	endAt   int     // place in that heap, plus 1; 0 for none
 }
 
 // keeper renews the tickets of a client, waiting and held. Its goroutine
@@ -126,7 +126,7 @@ func (k *keeper) schedule(t *ticket, due instant) {
 	if t.keep.at == 0 {
 		heap.Push(&ln.heap, t)
 	} else {
-		heap.Fix(&ln.heap, t.keep.at-1)
+		heap.Fix(&ln.heap, int(t.keep.at)-1)
 	}
 	k.reorder(ln)
 	if !k.on {
@@ -142,11 +142,11 @@ func (k *keeper) remove(t *ticket) {
 	t.keep.gone = true
 	delete(k.byID, t.ID)
 	if t.keep.endAt > 0 {
-		heap.Remove(&k.ends, t.keep.endAt-1)
+		heap.Remove(&k.ends, int(t.keep.endAt)-1)
 	}
 	if ln := t.keep.lane; ln != nil {
 		if t.keep.at > 0 {
-			heap.Remove(&ln.heap, t.keep.at-1)
+			heap.Remove(&ln.heap, int(t.keep.at)-1)
 		}
 		k.reorder(ln)
 	}
@@ -335,7 +335,7 @@ func (k *keeper) moved(id string, p driver.Place) {
 			t.keep.again = true
 		case t.keep.waiting:
 			t.keep.due = now
-			heap.Fix(&t.keep.lane.heap, t.keep.at-1)
+			heap.Fix(&t.keep.lane.heap, int(t.keep.at)-1)
 			k.reorder(t.keep.lane)
 		}
 	}

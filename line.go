@@ -18,6 +18,9 @@ type lineKey struct {
 	ttl   time.Duration
 }
 
+// name is that given by the user.
+func (l *line) name() string { return l.c.userName(l.key.name) }
+
 // exclusive lines have at most one held ticket, which is handed on.
 func (k *lineKey) exclusive() bool { return k.units == k.limit && k.owner == "" }
 
@@ -37,18 +40,19 @@ func (k *lineKey) readers() bool {
 type line struct {
 	c    *Client
 	key  lineKey
-	refs int // guarded by Client.mu: callers and holds that use the line
+	same *line // guarded by Client.mu: the next one in its place of Client.lines
 
 	mu     sync.Mutex
 	queue  holdList // goroutines that wait, first come first
-	tries  int      // of them, those that do not wait for a turn
 	next   *ticket  // the ticket on its way, nil for none
 	joiner *Hold    // the joiner, nil when next needs none
-	sends  bool     // the joiner is in join, and finds a successor itself
 	open   *ticket  // a held ticket that admits more readers
-	held   int      // tickets held
 	last   *ticket  // the one granted last, of those held
 	call   *callCtx // of the Join under way
+	held   int32    // tickets held
+	tries  int32    // of those that wait, those that do not wait for a turn
+	refs   int32    // guarded by Client.mu: callers and holds that use the line
+	sends  bool     // the joiner is in join, and finds a successor itself
 }
 
 // solo is what a Lock needs that meets nobody, in one piece.
@@ -58,23 +62,16 @@ type solo struct {
 	ticket ticket
 }
 
-// acquire waits for a hold in this line. h is new; only its fields name, spec
-// and ctx are set. With try it does not wait, and does not overtake waiters.
+// acquire waits for a hold in this line. h is new. With try it does not wait,
+// and does not overtake waiters.
 func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
-	h.try = try
-	err := l.await(ctx, h)
-	l.c.still(h)
-	return err
-}
-
-// await is acquire; the hold's channel is put away after it.
-func (l *line) await(ctx context.Context, h *Hold) error {
+	h.wait.try = try
 	l.mu.Lock()
 	if l.admit(h) {
 		l.mu.Unlock()
 		return nil
 	}
-	if h.try {
+	if h.wait.try {
 		if err := l.inTheWay(h); err != nil {
 			l.mu.Unlock()
 			return err
@@ -85,9 +82,9 @@ func (l *line) await(ctx context.Context, h *Hold) error {
 	l.more()
 	for {
 		switch {
-		case h.err != nil:
+		case h.wait.err != nil:
 			l.mu.Unlock()
-			return h.err
+			return h.wait.err
 		case h.t != nil && l.c.closed(): // perhaps too late for Close to see it
 			l.mu.Unlock()
 			return l.giveUp(h, nil)
@@ -99,7 +96,7 @@ func (l *line) await(ctx context.Context, h *Hold) error {
 			// Lost between grant and waking: back to the front, with a place
 			// to be asked for anew.
 			h.t = nil
-			if h.try {
+			if h.wait.try {
 				l.tries++
 			}
 			l.queue.pushFront(h)
@@ -113,7 +110,7 @@ func (l *line) await(ctx context.Context, h *Hold) error {
 			if l.joiner == h && !h.queued() {
 				l.passOn() // a hand-over overtook its Join
 			}
-			if h.t != nil || h.err != nil || ctx.Err() == nil && !l.c.closed() {
+			if !h.queued() || ctx.Err() == nil && !l.c.closed() {
 				continue
 			}
 		}
@@ -121,20 +118,22 @@ func (l *line) await(ctx context.Context, h *Hold) error {
 			l.mu.Unlock()
 			return l.giveUp(h, nil)
 		}
-		if h.wake == nil {
-			h.wake = l.c.wake()
+		wake := h.wait.wake
+		if wake == nil {
+			wake = make(chan struct{}, 1)
+			h.wait.wake = wake
 		}
 		tell := l.waitingFor(h)
 		l.mu.Unlock()
 		tell()
 		over := ctx.Done()
 		if over == nil { // one channel costs less than a choice of two
-			<-h.wake
+			<-wake
 			l.mu.Lock()
 			continue
 		}
 		select {
-		case <-h.wake:
+		case <-wake:
 			l.mu.Lock()
 		case <-over:
 			return l.giveUp(h, ctx)
@@ -145,18 +144,18 @@ func (l *line) await(ctx context.Context, h *Hold) error {
 // waitingFor returns the report to the Observer, once for each wait.
 func (l *line) waitingFor(h *Hold) func() {
 	o := l.c.observer()
-	if h.told || o.Waiting == nil || l.joiner == h {
+	if h.wait.told || o.Waiting == nil || l.joiner == h {
 		return func() {}
 	}
-	h.told = true
+	h.wait.told = true
 	who := parseHolder(l.holder())
-	return func() { guard(func() { o.Waiting(h.spec.name, who) }) }
+	return func() { guard(func() { o.Waiting(l.name(), who) }) }
 }
 
 // holder is the metadata of who is in the way, as far as known here.
 func (l *line) holder() string {
-	if l.next != nil && l.next.holder != "" {
-		return l.next.holder
+	if t := l.next; t != nil && t.heard != nil && t.heard.holder != "" {
+		return t.heard.holder
 	}
 	if l.last != nil {
 		return l.last.Meta
@@ -177,17 +176,17 @@ func (l *line) admit(h *Hold) bool {
 	}
 	t.passes++
 	h.t = t
-	t.users = append(t.users, h)
+	t.users.pushBack(h)
 	return h.take()
 }
 
 // inTheWay is the answer to a Try when somebody of this client is ahead.
 func (l *line) inTheWay(h *Hold) error {
-	waiting := l.queue.first != nil && !l.queue.first.try
+	waiting := l.queue.first != nil && !l.queue.first.wait.try
 	if !waiting && !(l.key.exclusive() && l.held > 0) {
 		return nil
 	}
-	return &HeldError{Name: h.spec.name, Holder: parseHolder(l.holder())}
+	return &HeldError{Name: l.name(), Holder: parseHolder(l.holder())}
 }
 
 // more makes the head of the queue the joiner, if a ticket should be on its
@@ -210,13 +209,12 @@ func (l *line) appoint(h *Hold) {
 func (l *line) settled() { l.next, l.joiner = nil, nil }
 
 func (l *line) newTicket(h *Hold) *ticket {
-	t := h.spare
-	if h.spare = nil; t == nil {
+	t := h.wait.spare
+	if h.wait.spare = nil; t == nil {
 		t = new(ticket)
 	}
 	t.line = l
-	t.users = t.user[:0]
-	id, meta := l.c.newID(h.spec.meta, time.Now())
+	id, meta := l.c.newID(h.wait.spec.meta, time.Now())
 	t.Ticket = driver.Ticket{
 		ID: id, Owner: l.key.owner, Name: l.key.name,
 		Units: l.key.units, Limit: l.key.limit, TTL: l.key.ttl,
@@ -256,7 +254,7 @@ func (l *line) granted(t *ticket, token uint64) {
 // unqueue takes h, which waits, out of the queue.
 func (l *line) unqueue(h *Hold) {
 	l.queue.remove(h)
-	if h.try {
+	if h.wait.try {
 		l.tries--
 	}
 }
@@ -265,7 +263,7 @@ func (l *line) unqueue(h *Hold) {
 func (l *line) give(t *ticket, h *Hold) {
 	l.unqueue(h)
 	h.t = t
-	t.users = append(t.users, h)
+	t.users.pushBack(h)
 	h.rouse()
 	if l.joiner == h || l.queue.first == nil {
 		l.passOn() // of a semaphore: handed over while a ticket was on its way
@@ -278,7 +276,7 @@ func (l *line) fail(h *Hold, err error) {
 		return
 	}
 	l.unqueue(h)
-	h.err = err
+	h.wait.err = err
 	h.rouse()
 }
 
@@ -286,8 +284,8 @@ func (l *line) fail(h *Hold, err error) {
 func (l *line) failTries(holder string) {
 	for h := l.queue.first; h != nil && l.tries > 0; {
 		next := h.next
-		if h.try {
-			l.fail(h, &HeldError{Name: h.spec.name, Holder: parseHolder(holder)})
+		if h.wait.try {
+			l.fail(h, &HeldError{Name: l.name(), Holder: parseHolder(holder)})
 		}
 		h = next
 	}
@@ -298,9 +296,9 @@ func (l *line) failTries(holder string) {
 func (l *line) giveUp(h *Hold, ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := error(&nameError{name: h.spec.name, err: ErrClosed})
+	err := error(&nameError{name: l.name(), err: ErrClosed})
 	if ctx != nil {
-		err = waitError(ctx, h.spec.name, h.asked, parseHolder(l.holder()))
+		err = waitError(ctx, l.name(), h.wait.asked, parseHolder(l.holder()))
 	}
 	if h.t != nil { // the grant and the end of the wait crossed
 		if t := l.drop(h); t != nil {
@@ -308,11 +306,11 @@ func (l *line) giveUp(h *Hold, ctx context.Context) error {
 		}
 		return err
 	}
-	if h.err != nil {
-		return h.err
+	if h.wait.err != nil {
+		return h.wait.err
 	}
 	l.unqueue(h)
-	h.err = err
+	h.wait.err = err
 	if l.joiner == h || l.queue.first == nil {
 		l.passOn()
 	}

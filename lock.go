@@ -40,7 +40,9 @@ func (c *Client) spec(name string, limit int64, opts []Option) *spec {
 	}
 	s.err = err
 	s.key = lineKey{name: full, limit: limit, owner: st.owner, ttl: st.ttl}
-	s.meta = newMetaEncoder(st.owner, st.note)
+	if s.meta = c.meta; st.owner != c.settings.owner || st.note != c.settings.note {
+		s.meta = newMetaEncoder(st.owner, st.note)
+	}
 	return s
 }
 
@@ -55,15 +57,20 @@ func (s *spec) lock(ctx context.Context, units int64, try bool) (*Hold, error) {
 		h, err := s.lockKey(ctx, key, try)
 		if err == nil {
 			if o := s.c.observer(); o.Acquired != nil && h.root == h {
-				guard(func() { o.Acquired(s.name, h.token, time.Since(h.asked)) })
+				guard(func() { o.Acquired(s.name, h.token, time.Since(h.wait.asked)) })
 			}
+			s.c.waited(h)
 			return h, nil
 		}
-		adopt := s.lineLimit && h != nil && h.have > 1 && h.have != driver.RWLimit && h.have != key.limit
-		if !adopt || units > h.have {
+		var have int64
+		if h != nil {
+			have = h.wait.have
+		}
+		adopt := s.lineLimit && have > 1 && have != driver.RWLimit && have != key.limit
+		if !adopt || units > have {
 			return nil, err
 		}
-		key.limit = h.have
+		key.limit = have
 	}
 }
 
@@ -80,7 +87,7 @@ func (s *spec) lockKey(ctx context.Context, key lineKey, try bool) (*Hold, error
 		return nil, &nameError{name: s.name, err: ErrClosed}
 	}
 	defer c.calls.Done()
-	h.spec, h.ctx, h.asked = s, ctx, asked
+	h.ctx, h.wait.spec, h.wait.asked = ctx, s, asked
 	if up, _ := ctx.Value(l).(*Hold); up != nil {
 		c.releaseLine(l)
 		if err := h.nest(ctx, up, key, try); err != nil {

@@ -1,7 +1,8 @@
 package holdfast
 
-// holdList is a queue of holds to be, linked through themselves so that it
-// costs no memory of its own.
+// holdList is a list of holds, linked through themselves so that it costs no
+// memory of its own: those to be that wait in a line, or those that hold by one
+// ticket. No hold is in two.
 type holdList struct{ first, last *Hold }
 
 func (q *holdList) pushBack(h *Hold) {
@@ -37,4 +38,13 @@ func (q *holdList) remove(h *Hold) {
 		h.next.prev = h.prev
 	}
 	h.prev, h.next = nil, nil
+}
+
+// empty takes all out, and returns them in their order.
+func (q *holdList) empty() (all []*Hold) {
+	for q.first != nil {
+		all = append(all, q.first)
+		q.remove(q.first)
+	}
+	return all
 }

@@ -15,17 +15,12 @@ func (l *line) drop(h *Hold) *ticket {
 	if t.state != driver.Held {
 		return nil // lost meanwhile
 	}
-	for i, u := range t.users {
-		if u == h {
-			t.users = append(t.users[:i], t.users[i+1:]...)
-			break
-		}
-	}
-	if len(t.users) > 0 {
+	t.users.remove(h)
+	if t.users.first != nil {
 		return nil
 	}
 	next := l.queue.first
-	if next != nil && next.try {
+	if next != nil && next.wait.try {
 		next = nil // it asks for itself
 	}
 	now := l.c.clock.now()
@@ -51,18 +46,25 @@ func (l *line) drop(h *Hold) *ticket {
 	return t
 }
 
+// leaving is what the first request to leave needs, which mostly is the only
+// one.
+type leaving struct {
+	call callCtx
+	refs [1]driver.Ref
+}
+
 // leave releases a ticket at the store, which retire has taken out of the
 // line. It blocks for at most releaseLimit, whatever the store does; what it
 // could not settle goes on in the background.
 func (l *line) leave(t *ticket) error {
 	limit := releaseLimit(l.key.ttl)
 	start := time.Now()
-	t.refs[0] = driver.Ref{Ticket: &t.Ticket, State: driver.Held, Unsure: t.unsure}
-	call := &t.leaveCall
+	first := leaving{refs: [1]driver.Ref{{Ticket: &t.Ticket, State: driver.Held, Unsure: t.unsure}}}
+	call, refs := &first.call, first.refs[:]
 	call.begin(l.c.life, limit/2) // so that there is time for a second try
 	perhaps := false              // an earlier try may have done it
 	for try := 0; ; try++ {
-		p, err := l.leaveOnce(call, t)
+		p, err := l.leaveOnce(call, refs)
 		call.end()
 		perhaps = perhaps || err != nil && driver.ClassOf(err) == driver.Unknown
 		switch {
@@ -73,7 +75,7 @@ func (l *line) leave(t *ticket) error {
 			// done, since the claim was good when it was sent.
 			return nil
 		case driver.ClassOf(err) == driver.Refused:
-			return storeError("release", l.c.userName(l.key.name), err)
+			return storeError("release", l.name(), err)
 		}
 		left := limit - time.Since(start)
 		pause := min(time.Millisecond<<min(try, 6), limit/10)
@@ -86,13 +88,13 @@ func (l *line) leave(t *ticket) error {
 			case <-l.c.life.Done():
 			}
 		}
-		l.c.cleaner.addRef(t.refs[0])
-		return storeError("release", l.c.userName(l.key.name), err)
+		l.c.cleaner.addRef(refs[0])
+		return storeError("release", l.name(), err)
 	}
 }
 
-func (l *line) leaveOnce(ctx context.Context, t *ticket) (driver.State, error) {
-	ps, err := l.c.leaveAll(ctx, t.refs[:])
+func (l *line) leaveOnce(ctx context.Context, refs []driver.Ref) (driver.State, error) {
+	ps, err := l.c.leaveAll(ctx, refs)
 	if err != nil {
 		return 0, err
 	}
@@ -108,8 +110,7 @@ func (l *line) lose(t *ticket, why LossReason) {
 		return
 	}
 	l.retire(t)
-	users := t.users
-	t.users = nil
+	users := t.users.empty()
 	ref := driver.Ref{Ticket: &t.Ticket, State: driver.Held, Unsure: t.unsure}
 	lost := make([]*LostError, 0, len(users))
 	for _, h := range users {
@@ -136,6 +137,6 @@ func (l *line) lose(t *ticket, why LossReason) {
 }
 
 func (l *line) lostError(t *ticket, why LossReason) *LostError {
-	return &LostError{Name: l.c.userName(l.key.name), Reason: why,
-		Token: t.token<<8 | uint64(t.passes&0xff), Since: l.c.clock.wall(t.granted)}
+	return &LostError{Name: l.name(), Reason: why,
+		Token: t.tokenNow(), Since: l.c.clock.wall(t.granted)}
 }

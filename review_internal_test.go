@@ -50,7 +50,7 @@ func TestNestedHoldsAreForgotten(t *testing.T) {
 				}
 			}
 			for _, l := range c.lines {
-				if n := len(l.last.users[0].nested); n != 0 {
+				if n := len(l.last.users.first.inside.holds); n != 0 {
 					t.Errorf("the hold still knows of %d nested ones", n)
 				}
 			}

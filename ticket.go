@@ -16,26 +16,40 @@ type ticket struct {
 	// Guarded by line.mu.
 	state   driver.State // 0 until the first answer
 	unsure  bool         // some Join went unanswered; stays so
+	passes  uint16       // local hand-overs so far, the low part of the token
+	tries   int32        // Joins sent
 	asked   instant      // when the first Join was sent
-	tries   int
-	granted instant       // when the grant was learnt
-	token   uint64        // the store's part
-	passes  int           // local hand-overs so far, the low part of the token
-	users   []*Hold       // who holds by it; several only for readers
-	push    *driver.Place // what a push said before Join answered
-	holder  string        // metadata of who is in the way, as last heard
+	granted instant      // when the grant was learnt
+	token   uint64       // the store's part
+	users   holdList     // who holds by it; several only for readers
+	heard   *heard       // nil when nothing was
 
 	// claim is when the ticket's own claim ends, an instant. Written under
 	// line.mu, read anywhere.
 	claim atomic.Int64
 
-	// For the first Join and the first Leave, which mostly are the only ones.
-	joinCall, leaveCall callCtx
-	refs                [1]driver.Ref
-	user                [1]*Hold // room for users
-
 	keep keeping // guarded by keeper.mu
 }
+
+// heard is what the store said of a ticket beside its state.
+type heard struct {
+	push   driver.Place // what a push said before Join answered
+	holder string       // metadata of who is in the way
+}
+
+// hear notes who is in the way.
+func (t *ticket) hear(holder string) {
+	if t.heard == nil {
+		if holder == "" {
+			return
+		}
+		t.heard = new(heard)
+	}
+	t.heard.holder = holder
+}
+
+// tokenNow is the token of who holds by t now, unless several may.
+func (t *ticket) tokenNow() uint64 { return t.token<<8 | uint64(t.passes&0xff) }
 
 // claimEnd applies the clock rule: the store's promise, counted from before
 // the request was sent, less 1 % for clocks of different rates and a margin

@@ -13,7 +13,7 @@ import (
 
 // What a lock on Redis that nobody else wants allocates, from Lock to Unlock,
 // the client library's share included, and what one that is held keeps. The
-// target is 8, and 12 with Context(); it is 3, and 7. Under the race detector
+// target is 8, and 12 with Context(); it is 5, and 8. Under the race detector
 // pools forget some of what they are given.
 func TestCostsOnRedis(t *testing.T) {
 	s := backends.Redis(t, backends.RedisOptions{})
@@ -42,8 +42,8 @@ func TestCostsOnRedis(t *testing.T) {
 		most float64
 		run  func()
 	}{
-		{"Lock and Unlock", 6, func() { unlock(lock("n")) }},
-		{"with Context()", 10, func() {
+		{"Lock and Unlock", 8, func() { unlock(lock("n")) }},
+		{"with Context()", 12, func() {
 			h := lock("n")
 			h.(interface{ Context() context.Context }).Context()
 			unlock(h)
@@ -74,8 +74,8 @@ func TestCostsOnRedis(t *testing.T) {
 	crowd()
 	got := float64(mallocs()-allocs) / (goroutines * cycles)
 	t.Logf("many at a time: %.1f allocations", got)
-	if got > 8 {
-		t.Errorf("many at a time: %.1f allocations, want at most 8", got)
+	if got > 10 {
+		t.Errorf("many at a time: %.1f allocations, want at most 10", got)
 	}
 
 	const n = 2000
@@ -87,7 +87,7 @@ func TestCostsOnRedis(t *testing.T) {
 	}
 	each := (heap() - before) / n
 	t.Logf("%.0f bytes for each lock that is held", each)
-	if each > 2048 {
+	if each > 1024 {
 		t.Errorf("%.0f bytes for each lock that is held", each)
 	}
 	for _, h := range held {
