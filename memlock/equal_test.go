@@ -37,6 +37,13 @@ func TestEqualToTheNaiveStore(t *testing.T) {
 }
 
 // run runs the program of a seed on three clients and returns what happened.
+//
+// The case program of package drivertest has a generator of its own, and the two
+// have little in common. That one is for real stores: it has no time, asks only
+// for what every store answers alike, takes back what the answers rule out, and
+// puts into words what may differ, as tokens do. This one compares each token,
+// lease and push of two stores in one bubble, lets time pass, asks for what is
+// over, and is not to spare them anything.
 func run(seed uint64, open func() driver.Driver) (happened []string) {
 	ctx := context.Background()
 	rnd := rand.New(rand.NewPCG(seed, 1))
