@@ -37,7 +37,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 
 // leaveAll sends what has to leave, node by node.
 func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
-	parts := make([]renewal, len(d.nodes))
+	parts := make([]part, len(d.nodes))
 	ttl := time.Duration(0)
 	for _, e := range entries {
 		if e == nil {
@@ -63,52 +63,15 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 		e.signal()
 		e.mu.Unlock()
 	}
-	done := make(chan int, len(d.nodes))
-	need := make([]bool, len(d.nodes))
-	waits, rest := 0, 0
-	for i, part := range parts {
-		if len(part.refs) == 0 {
-			continue
-		}
-		n := d.nodes[i]
-		if !n.usable() {
-			for _, r := range part.refs {
+	for i, p := range parts {
+		if n := d.nodes[i]; !n.usable() {
+			for _, r := range p.refs {
 				d.clean(n, r)
 			}
-			continue
-		}
-		if d.ask(n, d.limit(ttl), func(ctx context.Context) error { return d.leaveAt(ctx, n, part) }, func(error) { done <- i }) {
-			if rest++; n.prompt() {
-				need[i] = true
-				waits++
-			}
+			parts[i] = part{}
 		}
 	}
-	slow := time.NewTimer(d.patience())
-	defer slow.Stop()
-	for rest > 0 {
-		select {
-		case i := <-done:
-			if rest--; need[i] {
-				need[i] = false
-				waits--
-			}
-		case <-slow.C:
-			for i := range need {
-				if need[i] {
-					d.nodes[i].slow.Store(true)
-				}
-			}
-			waits = 0
-		case <-ctx.Done():
-			return
-		case <-d.life.Done():
-			return
-		}
-		if waits == 0 && d.settled(entries) {
-			return
-		}
-	}
+	d.askParts(ctx, parts, ttl, d.leaveAt, func() bool { return d.settled(entries) })
 }
 
 // settled says whether enough is known of all entries that leave.
@@ -129,10 +92,10 @@ func (d *Driver) settled(entries []*entry) bool {
 
 // leaveAt lets tickets leave one node and takes the answers. What was not
 // confirmed is left to the cleaner.
-func (d *Driver) leaveAt(ctx context.Context, n *node, part renewal) error {
-	ps, err := n.d.Leave(ctx, part.refs)
+func (d *Driver) leaveAt(ctx context.Context, n *node, its part) error {
+	ps, err := n.d.Leave(ctx, its.refs)
 	var failed error
-	for i, e := range part.entries {
+	for i, e := range its.entries {
 		p := driver.Place{Err: err}
 		if err == nil {
 			p = ps[i]
@@ -144,8 +107,8 @@ func (d *Driver) leaveAt(ctx context.Context, n *node, part renewal) error {
 			if driver.ClassOf(p.Err) != driver.Refused {
 				failed = p.Err
 			}
-			d.clean(n, part.refs[i])
-		} else if v.t != nil && v.t.ID == part.refs[i].ID {
+			d.clean(n, its.refs[i])
+		} else if v.t != nil && v.t.ID == its.refs[i].ID {
 			v.leftAs = p.State
 		}
 		e.mu.Unlock()

@@ -49,16 +49,10 @@ func (d *Driver) keep(ctx context.Context, entries []*entry, sent time.Time, aga
 	return places
 }
 
-// renewal is one node's part of a renewal.
-type renewal struct {
-	entries []*entry
-	refs    []driver.Ref
-}
-
 // renewAll renews the votes of all entries, and returns when all nodes that
 // answer promptly have answered and no entry needs another one.
 func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
-	parts := make([]renewal, len(d.nodes))
+	parts := make([]part, len(d.nodes))
 	ttl := time.Duration(0)
 	for _, e := range entries {
 		if e == nil {
@@ -82,46 +76,7 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 		ttl = max(ttl, e.t.TTL)
 		e.mu.Unlock()
 	}
-	done := make(chan int, len(d.nodes))
-	waits, rest := 0, 0
-	need := make([]bool, len(d.nodes))
-	for i, part := range parts {
-		if len(part.refs) == 0 {
-			continue
-		}
-		n := d.nodes[i]
-		if d.ask(n, d.limit(ttl), func(ctx context.Context) error { return d.renewAt(ctx, n, part) }, func(error) { done <- i }) {
-			if rest++; n.prompt() {
-				need[i] = true
-				waits++
-			}
-		}
-	}
-	slow := time.NewTimer(d.patience())
-	defer slow.Stop()
-	for rest > 0 {
-		select {
-		case i := <-done:
-			if rest--; need[i] {
-				need[i] = false
-				waits--
-			}
-		case <-slow.C:
-			for i := range need {
-				if need[i] {
-					d.nodes[i].slow.Store(true)
-				}
-			}
-			waits = 0
-		case <-ctx.Done():
-			return
-		case <-d.life.Done():
-			return
-		}
-		if waits == 0 && d.enough(entries, mark) {
-			return
-		}
-	}
+	d.askParts(ctx, parts, ttl, d.renewAt, func() bool { return d.enough(entries, mark) })
 }
 
 // enough says whether the answers so far decide about all entries.
@@ -152,16 +107,16 @@ func (e *entry) confirmed(mark uint64) int {
 }
 
 // renewAt renews at one node and takes the answers.
-func (d *Driver) renewAt(ctx context.Context, n *node, part renewal) error {
+func (d *Driver) renewAt(ctx context.Context, n *node, its part) error {
 	sent, mark := time.Now(), d.marks.Add(1)
-	ps, err := n.d.Renew(ctx, part.refs)
-	for i, e := range part.entries {
+	ps, err := n.d.Renew(ctx, its.refs)
+	for i, e := range its.entries {
 		p := driver.Place{Err: err}
 		if err == nil {
 			p = ps[i]
 		}
 		e.mu.Lock()
-		if v := &e.votes[n.at]; v.t != nil && v.t.ID == part.refs[i].ID && !v.busy && !e.left {
+		if v := &e.votes[n.at]; v.t != nil && v.t.ID == its.refs[i].ID && !v.busy && !e.left {
 			if v.err = p.Err; p.Err == nil && v.state != driver.Gone && p.State >= v.state {
 				v.state, v.place = p.State, p
 				if p.State != driver.Gone {
