@@ -59,6 +59,21 @@ func (m *member) left(k *driver.Ticket) driver.State {
 	return p.State
 }
 
+// outlasts waits until the replica that takes over renews a hold with its token,
+// and lets it leave.
+func (m *member) outlasts(held *driver.Ticket, token uint64) {
+	m.t.Helper()
+	eventually(m.t, "the replica is asked", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		ps, err := m.Renew(ctx, []driver.Ref{ref(held)})
+		return err == nil && ps[0].Err == nil && ps[0].State == driver.Held && ps[0].Token == token
+	})
+	if s := m.left(held); s != driver.Held {
+		m.t.Errorf("the holder was %v", s)
+	}
+}
+
 // woken waits until a waiter holds: by a push, or, after a gap or where there are
 // no pushes, by asking.
 func (m *member) woken(k *driver.Ticket, gaps int) driver.Place {
@@ -291,15 +306,7 @@ func TestF28_ClusterFailover(t *testing.T) {
 				t.Errorf("a ticket of another node: %v, %v", ps[0].State, ps[0].Err)
 			}
 			cancel()
-			eventually(t, "the replica is asked", func() bool {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				ps, err := a.Renew(ctx, []driver.Ref{ref(held)})
-				return err == nil && ps[0].Err == nil && ps[0].State == driver.Held && ps[0].Token == first
-			})
-			if s := a.left(held); s != driver.Held {
-				t.Errorf("the holder was %v", s)
-			}
+			a.outlasts(held, first)
 			if p := b.woken(waits, gaps); p.Token <= first {
 				t.Errorf("token %d after %d", p.Token, first)
 			}

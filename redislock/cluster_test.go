@@ -15,12 +15,7 @@ import (
 // openCluster opens a driver that the test closes.
 func openCluster(t testing.TB, c *backends.RedisCluster, query string) *Cluster {
 	t.Helper()
-	d, err := OpenCluster(context.Background(), c.URL(query))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return openAt(t, OpenCluster, c.URL(query))
 }
 
 // clusterHarness describes a cluster of the test's own to the suite. Its nodes

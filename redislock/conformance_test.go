@@ -33,16 +33,22 @@ func TestMain(m *testing.M) {
 	backends.Main(m)
 }
 
-// openOn opens a driver that the test closes, on a server, with these options
-// in the URL's query.
-func openOn(t testing.TB, s *backends.RedisServer, query string) *Driver {
+// openAt opens the driver for a URL. The test closes it.
+func openAt[D driver.Driver](t testing.TB, open func(context.Context, string) (D, error), url string) D {
 	t.Helper()
-	d, err := Open(context.Background(), s.URL(query))
+	d, err := open(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// openOn opens a driver that the test closes, on a server, with these options
+// in the URL's query.
+func openOn(t testing.TB, s *backends.RedisServer, query string) *Driver {
+	t.Helper()
+	return openAt(t, Open, s.URL(query))
 }
 
 // harness describes a server of the test's own to the suite.

@@ -109,12 +109,8 @@ func TestSentinelRights(t *testing.T) {
 		n.Do(t, append([]string{"ACL", "SETUSER", "guided", "on", ">pw", "resetchannels", "+hello"}, documentedRights(t, " at a Sentinel", "")...)...)
 	}
 	open := func() *member {
-		d, err := OpenSentinel(t.Context(), strings.Replace(s.URL("min_replicas=1&sentinel_user=guided&sentinel_password=pw"), "://", "://minimal:pw@", 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		return listen(t, d)
+		query := "min_replicas=1&sentinel_user=guided&sentinel_password=pw"
+		return listen(t, openAt(t, OpenSentinel, strings.Replace(s.URL(query), "://", "://minimal:pw@", 1)))
 	}
 	a, b := open(), open()
 	for _, step := range all(s.Nodes[0], a, b, "n") {

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -41,12 +40,7 @@ func documentedRights(t *testing.T, where, prefix string) (rules []string) {
 func as(t *testing.T, s *backends.RedisServer, user string, rules ...string) *Driver {
 	t.Helper()
 	s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">pass word/1", "resetchannels", "+hello"}, rules...)...)
-	d, err := Open(context.Background(), fmt.Sprintf("redis://%s:%s@%s", user, url.PathEscape("pass word/1"), s.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return openAt(t, Open, fmt.Sprintf("redis://%s:%s@%s", user, url.PathEscape("pass word/1"), s.Addr()))
 }
 
 // A user with the documented rights, and no other, can do everything; and each

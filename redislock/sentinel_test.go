@@ -17,12 +17,7 @@ import (
 // openSentinel opens a driver that the test closes.
 func openSentinel(t testing.TB, s *backends.RedisSentinels, query string) *Sentinel {
 	t.Helper()
-	d, err := OpenSentinel(context.Background(), s.URL(query))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return openAt(t, OpenSentinel, s.URL(query))
 }
 
 // sentinelHarness describes Sentinels of the test's own to the suite. They are
@@ -102,15 +97,7 @@ func TestF28_SentinelFailover(t *testing.T) {
 			} else {
 				s.Nodes[0].Pause(t)
 			}
-			eventually(t, "the replica is asked", func() bool {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				ps, err := a.Renew(ctx, []driver.Ref{ref(held)})
-				return err == nil && ps[0].Err == nil && ps[0].State == driver.Held && ps[0].Token == first
-			})
-			if s := a.left(held); s != driver.Held {
-				t.Errorf("the holder was %v", s)
-			}
+			a.outlasts(held, first)
 			if p := b.woken(waits, gaps); p.Token <= first {
 				t.Errorf("token %d after %d", p.Token, first)
 			}
