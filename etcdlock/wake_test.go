@@ -74,38 +74,50 @@ func TestOneWakes(t *testing.T) {
 }
 
 // cancelling turns the next event of a watch into its cancellation by the
-// server: the event itself is not delivered.
+// server, as the one it is told: the event itself is not delivered.
 type cancelling struct {
 	grpc.ClientStream
-	next *atomic.Bool
+	next *atomic.Pointer[pb.WatchResponse]
+	wake *atomic.Int64 // watches begun of a key by which grants are told
+}
+
+func (s *cancelling) SendMsg(m any) error {
+	if r, ok := m.(*pb.WatchRequest); ok && strings.Contains(string(r.GetCreateRequest().GetKey()), "%w/") {
+		s.wake.Add(1)
+	}
+	return s.ClientStream.SendMsg(m)
 }
 
 func (s *cancelling) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	if r, ok := m.(*pb.WatchResponse); ok && err == nil && len(r.Events) > 0 && s.next.CompareAndSwap(true, false) {
-		r.Events, r.Canceled, r.CancelReason = nil, true, "the test says so"
+	if r, ok := m.(*pb.WatchResponse); ok && err == nil && len(r.Events) > 0 {
+		if end := s.next.Swap(nil); end != nil {
+			r.Events, r.Canceled, r.CancelReason, r.CompactRevision = nil, true, end.CancelReason, end.CompactRevision
+		}
 	}
 	return err
 }
 
 // TestF50_WatchCancelled: the server ends the watch by which a waiter would have
-// heard that it holds, and the word is lost with it. The waiter asks, and does
-// hold; and the next word comes by a new watch.
+// heard that it holds, because it does so or because the watch's revision was
+// compacted, and the word is lost with it. The waiter asks, and does hold; and the
+// next word comes by a new watch.
 //
-// Covers: F71.
+// Covers: F70, F71.
 func TestF50_WatchCancelled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
 		t.Parallel()
 		s := backends.SharedEtcd(t, v)
-		var next atomic.Bool
+		var next atomic.Pointer[pb.WatchResponse]
+		var wake atomic.Int64
 		cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 				st, err := open(ctx, desc, cc, method, opts...)
 				if err != nil || !strings.HasSuffix(method, "/Watch") {
 					return st, err
 				}
-				return &cancelling{st, &next}, nil
+				return &cancelling{st, &next, &wake}, nil
 			}),
 		}})
 		if err != nil {
@@ -118,16 +130,20 @@ func TestF50_WatchCancelled(t *testing.T) {
 		}
 		// With this TTL, no renewal asks in time.
 		a, b := locks(t, s, "prefix=cancelled/", holdfast.WithTTL(time.Hour)), locksOn(t, d, holdfast.WithTTL(time.Hour))
-		for _, cut := range []bool{true, false} {
+		for _, end := range []*pb.WatchResponse{
+			{CancelReason: "the test says so"}, nil,
+			{CancelReason: "required revision has been compacted", CompactRevision: 1 << 40}, nil,
+		} {
 			h := lock(t, a, "n")
 			got := locking(t, b, "n")
 			waiting(t, a, "n", 2)
-			next.Store(cut)
+			begun := wake.Load()
+			next.Store(end)
 			if err := h.Unlock(); err != nil {
 				t.Error(err)
 			}
 			bh := taken(t, got)
-			if next.Load() {
+			if next.Load() != nil {
 				t.Error("the fault did not happen")
 			}
 			if bh.Token() <= h.Token() {
@@ -135,6 +151,9 @@ func TestF50_WatchCancelled(t *testing.T) {
 			}
 			if err := bh.Unlock(); err != nil {
 				t.Error(err)
+			}
+			if end != nil {
+				eventually(t, "the watch of grants begins anew", func() bool { return wake.Load() > begun })
 			}
 		}
 	})
