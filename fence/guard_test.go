@@ -173,27 +173,68 @@ func TestDoEndsWithAPanic(t *testing.T) {
 	}
 }
 
+// object is one of an object store, which puts on the condition that the version
+// is the one that was read: its ETag or generation.
+type object struct {
+	version int
+	token   fence.Token // in the metadata
+	data    string
+}
+
+var errPrecondition = errors.New("412 Precondition Failed")
+
+func (o *object) put(ifMatch int, t fence.Token, data string) error {
+	if o.version != ifMatch {
+		return errPrecondition
+	}
+	*o = object{o.version + 1, t, data}
+	return nil
+}
+
+// guarded is a put as docs/fencing.md has it, by one who read the object before.
+func (o *object) guarded(read object, t fence.Token, data string) error {
+	for {
+		if err := fence.Admit(read.token, t); err != nil {
+			return err
+		}
+		if err := o.put(read.version, t, data); !errors.Is(err, errPrecondition) {
+			return err
+		}
+		read = *o
+	}
+}
+
 // A holder is stopped past its lease, another takes over and writes, and the
-// first wakes up and writes as well.
+// first wakes up and writes as well. It has read the object of the object store
+// before it was stopped.
 func TestF12_PausedHolder(t *testing.T) {
-	h := paused.Start(t, "")
 	var guard fence.Guard
+	var bare, stored object
+	read := stored
+	h := paused.Start(t, "")
 	unguarded, guarded := "", ""
 	write := func(t fence.Token, data string) error {
 		unguarded = data
 		return guard.Do(context.Background(), t, func() error { guarded = data; return nil })
 	}
-	if err := write(h.Next, "new data"); err != nil {
+	if err := errors.Join(write(h.Next, "new data"), bare.put(0, h.Next, "new data"), stored.guarded(stored, h.Next, "new data")); err != nil {
 		t.Fatal(err)
 	}
 	late, _ := h.Wake()
 	if err := write(h.Token, late); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("the late write: %v", err)
 	}
-	if unguarded != "old data" {
-		t.Errorf("without the guard there is %q: the test has not shown the damage", unguarded)
+	if err := stored.guarded(read, h.Token, late); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("the late put: %v", err)
 	}
-	if guarded != "new data" {
-		t.Errorf("with the guard there is %q", guarded)
+	// A condition alone, judged by whoever reads anew, lets it pass.
+	if err := bare.put(bare.version, h.Token, late); err != nil {
+		t.Error(err)
+	}
+	if unguarded != "old data" || bare.data != "old data" {
+		t.Errorf("without the guard there is %q, and %q in the object: the test has not shown the damage", unguarded, bare.data)
+	}
+	if guarded != "new data" || stored.data != "new data" {
+		t.Errorf("with the guard there is %q, and %q in the object", guarded, stored.data)
 	}
 }
