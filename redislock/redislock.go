@@ -176,11 +176,7 @@ var (
 // seconds, when it cannot be reached, refuses the user, is older than 6.2, or
 // is a replica, a Sentinel or a node of a cluster.
 func New(client rueidis.Client, o *Options) (*Driver, error) {
-	prefix, err := o.prefix()
-	if err != nil {
-		return nil, err
-	}
-	confirms, err := o.confirms()
+	s, err := o.setup()
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +188,17 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	return open(ctx, setup{client: client, prefix: prefix, guard: o.guard(), alone: new(alone), confirms: confirms, picky: o.picky()})
+	s.client = client
+	return open(ctx, s)
+}
+
+// setup returns what the options say of a driver on a client of the user's.
+func (o *Options) setup() (s setup, err error) {
+	s = setup{guard: o.guard(), alone: new(alone), picky: o.picky()}
+	if s.prefix, err = o.prefix(); err == nil {
+		s.confirms, err = o.confirms()
+	}
+	return s, err
 }
 
 // setup is what a driver is made of.

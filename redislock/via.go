@@ -16,36 +16,29 @@ import (
 // Via returns a driver on another client library than rueidis. It is for the
 // packages below this one, such as goredis, which has what users call.
 func Via(c link.Client, o *Options) (*Driver, error) {
-	prefix, err := o.prefix()
-	if err != nil {
-		return nil, err
-	}
-	confirms, err := o.confirms()
+	s, err := o.setup()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	return open(ctx, setup{via: c, alone: new(alone), prefix: prefix, guard: o.guard(), confirms: confirms, picky: o.picky()})
+	s.via = c
+	return open(ctx, s)
 }
 
 // ViaCluster is Via for a cluster.
 func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
-	prefix, err := o.prefix()
+	s, err := o.setup()
 	if err != nil {
 		return nil, err
 	}
-	confirms, err := o.confirms()
-	if err != nil {
-		return nil, err
-	}
-	if o != nil && o.RestartGuard {
+	if s.guard != nil {
 		return nil, errors.New("redislock: RestartGuard is for a single server")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	c := newCluster(prefix)
-	b := &borrowed{c: c, of: of, confirms: confirms, known: make(map[string]*lent), moves: make(map[int]move)}
+	c := newCluster(s.prefix)
+	b := &borrowed{c: c, of: of, confirms: s.confirms, known: make(map[string]*lent), moves: make(map[int]move)}
 	c.source = b
 	d, err := b.owner(ctx, 0)
 	if err == nil {
@@ -56,7 +49,7 @@ func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	c.asks.Store(d.asks.Load())
-	if err := c.look(ctx, o.picky()); err != nil {
+	if err := c.look(ctx, s.picky); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
