@@ -238,33 +238,28 @@ func (s *RedisServer) Try(args ...string) (any, error) {
 }
 
 // Info returns one field of INFO, and fails the test when there is none.
-func (s *RedisServer) Info(t testing.TB, section, field string) string {
+func (s *RedisServer) Info(t testing.TB, section, name string) string {
 	t.Helper()
 	text, _ := s.Do(t, "INFO", section).(string)
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
-			return v
-		}
+	v := field(text, name)
+	if v == "" {
+		t.Fatalf("INFO %s has no %s", section, name)
 	}
-	t.Fatalf("INFO %s has no %s", section, field)
-	return ""
+	return v
 }
 
 // Calls returns how often the server has run a command, from INFO.
 func (s *RedisServer) Calls(t testing.TB, command string) int {
 	t.Helper()
 	text, _ := s.Do(t, "INFO", "commandstats").(string)
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "cmdstat_"+strings.ToLower(command)+":calls=")
-		if !ok {
-			continue
-		}
-		digits, _, _ := strings.Cut(rest, ",")
-		n, err := strconv.Atoi(digits)
-		if err != nil {
-			t.Fatal(fmt.Errorf("INFO commandstats: %w", err))
-		}
-		return n
+	rest, ok := strings.CutPrefix(field(text, "cmdstat_"+strings.ToLower(command)), "calls=")
+	if !ok {
+		return 0
 	}
-	return 0
+	digits, _, _ := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		t.Fatal(fmt.Errorf("INFO commandstats: %w", err))
+	}
+	return n
 }
