@@ -280,6 +280,53 @@ func TestF62_NestedNames(t *testing.T) {
 	}
 }
 
+// TestSlashInTheirNames: what they call a/b is our b with the prefix a/, both ways.
+// Our a/b is another lock, and our line a is refused while a key of theirs, or one of
+// ours with the prefix a/, lies in it.
+func TestSlashInTheirNames(t *testing.T) {
+	t.Parallel()
+	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	below, bare := locks(t, s, "prefix=slashed/"), locks(t, s, "")
+	theirs := mutexOf(t, client(t, s, nil), "slashed/b")
+	h := lock(t, below, "b")
+	if err := theirs.TryLock(ctx); !errors.Is(err, concurrency.ErrLocked) {
+		t.Errorf("their TryLock: %v, want ErrLocked", err)
+	}
+	if err := h.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if err := theirs.Lock(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := below.Mutex("b").TryLock(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("with the prefix: %v, want ErrHeld", err)
+	}
+	if h, err := bare.Mutex("slashed/b").TryLock(ctx); err != nil {
+		t.Errorf("the name with a slash: %v", err)
+	} else if err := h.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if err := theirs.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := bare.Mutex("slashed").TryLock(ctx); err == nil || !strings.Contains(err.Error(), `"slashed/`) {
+		t.Errorf("the name of a prefix: %v, want an error that names what lies there", err)
+	}
+	nested := mutexOf(t, client(t, s, nil), "outer/b")
+	if err := nested.Lock(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bare.Mutex("outer").TryLock(ctx); err == nil || !strings.Contains(err.Error(), nested.Key()) {
+		t.Errorf("the name before the slash: %v, want an error that names %s", err, nested.Key())
+	}
+	if err := nested.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := lock(t, bare, "outer").Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestForeignContent: what is no lock in the place of a line is an error, and
 // stays as it is; nothing of ours stays.
 //
