@@ -30,10 +30,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asHoldfast) != "" || len(os.Args) == 2 && (os.Args[1] == guardVerb || os.Args[1] == clientVerb || os.Args[1] == workerVerb) {
 		syscall.Exit(Main()) // at once: os.Exit lets the race detector sleep
 	}
-	// The tests wait for other processes most of the time.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
+	if flag.Lookup("test.fuzz").Value.String() == "" { // which takes it for how many processes to run
+		// The tests wait for other processes most of the time.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 	}
 	for _, name := range []string{storeVar, "HOLDFAST_NAME", "HOLDFAST_TOKEN"} {
 		os.Unsetenv(name)
