@@ -40,7 +40,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	lines    map[uint64]*line // by the hash of the key, which is large
-	seed     maphash.Seed
+	hash     func(lineKey) uint64
 	isClosed bool
 	calls    sync.WaitGroup // calls under way that Close waits for
 	finish   sync.Once
@@ -67,7 +67,9 @@ func newClient(d driver.Driver, asleep func() time.Duration, opts ...Option) (*C
 	if d == nil {
 		return nil, errors.New("holdfast: the driver is nil")
 	}
-	c := &Client{drv: d, traits: d.Traits(), lines: make(map[uint64]*line), seed: maphash.MakeSeed(), done: make(chan struct{})}
+	c := &Client{drv: d, traits: d.Traits(), lines: make(map[uint64]*line), done: make(chan struct{})}
+	seed := maphash.MakeSeed()
+	c.hash = func(key lineKey) uint64 { return maphash.Comparable(seed, key) }
 	c.settings.ttl = DefaultTTL
 	for _, o := range opts {
 		o(&c.settings)
@@ -155,7 +157,7 @@ func (c *Client) line(key lineKey) (*line, *Hold) {
 		return nil, nil
 	}
 	c.calls.Add(1)
-	at := maphash.Comparable(c.seed, key)
+	at := c.hash(key)
 	for l := c.lines[at]; l != nil; l = l.same {
 		if l.key == key {
 			l.refs++
@@ -178,7 +180,7 @@ func (c *Client) releaseLine(l *line) {
 	if l.refs > 0 {
 		return
 	}
-	at := maphash.Comparable(c.seed, l.key)
+	at := c.hash(l.key)
 	if first := c.lines[at]; first != l {
 		for first.same != l {
 			first = first.same
