@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -164,7 +163,7 @@ func (d *Driver) answer(e *entry) driver.Place {
 	default:
 		return driver.Place{State: driver.Gone}
 	}
-	return driver.Place{Err: driver.Errorf(driver.Unknown, "%d of %d nodes have not confirmed: %w", open, len(d.nodes), errors.Join(errs...))}
+	return driver.Place{Err: d.short(open, "have not confirmed", errs)}
 }
 
 // leftAs ends an entry whose leaving is settled.

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -58,4 +59,13 @@ func (d *Driver) askParts(ctx context.Context, parts []part, ttl time.Duration, 
 			return
 		}
 	}
+}
+
+// short is the error of a request that too few nodes have answered: n of them
+// did what it says, and some may not have answered at all.
+func (d *Driver) short(n int, did string, errs []error) error {
+	if len(errs) == 0 {
+		return driver.Errorf(driver.Unknown, "%d of %d nodes %s, others have not answered", n, len(d.nodes), did)
+	}
+	return driver.Errorf(driver.Unknown, "%d of %d nodes %s: %w", n, len(d.nodes), did, errors.Join(errs...))
 }

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -182,7 +181,7 @@ func (d *Driver) kept(e *entry, sent time.Time, mark uint64) (driver.Place, bool
 		case e.since > mark:
 			return driver.Place{}, false // granted during the renewal
 		}
-		return driver.Place{Err: driver.Errorf(driver.Unknown, "%d of %d nodes have confirmed: %w", confirmed, len(d.nodes), errors.Join(errs...))}, true
+		return driver.Place{Err: d.short(confirmed, "have confirmed", errs)}, true
 	}
 	return driver.Place{}, false
 }
