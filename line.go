@@ -72,7 +72,7 @@ func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
 		return nil
 	}
 	if h.wait.try {
-		if err := l.inTheWay(h); err != nil {
+		if err := l.inTheWay(); err != nil {
 			l.mu.Unlock()
 			return err
 		}
@@ -94,9 +94,12 @@ func (l *line) acquire(ctx context.Context, h *Hold, try bool) error {
 				return nil
 			}
 			// Lost between grant and waking: back to the front, with a place
-			// to be asked for anew.
+			// to be asked for anew. A Try does not pass who is there by now.
 			h.t = nil
 			if h.wait.try {
+				if h.wait.err = l.inTheWay(); h.wait.err != nil {
+					continue
+				}
 				l.tries++
 			}
 			l.queue.pushFront(h)
@@ -181,7 +184,7 @@ func (l *line) admit(h *Hold) bool {
 }
 
 // inTheWay is the answer to a Try when somebody of this client is ahead.
-func (l *line) inTheWay(h *Hold) error {
+func (l *line) inTheWay() error {
 	waiting := l.queue.first != nil && !l.queue.first.wait.try
 	if !waiting && !(l.key.exclusive() && l.held > 0) {
 		return nil

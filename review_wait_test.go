@@ -141,3 +141,60 @@ func TestTryBehindLocalWaiters(t *testing.T) {
 		<-done
 	})
 }
+
+// A Try whose grant is lost before it has looked does not wait for the next
+// one: by then others of its client are ahead, and their ticket waits.
+func TestLostGrantOfATryDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, look := busy(t, d)
+		o := client(t, memlock.New(s))
+		unlock(t, must(t)(c.Mutex("other").Lock(bg))) // so that pushes flow
+		asked, answer := make(chan struct{}), make(chan struct{})
+		d.set(func(d *hooked) {
+			d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+				close(asked)
+				<-answer
+				return next()
+			}
+		})
+		first := make(chan *holdfast.Hold)
+		go func() { first <- must(t)(c.RWMutex("a").TryRLock(bg)) }()
+		<-asked
+		d.heal()
+		second := make(chan error, 1)
+		go func() {
+			_, err := c.RWMutex("a").TryRLock(bg)
+			second <- err
+		}()
+		synctest.Wait()
+		close(answer) // with a grant to both, of whom the second is busy
+		h := <-first
+		theirs := make(chan *holdfast.Hold)
+		go func() { theirs <- must(t)(o.RWMutex("a").Lock(bg)) }()
+		synctest.Wait()
+		l, err := o.Inspect(bg, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Break(bg, "a", l.Tickets[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		w := <-theirs
+		wantErr(t, h.Err(), holdfast.ErrLost)
+		third := make(chan *holdfast.Hold)
+		go func() { third <- must(t)(c.RWMutex("a").RLock(bg)) }()
+		synctest.Wait()
+		look()
+		synctest.Wait()
+		select {
+		case err := <-second:
+			wantErr(t, err, holdfast.ErrHeld)
+		default:
+			t.Error("TryRLock waits for somebody else's turn")
+		}
+		unlock(t, w)
+		unlock(t, <-third)
+	})
+}
