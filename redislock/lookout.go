@@ -31,11 +31,28 @@ const maxSpare = 64
 // that the connection's where a connection has a single caller, and so lose the
 // connection with an answer that is late.
 type bounded struct {
-	context.Context
 	done chan struct{}
 	at   int    // place in lookout.under
 	turn uint64 // which of its requests this is
 	over bool   // done is closed
+
+	// What a client has begun with it may outlast the request, such as a dial
+	// to one address of several, and ask it while the next request has it.
+	mu  sync.Mutex
+	ctx context.Context // written with lookout.mu, too
+}
+
+// set makes b the context of a request, or of none.
+func (b *bounded) set(ctx context.Context) {
+	b.mu.Lock()
+	b.ctx = ctx
+	b.mu.Unlock()
+}
+
+func (b *bounded) context() context.Context {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ctx
 }
 
 // Deadline says that there is none.
@@ -43,6 +60,12 @@ func (b *bounded) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done is closed soon after the request's context ended.
 func (b *bounded) Done() <-chan struct{} { return b.done }
+
+// Err is that of the request's context.
+func (b *bounded) Err() error { return b.context().Err() }
+
+// Value is that of the request's context.
+func (b *bounded) Value(key any) any { return b.context().Value(key) }
 
 // sight is a request as look found it.
 type sight struct {
@@ -61,7 +84,8 @@ func (o *lookout) begin(ctx context.Context) *bounded {
 	} else {
 		b = &bounded{done: make(chan struct{})}
 	}
-	b.Context, b.at = ctx, len(o.under)
+	b.set(ctx)
+	b.at = len(o.under)
 	b.turn++
 	o.under = append(o.under, b)
 	if !o.awake {
@@ -88,7 +112,7 @@ func (o *lookout) end(b *bounded) {
 	if b.over {
 		return
 	}
-	b.Context = context.Background()
+	b.set(context.Background())
 	if len(o.spare) < maxSpare {
 		o.spare = append(o.spare, b)
 	}
@@ -100,7 +124,7 @@ func (o *lookout) look() {
 	o.mu.Lock()
 	seen := o.seen[:0]
 	for _, b := range o.under {
-		seen = append(seen, sight{b, b.Context, b.turn})
+		seen = append(seen, sight{b, b.ctx, b.turn})
 	}
 	o.mu.Unlock()
 	ended := seen[:0]

@@ -92,6 +92,30 @@ func TestLookoutOfTheNext(t *testing.T) {
 	})
 }
 
+// TestLookoutAskedLate: what a client has begun with a request's context may ask
+// it when the request has its answer, and while others come and go. The race
+// detector tells.
+func TestLookoutAskedLate(t *testing.T) {
+	var o lookout
+	b := o.begin(t.Context())
+	answered, asked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(asked)
+		<-answered
+		for range 100 {
+			if b.Err() != nil || b.Value("a") != nil {
+				t.Error("it is the context of nobody, or of one that goes on")
+			}
+		}
+	}()
+	close(answered)
+	o.end(b)
+	for range 100 {
+		o.end(o.begin(t.Context()))
+	}
+	<-asked
+}
+
 // TestLookoutAllocates: nothing, once there was a request.
 func TestLookoutAllocates(t *testing.T) {
 	var o lookout
