@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,16 +83,17 @@ func TestHoldfastOnMemory(t *testing.T) {
 	}
 }
 
-// leaky is a lock that lets two in, now and then.
+// leaky is a lock that lets two in, now and then, unless it is sound.
 type leaky struct {
-	mu sync.Mutex
-	n  int
+	mu    sync.Mutex
+	n     int
+	sound atomic.Bool
 }
 
 func (l *leaky) Lock(context.Context, string) (Held, error) {
 	l.mu.Lock()
 	l.n++
-	if l.n%5 == 0 {
+	if l.n%5 == 0 && !l.sound.Load() {
 		l.mu.Unlock()
 		return nothing{}, nil
 	}
@@ -131,6 +133,25 @@ func TestOverlapIsCaught(t *testing.T) {
 				t.Errorf("%s: a row with %d figures, failed: %q", name, len(row.Figures), row.Failed)
 			}
 		}
+	}
+}
+
+// TestLateOverlap: nor do the runs before the one in which two held.
+func TestLateOverlap(t *testing.T) {
+	shared := new(leaky)
+	cfg := config(t, func(context.Context, Spec, Seat) (Client, error) { return shared, nil }, "leaky")
+	cfg.Targets[0].Role = RolePeer
+	cfg.Progress = func(s Step) { shared.sound.Store(s.Run < s.Of) }
+	var err error
+	if cfg.Scenarios, err = Choose([]string{"process-16-1ms"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := r.Rows[0]; !strings.Contains(row.Failed, ErrOverlap.Error()) || len(row.Runs) != 0 || len(row.Figures) != 0 {
+		t.Errorf("a row of %d runs with %d figures, failed: %q", len(row.Runs), len(row.Figures), row.Failed)
 	}
 }
 

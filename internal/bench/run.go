@@ -190,7 +190,7 @@ func (r *runner) scenario(ctx context.Context, s Scenario) error {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				e.row.Failed = err.Error()
+				e.row.Failed, e.row.Runs = err.Error(), nil // also those before it
 				if e.crew != nil {
 					_ = e.crew.dismiss()
 					e.crew = nil
