@@ -15,7 +15,7 @@ func TestF93_Deadlock(t *testing.T) {
 	t.Parallel()
 	url := backends.SharedPostgres(t).URL("postgres", own())
 	d := openOn(t, url)
-	other := admin(t, url)
+	other, looks := admin(t, url), admin(t, url)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	names := []string{"a", "b"}
@@ -49,7 +49,8 @@ func TestF93_Deadlock(t *testing.T) {
 			renewed <- err
 		}()
 		for waiting := 0; waiting == 0; {
-			err := tx.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE "+prefixOf(url)+"line%'").Scan(&waiting)
+			// Not in the transaction: that sees who waited when it first looked.
+			err := looks.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE "+prefixOf(url)+"line%'").Scan(&waiting)
 			if err != nil {
 				t.Fatal(err)
 			}
