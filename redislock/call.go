@@ -64,11 +64,11 @@ func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, err
 	case d.alone.detour():
 		res, err = d.lone(ctx, cmd)
 	case d.crowded.Load():
-		res = d.among(ctx, cmd)
+		res, err = d.among(ctx, cmd)
 	case d.calling.Add(1) > 1:
 		d.calling.Add(-1)
 		d.crowded.Store(true)
-		res = d.among(ctx, cmd)
+		res, err = d.among(ctx, cmd)
 	case d.alone.tied:
 		d.alone.begin(ctx)
 		res = d.client.Do(context.Background(), cmd)
@@ -103,10 +103,16 @@ func endless(ctx context.Context) bool {
 }
 
 // among sends a command on a connection that has other callers.
-func (d *Driver) among(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+func (d *Driver) among(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	mark, ok := d.crowd.admit()
+	if !ok {
+		return d.lone(ctx, cmd)
+	}
 	b := d.lookout.begin(ctx)
 	defer d.lookout.end(b)
-	return d.client.Do(b, cmd)
+	res := d.client.Do(b, cmd)
+	d.crowd.over(mark, res.NonRedisError() == nil || ctx.Err() == nil)
+	return res, nil
 }
 
 // ended is the error of a call that its context ended after it was sent.
@@ -155,6 +161,7 @@ type sender struct {
 	cmd   chan rueidis.Completed
 	res   chan rueidis.RedisResult
 	asked atomic.Bool // somebody wants the answer
+	mark  int64       // of the command, see crowd
 }
 
 const maxIdle = 2 // spare senders
@@ -175,6 +182,7 @@ func (d *Driver) lone(ctx context.Context, cmd rueidis.Completed) (rueidis.Redis
 	b := d.lookout.begin(ctx)
 	defer d.lookout.end(b)
 	s.asked.Store(true)
+	s.mark = d.crowd.add()
 	s.cmd <- cmd
 	select {
 	case res := <-s.res:
@@ -209,6 +217,7 @@ func (d *Driver) sender() (*sender, error) {
 	d.running.Go(func() {
 		for cmd := range s.cmd {
 			res := d.client.Do(context.Background(), cmd)
+			d.crowd.over(s.mark, true)
 			if s.asked.CompareAndSwap(true, false) {
 				s.res <- res
 			} else {

@@ -100,7 +100,7 @@ func (a *address) connect(life context.Context) (rueidis.Client, *alone, error) 
 		// megabyte and more for each connection.
 		ReadBufferEachConn:  16 << 10,
 		WriteBufferEachConn: 16 << 10,
-		RingScaleEachConn:   8,
+		RingScaleEachConn:   8, // 256 places, see room
 	}
 	opt.Dialer.Timeout = a.dialTimeout
 	watch := &alone{tied: true}

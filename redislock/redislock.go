@@ -148,6 +148,7 @@ type Driver struct {
 	calling atomic.Int32 // lone requests under way
 	alone   *alone       // nil when the client is the user's
 	lookout lookout
+	crowd   crowd
 	senders senders
 	aside   aside
 
