@@ -153,6 +153,23 @@ func (c *client) signal(sig syscall.Signal) {
 	}
 }
 
+// stop stops the process, and returns when it has: until one of its threads
+// has taken the signal, which on a busy machine lasts, the others go on.
+func (c *client) stop() {
+	c.t.Helper()
+	c.signal(syscall.SIGSTOP)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		var s syscall.WaitStatus
+		pid, err := syscall.Wait4(c.cmd.Process.Pid, &s, syscall.WUNTRACED|syscall.WNOHANG, nil)
+		switch {
+		case pid > 0 && s.Stopped():
+			return
+		case err != nil && err != syscall.EINTR || pid > 0 || time.Now().After(end):
+			c.t.Fatalf("the process did not stop: %v, status %#x", err, s)
+		}
+	}
+}
+
 // all returns the events of a kind so far.
 func (c *client) all(what string) (es []event) {
 	c.mu.Lock()

@@ -104,7 +104,7 @@ func pausedHolder(t *testing.T, s Store, name string) {
 	// Stopped in the middle of a request, it would hold what the store holds
 	// for a request: on SQLite, that is the file.
 	time.Sleep(s.TTL / 8)
-	a.signal(syscall.SIGSTOP)
+	a.stop()
 	got := b.wait("held", 1)
 	a.signal(syscall.SIGCONT)
 	resumed := bootTime()
@@ -160,7 +160,7 @@ func pausedWaiter(t *testing.T, s Store, name string) {
 	c.tell(s.lock(name))
 	c.wait("asked", 1)
 	time.Sleep(s.TTL / 4)
-	b.signal(syscall.SIGSTOP)
+	b.stop()
 	stopped := bootTime()
 	a.tell(unlock(name))
 	a.wait("unlocked", 1)
