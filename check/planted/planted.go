@@ -7,6 +7,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -194,11 +195,11 @@ var bugs = []Bug{
 	}), 300},
 	{"no own-key check after waiting", "C1", memory(func(d *planted) {
 		d.evict(driver.Waiting, 20)
-		var n uint64 = 1 << 40
+		var n atomic.Uint64 // pushes come side by side
+		n.Store(1 << 40)
 		d.push = func(_ string, p driver.Place) (driver.Place, bool) {
 			if p.State == driver.Gone {
-				n++
-				p = driver.Place{State: driver.Held, Token: n}
+				p = driver.Place{State: driver.Held, Token: n.Add(1)}
 			}
 			return p, true
 		}
