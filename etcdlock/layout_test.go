@@ -48,9 +48,9 @@ func TestTokenIsRevision(t *testing.T) {
 
 // TestOneSession: whatever a client holds and waits for by one TTL lives by one
 // lease, and all its leases by one stream of keep-alives. Those who wait cost no
-// goroutine, no stream and no lease either.
+// goroutine, no stream and no lease either. It counts those of the whole process,
+// and so runs alone.
 func TestOneSession(t *testing.T) {
-	t.Parallel()
 	s := backends.Etcd(t, backends.EtcdOptions{}) // nobody else's leases
 	cli := client(t, s, nil)
 	first := open(t, s, "")
