@@ -30,6 +30,9 @@ var orderCases = []Case{
 		}
 		for i := range n {
 			w.line(ts[i].Name, ts[i:i+1], ts[i+1:]...)
+			// Where the client finds out by itself that it is first, the push is
+			// that; without, a Leave would be that of one who waits.
+			clients[i%3].renew(ts[i], driver.Held)
 			clients[i%3].leave(ts[i], driver.Held)
 		}
 		w.empty(ts[0].Name)
