@@ -80,6 +80,9 @@ func run(ctx context.Context) error {
 			o.scenarios = []string{"alone-1", "process-100", "clients-8-1ms"}
 		}
 	}
+	if _, err := bench.Choose(o.scenarios); err != nil {
+		return err
+	}
 	for _, name := range o.stores {
 		i := slices.IndexFunc(stages, func(s stage) bool { return s.name == name })
 		if i < 0 {
@@ -136,7 +139,7 @@ func (o *options) measure(ctx context.Context, s stage) error {
 	}
 	scenarios, err := bench.Choose(names)
 	if err != nil || len(scenarios) == 0 {
-		return err
+		return err // not every store has every scenario
 	}
 	for _, dir := range []string{o.out, o.profiles} {
 		if dir != "" {
@@ -148,8 +151,13 @@ func (o *options) measure(ctx context.Context, s stage) error {
 	return withHost(func(h *host) error {
 		targets, versions := s.set(h)
 		targets = slices.DeleteFunc(targets, func(t bench.Target) bool {
-			return len(o.only) > 0 && !slices.ContainsFunc(o.only, func(p string) bool { return strings.HasPrefix(t.Name, p) })
+			return len(o.only) > 0 && !slices.ContainsFunc(o.only, func(p string) bool {
+				return len(p) <= len(t.Name) && strings.EqualFold(t.Name[:len(p)], p)
+			})
 		})
+		if len(targets) == 0 {
+			return fmt.Errorf("nobody who competes on %s has a name that begins with %s", s.name, strings.Join(o.only, " or "))
+		}
 		for i := range targets {
 			targets[i].Store, targets[i].Prefix = s.name, fmt.Sprintf("b%d/", i)
 		}
