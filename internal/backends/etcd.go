@@ -36,6 +36,7 @@ type EtcdOptions struct {
 	Members int         // of the cluster; 0 and 1 are a single server
 	TLS     bool        // serves TLS only, and asks clients for certificates; see EtcdServer.Certs
 	Args    []string    // more arguments, such as "--auth-token-ttl", "5"
+	Hosts   []*Host     // of the members; without any they are on the test's machine
 }
 
 // EtcdServer is a running etcd, of one member or several.
@@ -49,7 +50,8 @@ type EtcdServer struct {
 // EtcdMember is one server of a cluster.
 type EtcdMember struct {
 	*Process
-	Port int // for clients
+	Port int   // for clients
+	Host *Host // where it runs
 
 	path, dir string
 	args      []string
@@ -145,10 +147,11 @@ func (s *EtcdServer) boot(path, dir string) error {
 			return err
 		}
 		name := "m" + strconv.Itoa(i)
-		own := scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(client))
-		peerURL := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(peer))
+		host := hostOf(s.opts.Hosts, i)
+		own := scheme + "://" + net.JoinHostPort(host.Addr(), strconv.Itoa(client))
+		peerURL := "http://" + net.JoinHostPort(host.Addr(), strconv.Itoa(peer))
 		cluster = append(cluster, name+"="+peerURL)
-		m := &EtcdMember{Port: client, path: path, dir: filepath.Join(dir, fmt.Sprint(name, "-", client)), tls: s.opts.TLS}
+		m := &EtcdMember{Port: client, Host: host, path: path, dir: filepath.Join(dir, fmt.Sprint(name, "-", client)), tls: s.opts.TLS}
 		m.args = []string{"--name", name, "--data-dir", m.dir, "--logger", "zap", "--log-level", "warn",
 			"--listen-client-urls", own, "--advertise-client-urls", own,
 			"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL}
@@ -170,7 +173,7 @@ func (s *EtcdServer) boot(path, dir string) error {
 }
 
 func (m *EtcdMember) boot() error {
-	p, err := start(Spec{Name: "etcd", Path: m.path, Args: m.args, Ready: m.healthy})
+	p, err := start(Spec{Name: "etcd", Path: m.path, Args: m.args, Host: m.Host, Ready: m.healthy})
 	if err != nil {
 		return err
 	}
@@ -211,7 +214,7 @@ func (m *EtcdMember) healthy(ctx context.Context) error {
 }
 
 // Addr returns host and port for clients.
-func (m *EtcdMember) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Port)) }
+func (m *EtcdMember) Addr() string { return net.JoinHostPort(m.Host.Addr(), strconv.Itoa(m.Port)) }
 
 // Restart kills the member, if it runs, and starts it again with its data.
 func (m *EtcdMember) Restart(t testing.TB) {

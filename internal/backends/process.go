@@ -33,6 +33,7 @@ type Spec struct {
 	Args []string // without the program's name
 	Env  []string // besides the test's own
 	Dir  string   // where it runs
+	Host *Host    // of a Network; nil is the test's machine
 
 	// Ready returns nil as soon as the server serves. It is asked again and
 	// again, each time with a context of a second, until it does or the server
@@ -84,7 +85,8 @@ func start(spec Spec) (*Process, error) {
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command(p.spec.Path, p.spec.Args...)
+	command := p.spec.Host.Command(append([]string{p.spec.Path}, p.spec.Args...)...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = p.spec.Dir
 	cmd.Env = append(os.Environ(), p.spec.Env...)
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log

@@ -24,6 +24,7 @@ type RedisOptions struct {
 	// Durable writes every change to disk before it is answered, so that a
 	// server that crashed comes back with its data.
 	Durable bool
+	Host    *Host // where it runs; nil is the test's machine
 }
 
 // RedisServer is a running Redis or Valkey.
@@ -107,7 +108,10 @@ func (s *RedisServer) boot(more []string, loading bool) error {
 	if s.conf != "" {
 		args = append(args, s.conf)
 	}
-	args = append(args, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no")
+	args = append(args, "--bind", s.opts.Host.Addr(), "--dir", s.dir, "--save", "", "--daemonize", "no")
+	if s.opts.Host != nil { // its clients are on others
+		args = append(args, "--protected-mode", "no")
+	}
 	if s.opts.TLS {
 		args = append(args, "--port", "0", "--tls-port", port, "--tls-cert-file", s.Certs.Cert,
 			"--tls-key-file", s.Certs.Key, "--tls-ca-cert-file", s.Certs.CA, "--tls-auth-clients", "optional",
@@ -129,6 +133,7 @@ func (s *RedisServer) boot(more []string, loading bool) error {
 		Args: args,
 		Env:  s.opts.Env,
 		Dir:  s.dir,
+		Host: s.opts.Host,
 		Ready: func(ctx context.Context) error {
 			_, err := s.exchange(ctx, "PING")
 			if re := RedisError(""); errors.As(err, &re) {
@@ -152,7 +157,12 @@ func (s *RedisServer) stop() {
 }
 
 // Addr returns host and port.
-func (s *RedisServer) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+func (s *RedisServer) Addr() string {
+	return net.JoinHostPort(s.opts.Host.Addr(), strconv.Itoa(s.Port))
+}
+
+// Host returns where the server runs, nil for the test's machine.
+func (s *RedisServer) Host() *Host { return s.opts.Host }
 
 // URL returns the server's address as redislock takes it, with these options
 // in its query: "prefix=x&db=1" without the question mark.

@@ -25,6 +25,8 @@ type RedisClusterOptions struct {
 	// Redis 7 to who opens the URL: without messages of a slot. It is for servers
 	// without TLS, and not for tests that ask for a slot's primary.
 	Older int
+	// Hosts are one for each node. Without any all are on the test's machine.
+	Hosts []*Host
 }
 
 // RedisCluster is a running cluster. Of its nodes the first three begin as
@@ -81,6 +83,7 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 	old := beforeRedis7(t)
 	for i := range n {
 		o := opts.Redis
+		o.Host = hostOf(opts.Hosts, i)
 		// Replicas are in step at once, and stay where they were put.
 		o.Args = append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", fmt.Sprint(timeout.Milliseconds()),
@@ -125,7 +128,7 @@ func newRedisCluster(t testing.TB, opts RedisClusterOptions, dir string) *RedisC
 				if !old {
 					port = other.argument("--cluster-port")
 				}
-				s.Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.Port), port)
+				s.Do(t, "CLUSTER", "MEET", other.opts.Host.Addr(), strconv.Itoa(other.Port), port)
 			}
 		}
 	}
@@ -291,7 +294,7 @@ func (c *RedisCluster) MoveKeys(t testing.TB, slot, most int, to *RedisServer) {
 	keys, _ := from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), strconv.Itoa(most)).([]any)
 	for _, key := range keys {
 		waitFor(t, "a key is moved", func() bool { // a busy machine's nodes are down for moments
-			_, err := from.Try("MIGRATE", "127.0.0.1", strconv.Itoa(to.Port), key.(string), "0", "5000", "REPLACE")
+			_, err := from.Try("MIGRATE", to.opts.Host.Addr(), strconv.Itoa(to.Port), key.(string), "0", "5000", "REPLACE")
 			return err == nil
 		})
 	}

@@ -20,6 +20,9 @@ type RedisSentinelOptions struct {
 	// DownAfter is after how many milliseconds a primary that does not answer
 	// is replaced. 0 means 1000.
 	DownAfter int
+	// Hosts are three: of the first node and Sentinel, of the second ones, and of
+	// the third Sentinel. Without any all are on the test's machine.
+	Hosts []*Host
 }
 
 // RedisSentinels are three Sentinels, and the primary and the replica that they
@@ -59,6 +62,7 @@ func newRedisSentinels(t testing.TB, opts RedisSentinelOptions, dir string) *Red
 	}
 	for i := range 2 {
 		o := opts.Redis
+		o.Host = hostOf(opts.Hosts, i)
 		o.Args = append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
 		if o.Password != "" {
 			o.Args = append(o.Args, "--masterauth", o.Password)
@@ -67,7 +71,7 @@ func newRedisSentinels(t testing.TB, opts RedisSentinelOptions, dir string) *Red
 			o.Args = append(o.Args, "--tls-replication", "yes")
 		}
 		if i > 0 {
-			o.Args = append(o.Args, "--replicaof", "127.0.0.1", strconv.Itoa(s.Nodes[0].Port))
+			o.Args = append(o.Args, "--replicaof", s.Nodes[0].opts.Host.Addr(), strconv.Itoa(s.Nodes[0].Port))
 		}
 		s.Nodes = append(s.Nodes, newRedis(t, o, sub(fmt.Sprint("node", i))))
 	}
@@ -95,7 +99,7 @@ func newRedisSentinels(t testing.TB, opts RedisSentinelOptions, dir string) *Red
 		d := sub(fmt.Sprint("sentinel", i))
 		var b strings.Builder
 		fmt.Fprintf(&b, "sentinel myid %s\n", me.id)
-		fmt.Fprintf(&b, "sentinel monitor %s 127.0.0.1 %d 2\n", SentinelMaster, s.Nodes[0].Port)
+		fmt.Fprintf(&b, "sentinel monitor %s %s %d 2\n", SentinelMaster, s.Nodes[0].opts.Host.Addr(), s.Nodes[0].Port)
 		fmt.Fprintf(&b, "sentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 4000\n", SentinelMaster, down, SentinelMaster)
 		if opts.Redis.Password != "" {
 			fmt.Fprintf(&b, "sentinel auth-pass %s %s\n", SentinelMaster, opts.Redis.Password)
@@ -103,10 +107,10 @@ func newRedisSentinels(t testing.TB, opts RedisSentinelOptions, dir string) *Red
 		if opts.SentinelPassword != "" {
 			fmt.Fprintf(&b, "sentinel sentinel-pass %s\n", opts.SentinelPassword)
 		}
-		fmt.Fprintf(&b, "sentinel known-replica %s 127.0.0.1 %d\n", SentinelMaster, s.Nodes[1].Port)
-		for _, other := range all {
+		fmt.Fprintf(&b, "sentinel known-replica %s %s %d\n", SentinelMaster, s.Nodes[1].opts.Host.Addr(), s.Nodes[1].Port)
+		for j, other := range all {
 			if other != me {
-				fmt.Fprintf(&b, "sentinel known-sentinel %s 127.0.0.1 %d %s\n", SentinelMaster, other.port, other.id)
+				fmt.Fprintf(&b, "sentinel known-sentinel %s %s %d %s\n", SentinelMaster, hostOf(opts.Hosts, j).Addr(), other.port, other.id)
 			}
 		}
 		conf := filepath.Join(d, "sentinel.conf")
@@ -123,6 +127,7 @@ func newRedisSentinels(t testing.TB, opts RedisSentinelOptions, dir string) *Red
 				TLS:      opts.Redis.TLS,
 				Args:     []string{"--sentinel"},
 				Env:      opts.Redis.Env,
+				Host:     hostOf(opts.Hosts, i),
 			},
 			conf: conf,
 		}
@@ -172,6 +177,16 @@ func (s *RedisSentinels) Primary(t testing.TB) *RedisServer {
 	}
 	t.Fatal("there is no primary")
 	return nil
+}
+
+// Relief returns the primary, and the node that relieves it when it fails.
+func (s *RedisSentinels) Relief(t testing.TB) (primary, next *RedisServer) {
+	t.Helper()
+	primary, next = s.Primary(t), s.Nodes[0]
+	if next == primary {
+		next = s.Nodes[1]
+	}
+	return primary, next
 }
 
 // AwaitPrimary waits until all Sentinels call a node the primary, and it is.

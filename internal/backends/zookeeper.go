@@ -22,6 +22,7 @@ type ZooKeeperOptions struct {
 	Tick    time.Duration // the server's tickTime; 0 is 200 ms, 500 ms in an ensemble
 	TLS     bool          // serves TLS too, and asks clients for certificates; see ZooKeeperServer.Certs
 	Config  []string      // more lines of the configuration
+	Hosts   []*Host       // of the members; without any they are on the test's machine
 }
 
 // ZooKeeperServer is a running ZooKeeper, of one member or several.
@@ -35,7 +36,8 @@ type ZooKeeperServer struct {
 type ZooKeeperMember struct {
 	*Process
 	Port   int
-	Secure int // port for TLS, 0 for none
+	Secure int   // port for TLS, 0 for none
+	Host   *Host // where it runs
 
 	java, dir string
 }
@@ -132,13 +134,13 @@ func newZooKeeper(t testing.TB, opts ZooKeeperOptions, dir string) *ZooKeeperSer
 		s := &ZooKeeperServer{Tick: opts.Tick, Certs: certs}
 		var ensemble []string
 		for i := range n {
-			m := &ZooKeeperMember{Port: FreePort(t), java: java, dir: filepath.Join(dir, strconv.Itoa(i+1))}
+			m := &ZooKeeperMember{Port: FreePort(t), Host: hostOf(opts.Hosts, i), java: java, dir: filepath.Join(dir, strconv.Itoa(i+1))}
 			if opts.TLS {
 				m.Secure = FreePort(t)
 			}
 			s.Members = append(s.Members, m)
 			if n > 1 {
-				ensemble = append(ensemble, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
+				ensemble = append(ensemble, fmt.Sprintf("server.%d=%s:%d:%d", i+1, m.Host.Addr(), FreePort(t), FreePort(t)))
 			}
 		}
 		var wait sync.WaitGroup
@@ -171,7 +173,7 @@ func (m *ZooKeeperMember) configure(id int, opts ZooKeeperOptions, ensemble []st
 		fmt.Sprintf("tickTime=%d", opts.Tick.Milliseconds()),
 		"dataDir=" + filepath.Join(m.dir, "data"),
 		fmt.Sprintf("clientPort=%d", m.Port),
-		"clientPortAddress=127.0.0.1",
+		"clientPortAddress=" + m.Host.Addr(),
 		"maxClientCnxns=0",
 		"maxSessionTimeout=600000",
 		"admin.enableServer=false",
@@ -180,7 +182,7 @@ func (m *ZooKeeperMember) configure(id int, opts ZooKeeperOptions, ensemble []st
 		"syncLimit=10",
 	}
 	if m.Secure != 0 {
-		lines = append(lines, fmt.Sprintf("secureClientPort=%d", m.Secure), "secureClientPortAddress=127.0.0.1")
+		lines = append(lines, fmt.Sprintf("secureClientPort=%d", m.Secure), "secureClientPortAddress="+m.Host.Addr())
 	}
 	lines = append(lines, ensemble...)
 	lines = append(lines, opts.Config...)
@@ -210,7 +212,8 @@ func (m *ZooKeeperMember) boot() error {
 			"-cp", string(classes),
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"),
 		},
-		Dir: m.dir,
+		Dir:  m.dir,
+		Host: m.Host,
 		Ready: func(ctx context.Context) error {
 			answer, err := m.ask(ctx, "srvr")
 			if err == nil && !strings.Contains(answer, "Mode:") {
@@ -274,14 +277,14 @@ func (m *ZooKeeperMember) Leads(t testing.TB) bool {
 }
 
 // Addr returns host and port.
-func (m *ZooKeeperMember) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Port)) }
+func (m *ZooKeeperMember) Addr() string { return net.JoinHostPort(m.Host.Addr(), strconv.Itoa(m.Port)) }
 
 // SecureURL returns the address for TLS as zklock takes it, with these options
 // in its query, which may be empty. It names no certificates.
 func (s *ZooKeeperServer) SecureURL(query string) string {
 	var addrs []string
 	for _, m := range s.Members {
-		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Secure)))
+		addrs = append(addrs, net.JoinHostPort(m.Host.Addr(), strconv.Itoa(m.Secure)))
 	}
 	u := "zks://" + strings.Join(addrs, ",") + "?tick=" + (2 * s.Tick).String()
 	if query != "" {

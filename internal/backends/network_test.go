@@ -1,0 +1,62 @@
+package backends
+
+import (
+	"context"
+	"flag"
+	"net"
+	"testing"
+	"time"
+)
+
+var networks = flag.Bool("backends.networks", false, "test networks too, which are for root alone")
+
+// Servers on hosts of their own reach each other and the test, until a wire is
+// cut: in one direction, or both.
+func TestNetworkSplits(t *testing.T) {
+	if !*networks {
+		t.Log("left out: networks are for root; say -backends.networks")
+		return
+	}
+	n := NewNetwork(t)
+	a, b := n.Host(t), n.Host(t)
+	first := Redis(t, RedisOptions{Host: a})
+	second := Redis(t, RedisOptions{Host: b, Args: []string{"--replicaof", a.Addr(), port(first), "--repl-timeout", "1"}})
+	up := func() bool { return second.Info(t, "replication", "master_link_status") == "up" }
+	eventually(t, up)
+	one, other := []*Host{a}, []*Host{b}
+	for what, cut := range map[string]func() (func() error, error){
+		"there": func() (func() error, error) { return n.Cut(one, other) },
+		"back":  func() (func() error, error) { return n.Cut(other, one) },
+		"both":  func() (func() error, error) { return n.Split(one, other) },
+	} {
+		heal, err := cut()
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return !up() })
+		if err := heal(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, up)
+		t.Log(what)
+	}
+	heal, err := n.Split(one, []*Host{n.Self()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	if conn, err := new(net.Dialer).DialContext(ctx, "tcp", first.Addr()); err == nil {
+		conn.Close()
+		t.Error("the test reached a host from which it is cut off")
+	}
+	if err := heal(); err != nil {
+		t.Fatal(err)
+	}
+	first.Do(t, "PING")
+}
+
+func port(s *RedisServer) string {
+	_, p, _ := net.SplitHostPort(s.Addr())
+	return p
+}
