@@ -93,27 +93,37 @@ var failovers = []scenario{
 	}},
 }
 
-// relieved replaces a primary that was killed or stopped, and waits until the
-// one that relieved it has it as its replica.
-func relieved(t *testing.T, rnd *dice, primary func() (old, next *backends.RedisServer), settle func()) torture.Fault {
-	return torture.Fault{Kind: "failover", Weight: 30, Begin: func(int) (func() error, error) {
+// relieved waits until a primary that strike has struck is replaced, and, once
+// that is mended, until the one that relieved it has it as its replica.
+func relieved(kind string, primary func() (old, next *backends.RedisServer),
+	strike func(*backends.RedisServer) (mend func() error, err error), settle func(),
+) torture.Fault {
+	return torture.Fault{Kind: kind, Weight: 30, Begin: func(int) (func() error, error) {
 		old, next := primary()
-		kill := rnd.roll(2) == 0
-		if kill {
-			old.Kill()
-		} else {
-			old.Pause(t)
+		mend, err := strike(old)
+		if err != nil {
+			return nil, err
 		}
 		return func() error {
-			if kill {
-				old.Restart(t)
-			} else {
-				old.Resume(t)
+			if err := mend(); err != nil {
+				return err
 			}
 			defer settle()
 			return role("the old primary follows the new one", old, "role:slave", "master_link_status:up")
 		}, role("the replica takes over", next, "role:master")
 	}}
+}
+
+// down kills a server, or stops it.
+func down(t *testing.T, rnd *dice) func(*backends.RedisServer) (func() error, error) {
+	return func(s *backends.RedisServer) (func() error, error) {
+		if rnd.roll(2) == 0 {
+			s.Kill()
+			return func() error { s.Restart(t); return nil }, nil
+		}
+		s.Pause(t)
+		return func() error { s.Resume(t); return nil }, nil
+	}
 }
 
 // role waits until a server says all of this about its replication.
@@ -132,20 +142,18 @@ func role(what string, s *backends.RedisServer, words ...string) error {
 
 func sentinel(t *testing.T, rnd *dice, query string) scene {
 	s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
-	return scene{url: s.URL(query), own: []torture.Fault{relieved(t, rnd, func() (old, next *backends.RedisServer) {
-		old, next = s.Primary(t), s.Nodes[0]
-		if next == old {
-			next = s.Nodes[1]
-		}
-		return old, next
-	}, func() {})}}
+	return scene{url: s.URL(query), own: []torture.Fault{
+		relieved("failover", func() (old, next *backends.RedisServer) { return s.Relief(t) }, down(t, rnd), func() {}),
+	}}
 }
+
+// slots of a cluster.
+const slots = 16384
 
 func cluster(t *testing.T, rnd *dice, query string) scene {
 	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
-	const slots = 16384
-	return scene{url: c.URL(query), own: []torture.Fault{relieved(t, rnd, func() (old, next *backends.RedisServer) {
+	return scene{url: c.URL(query), own: []torture.Fault{relieved("failover", func() (old, next *backends.RedisServer) {
 		old = c.Primary(t, rnd.roll(slots))
 		return old, c.Replica(old)
-	}, func() { c.Settle(t) })}}
+	}, down(t, rnd), func() { c.Settle(t) })}}
 }

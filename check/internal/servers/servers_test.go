@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +63,9 @@ type scene struct {
 	url string
 	own []torture.Fault
 	of  func(client int) string // the URL of one client, when not url
-	in  func(client int) string // the network namespace of one client, when it has one
+	on  []*backends.Host        // where each client runs, when not beside the test
+	// counts say what the faults did, and go into the report.
+	counts map[string]*atomic.Int64
 }
 
 // clients is how many client processes there are.
@@ -74,6 +77,8 @@ type outcome struct {
 	TTL      string         `json:"ttl"`
 	Race     bool           `json:"race"`
 	Report   torture.Report `json:"report"`
+	// Counts are what the faults did to the servers: each that the scenario has.
+	Counts map[string]int64 `json:"counts,omitempty"`
 }
 
 var reporting sync.Mutex
@@ -101,16 +106,21 @@ func (s scenario) run(t *testing.T) torture.Report {
 	}
 	sc := s.start(t, newDice(s.seed))
 	cfg.Store, cfg.Own, cfg.StoreOf = sc.url, sc.own, sc.of
-	if sc.in != nil {
-		cfg.CommandOf = func(client int) []string {
-			return append([]string{"ip", "netns", "exec", sc.in(client)}, cfg.Command...)
-		}
+	if sc.on != nil {
+		cfg.CommandOf = func(client int) []string { return sc.on[client].Command(cfg.Command...) }
 	}
 	r, err := torture.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("seed %d: %v; again: %s", s.seed, err, cfg.Repeat)
 	}
-	line, err := json.Marshal(outcome{t.Name(), cfg.TTL.String(), raceEnabled, r})
+	counts := make(map[string]int64)
+	for name, n := range sc.counts {
+		counts[name] = n.Load()
+		if n.Load() == 0 && r.Seconds >= enough.Seconds() {
+			t.Errorf("%s: never, in %v", name, r.Faults)
+		}
+	}
+	line, err := json.Marshal(outcome{t.Name(), cfg.TTL.String(), raceEnabled, r, counts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +151,11 @@ func (s scenario) report(t *testing.T, line []byte) {
 }
 
 // soak is how long a run has to be for what takes long to start, or happens
-// seldom.
-const soak = 30 * time.Second
+// seldom; enough, for what its faults are there for to have happened.
+const (
+	soak   = 30 * time.Second
+	enough = 2 * time.Minute
+)
 
 func play(t *testing.T, all []scenario) {
 	for _, s := range all {
@@ -183,6 +196,17 @@ func TestNetworks(t *testing.T) {
 		return
 	}
 	play(t, networks)
+}
+
+// TestSplits is TestSafe, and TestExposed, with members of ensembles that are cut
+// off from each other, in soaks alone: it needs the rights of root.
+func TestSplits(t *testing.T) {
+	if *runFor < soak {
+		t.Logf("left out: networks are for soaks, and for root; say -servers.for %v", soak)
+		return
+	}
+	t.Run("safe", func(t *testing.T) { play(t, splits) })
+	t.Run("exposed", func(t *testing.T) { play(t, islands) })
 }
 
 // TestFailovers is TestExposed on several servers, in soaks alone.
