@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	batchSize  = 200 // tickets in one request; more would delay everybody else's
+	batchSize  = 100 // tickets in one request; more would delay everybody else's
 	maxCallers = 4   // requests under way at once
 )
 

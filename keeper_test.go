@@ -56,7 +56,7 @@ func TestF64_TenThousandHolds(t *testing.T) {
 		if got := float64(sent) / rounds / (n / 100); got > 1.1 {
 			t.Errorf("%.2f requests for 100 tickets a round", got)
 		}
-		if batch > 200 || atOnce != 1 {
+		if batch > 100 || atOnce != 1 {
 			t.Errorf("batches of up to %d, %d at once on one lane", batch, atOnce)
 		}
 		if got := runtime.NumGoroutine() - before; got > 10 {

@@ -98,7 +98,7 @@ func joinMany(t *testing.T, d *etcdlock.Driver, n int) []driver.Ref {
 func renewAll(t *testing.T, d *etcdlock.Driver, refs []driver.Ref) (gone int) {
 	t.Helper()
 	for len(refs) > 0 {
-		n := min(len(refs), 200)
+		n := min(len(refs), 100)
 		ps, err := d.Renew(ctx, refs[:n])
 		if err != nil {
 			t.Fatalf("Renew: %v", err)
