@@ -4,15 +4,17 @@
 // and keeps one or both directions silent for a while, as a network that is
 // split does. [EveryStep] cuts every message of every request of a driver.
 //
-// A message is what one read of the sender's bytes brings. It knows no protocol,
-// so it doubles nothing: TCP does not either. Requests are doubled by package
-// faults.
+// A message is what one read of the sender's bytes brings. Where that would cut a
+// request of several messages in two, or know too little of when it was carried
+// out, a [Protocol] says where requests and answers end. Nothing is doubled: TCP
+// does not do that either. Requests are doubled by package faults.
 package cuts
 
 import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -31,14 +33,17 @@ const (
 	Close   How = "closed"
 	Reset   How = "reset"
 	Silence How = "silent" // it stays open and says nothing more, until Disarm
+	Killed  How = "killed" // by the server, Before alone; it says so if its protocol has a way
 )
 
 // Proxy passes connections on to one server. Its methods are safe for
 // concurrent use.
 type Proxy struct {
-	l      net.Listener
-	target string
-	wg     sync.WaitGroup
+	l        net.Listener
+	target   string
+	protocol func() Protocol
+	kill     func(id uint32) // for Killed
+	wg       sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
@@ -54,8 +59,10 @@ type Proxy struct {
 
 // link is one connection through a Proxy.
 type link struct {
+	Protocol
 	p       *Proxy
 	in, out net.Conn
+	id      atomic.Uint32 // at the server, where its protocol says it
 	deaf    chan struct{} // closed: answers are kept from the client
 	told    chan struct{} // closed when the server has answered a deaf client, or never will
 	once    sync.Once
@@ -73,11 +80,16 @@ func Between(t testing.TB, target string) *Proxy {
 // At is Between on another address to listen on.
 func At(t testing.TB, listen, target string) *Proxy {
 	t.Helper()
+	return at(t, listen, target, reads, nil)
+}
+
+func at(t testing.TB, listen, target string, protocol func() Protocol, kill func(id uint32)) *Proxy {
+	t.Helper()
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{l: l, target: target, links: make(map[*link]bool), healed: make(chan struct{})}
+	p := &Proxy{l: l, target: target, protocol: protocol, kill: kill, links: make(map[*link]bool), healed: make(chan struct{})}
 	close(p.healed)
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)
@@ -110,7 +122,7 @@ func (p *Proxy) accept() {
 			_ = in.Close() // as good as refused
 			continue
 		}
-		k := &link{p: p, in: in, out: out, deaf: make(chan struct{}), told: make(chan struct{}), ended: make(chan struct{})}
+		k := &link{Protocol: p.protocol(), p: p, in: in, out: out, deaf: make(chan struct{}), told: make(chan struct{}), ended: make(chan struct{})}
 		p.mu.Lock()
 		p.links[k] = true
 		closed := p.closed
@@ -232,17 +244,14 @@ func (k *link) stifle(how How) {
 	k.p.stifled = append(k.p.stifled, k)
 }
 
-// size is that of the longest message.
-const size = 64 << 10
-
 // quiet is how long a server may take to answer a message that is cut after it.
 const quiet = 200 * time.Millisecond
 
 func (k *link) requests() {
 	defer k.p.forget(k)
-	buf := make([]byte, size)
+	var request []byte
 	for silent := false; ; {
-		n, err := k.in.Read(buf)
+		m, err := k.Client(k.in)
 		if err != nil {
 			k.end(Close)
 			return
@@ -250,8 +259,23 @@ func (k *link) requests() {
 		if silent {
 			continue
 		}
+		request = append(request, m.Bytes...)
+		if !m.Pass {
+			continue
+		}
 		k.pass(true)
-		when, how := k.p.next()
+		var when When
+		var how How
+		if m.Trip {
+			when, how = k.p.next()
+		}
+		if how == Killed {
+			k.p.kill(k.id.Load())
+			k.p.cut.Done()
+			_, _ = k.out.Write(request)
+			silent = true // what the server says of it arrives
+			continue
+		}
 		if when == Before {
 			silent = true
 			k.once.Do(func() { close(k.deaf) })
@@ -261,13 +285,14 @@ func (k *link) requests() {
 		if when == After {
 			k.once.Do(func() { close(k.deaf) })
 		}
-		if _, err := k.out.Write(buf[:n]); err != nil {
+		if _, err := k.out.Write(request); err != nil {
 			k.end(Close)
 			if when == After {
 				k.p.cut.Done()
 			}
 			return
 		}
+		request = request[:0]
 		if when == After {
 			silent = true
 			select {
@@ -280,17 +305,19 @@ func (k *link) requests() {
 }
 
 func (k *link) answers() {
-	buf := make([]byte, size)
-	for first := true; ; {
-		n, err := k.out.Read(buf)
+	for told := false; ; {
+		m, err := k.Server(k.out)
+		if m.ID != 0 {
+			k.id.Store(m.ID)
+		}
 		deaf := false
 		select {
 		case <-k.deaf:
 			deaf = true
 		default:
 		}
-		if deaf && first {
-			first = false
+		if deaf && !told && (m.Done || err != nil) {
+			told = true
 			close(k.told)
 		}
 		if err != nil {
@@ -305,7 +332,7 @@ func (k *link) answers() {
 			continue
 		}
 		k.pass(false)
-		if _, err := k.in.Write(buf[:n]); err != nil {
+		if _, err := k.in.Write(m.Bytes); err != nil {
 			k.end(Close)
 			return
 		}

@@ -121,7 +121,8 @@ type Cutting struct {
 	Sure  driver.Driver // is never cut off
 
 	// Give is how long a request is waited for that is cut, 0 for as long as it
-	// takes.
+	// takes. It becomes longer when it turns out to be too short for one that is
+	// not cut.
 	Give time.Duration
 	// Ready asks First something about a line, and fails as long as it still
 	// suffers from the last cut; nil is a look at the line.
@@ -175,8 +176,13 @@ func (c *Cutting) one(s Step, k int) bool {
 		limit, end = context.WithTimeout(ctx, c.Give)
 	}
 	err := s.do(limit, c.Cut, who[0], who[1], who[2])
+	hasty := limit.Err() != nil && ctx.Err() == nil
 	end()
 	if c.Disarm() {
+		if err != nil && hasty { // the machine is busy
+			c.Give *= 2
+			return c.one(s, k)
+		}
 		if err != nil {
 			c.Errorf("%s, not cut: %v", what, err)
 		}

@@ -100,8 +100,6 @@ var rows = []Row{
 		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
 	{"internal/backends", "driver", "*",
 		"starts real servers for tests, with whatever client tells that they are up"},
-	{"internal/stepcut", "driver drivertest/steps", "",
-		"breaks connections between any driver and its server, for the tests of the SQL stores"},
 	{"internal/sqlline/linetest", ". driver internal/sqlline", "",
 		"what the SQL stores are tested for alike knows their lines and no database"},
 	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
@@ -121,7 +119,7 @@ var rows = []Row{
 // a user's program.
 var testOnly = []string{
 	"drivertest", "drivertest/*", "check", "check/*",
-	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/sqlline/linetest", "internal/stepcut", "internal/testlog", "scripts/*",
+	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/sqlline/linetest", "internal/testlog", "scripts/*",
 }
 
 // reaching says who else may reach a testOnly package, and why.

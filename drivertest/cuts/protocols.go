@@ -1,4 +1,4 @@
-package stepcut
+package cuts
 
 import (
 	"bytes"
@@ -6,6 +6,43 @@ import (
 	"io"
 	"sync/atomic"
 )
+
+// Message is one message of a protocol.
+type Message struct {
+	Bytes []byte // until the next is read
+	// Trip says, of a client's message, that it completes a request, which can be
+	// cut, and Pass that the server has to see what came up to now: every Trip is
+	// one, and so is what a request does not wait for.
+	Trip, Pass bool
+	// Done says, of a server's message, that it completes an answer.
+	Done bool
+	// ID is the connection's at the server, where a server's message says it,
+	// else 0.
+	ID uint32
+}
+
+// Protocol reads the messages of one connection. Both functions return the error
+// of the reader, and block as it does; each is called by one goroutine.
+type Protocol struct {
+	Client, Server func(io.Reader) (Message, error)
+}
+
+// reads is the protocol of those who know none: a message is what one read
+// brings.
+func reads() Protocol {
+	const size = 64 << 10
+	to, from := make([]byte, size), make([]byte, size)
+	return Protocol{
+		Client: func(r io.Reader) (Message, error) {
+			n, err := r.Read(to)
+			return Message{Bytes: to[:n], Trip: true, Pass: true}, err
+		},
+		Server: func(r io.Reader) (Message, error) {
+			n, err := r.Read(from)
+			return Message{Bytes: from[:n], Done: true}, err
+		},
+	}
+}
 
 // Postgres is the protocol of PostgreSQL.
 func Postgres() Protocol {
@@ -48,30 +85,40 @@ func typed(r io.Reader, has bool) (kind byte, message []byte, err error) {
 	return kind, message, err
 }
 
-// MySQL is the protocol of MySQL and MariaDB, for clients that send queries as
-// text.
+// What a client of MySQL asks for that is told from the rest by its first byte.
+const (
+	quit     = 0x01
+	prepares = 0x16
+	adds     = 0x18 // to an argument
+	forgets  = 0x19 // a prepared statement
+)
+
+// MySQL is the protocol of MySQL and MariaDB, for statements as text and for
+// prepared ones, without compression.
 func MySQL() Protocol {
-	const query = 0x03
-	var asked atomic.Bool // what came before was about passwords
+	var last atomic.Int32 // command; before the first, all is about passwords
 	a := answer{greets: true}
 	return Protocol{
 		Client: func(r io.Reader) (Message, error) {
 			b, err := packet(r)
+			m := Message{Bytes: b, Pass: true}
 			// A packet with the number 0 begins a command.
-			if err == nil && b[3] == 0 {
-				asked.Store(true)
+			if err == nil && b[3] == 0 && len(b) > 4 && b[4] != quit && b[4] != adds && b[4] != forgets {
+				last.Store(int32(b[4]))
+				m.Trip = true
 			}
-			return Message{Bytes: b, Pass: true, Trip: err == nil && b[3] == 0 && len(b) > 4 && b[4] == query}, err
+			return m, err
 		},
 		Server: func(r io.Reader) (Message, error) {
 			b, err := packet(r)
+			command := last.Load()
 			if err != nil {
 				return Message{}, err
 			}
-			if !a.greets && !asked.Load() {
+			if !a.greets && command == 0 {
 				return Message{Bytes: b}, nil
 			}
-			return a.next(b), nil
+			return a.next(b, command == prepares), nil
 		},
 	}
 }
@@ -93,8 +140,9 @@ type answer struct {
 	ends   int  // end packets that are still to come of rows: of the columns, of the rows
 }
 
-// next tells the end of an answer from the middle of it.
-func (a *answer) next(b []byte) Message {
+// next tells the end of an answer from the middle of it, that to a statement that
+// is prepared or another.
+func (a *answer) next(b []byte, prepared bool) Message {
 	m := Message{Bytes: b}
 	body := b[4:]
 	if a.greets {
@@ -116,11 +164,19 @@ func (a *answer) next(b []byte) Message {
 		case body[0] != end:
 		case len(body) == 5: // warnings, status
 			a.ends--
-			m.Done = a.ends == 0 && binary.LittleEndian.Uint16(body[3:])&more == 0
+			m.Done = a.ends == 0 && (prepared || binary.LittleEndian.Uint16(body[3:])&more == 0)
 		default: // newer clients: no end of the columns, and that of the rows is as of no rows
 			a.ends = 0
 			m.Done = status(body)&more == 0
 		}
+	case body[0] == fine && prepared:
+		// An id, and how many columns and arguments will be described.
+		if len(body) >= 9 {
+			for _, n := range [][]byte{body[5:7], body[7:9]} {
+				a.ends += int(min(1, binary.LittleEndian.Uint16(n)))
+			}
+		}
+		m.Done = a.ends == 0
 	case body[0] == fine:
 		m.Done = status(body)&more == 0
 	default:
