@@ -28,6 +28,7 @@ func etcdStage(h *host) ([]bench.Target, map[string]string) {
 	return []bench.Target{
 		ours(s.URL(""), p),
 		row("concurrency.Mutex", "etcd-mutex", bench.RolePeer, peers),
+		row("concurrency.Mutex, 1 session", "etcd-mutex-1", bench.RolePeer, idle),
 		row("limit: Put and Delete", "etcd-put", bench.RoleLimit, alone),
 	}, map[string]string{"etcd": string(backends.EtcdNewest)}
 }
@@ -58,6 +59,25 @@ func etcdCounts(endpoint string) (counts, error) {
 
 func dialEtcd(endpoint string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+}
+
+// openEtcdMutex1 has one session for all locks: they have different names.
+func openEtcdMutex1(_ context.Context, s bench.Spec, _ bench.Seat) (bench.Client, error) {
+	c, err := dialEtcd(s.Server)
+	if err != nil {
+		return nil, err
+	}
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(int(s.TTL/time.Second)))
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &client{
+		lock: func(ctx context.Context, name string) (bench.Held, error) {
+			m := concurrency.NewMutex(session, name)
+			return held(func() error { return m.Unlock(context.Background()) }), m.Lock(ctx)
+		},
+		end: func() error { return errors.Join(session.Close(), c.Close()) },
+	}, nil
 }
 
 // openEtcdMutex gives every goroutine a session of its own: two that share one

@@ -113,11 +113,17 @@ var stages = []stage{
 		"held-10000", "crash"}, redisStage},
 	{"redlock3", []string{"alone-1", "clients-8-1ms", "crash"}, redlockStage(3)},
 	{"redlock5", []string{"alone-1", "clients-8-1ms"}, redlockStage(5)},
-	{"etcd", []string{"alone-1", "alone-64", "process-100", "clients-2", "clients-8", "clients-64", "clients-8-1ms", "held-10000", "crash"}, etcdStage},
-	{"zookeeper", []string{"alone-1", "alone-64", "process-100", "clients-2", "clients-8", "clients-64", "clients-8-1ms", "crash"}, zkStage},
-	{"postgresql", []string{"alone-1", "alone-64", "process-100", "clients-2", "clients-8", "clients-8-1ms", "crash"}, pgStage},
-	{"mariadb", []string{"alone-1", "alone-64", "process-100", "clients-2", "clients-8", "clients-8-1ms", "crash"}, mysqlStage},
+	{"etcd", []string{"alone-1", "alone-64", "process-16", "process-100", "process-16-1ms", "process-100-1ms", "clients-2", "clients-8", "clients-16",
+		"clients-64", "clients-8-1ms", "clients-64-1ms", "held-10000", "crash"}, etcdStage},
+	{"zookeeper", []string{"alone-1", "alone-64", "process-16", "process-100", "process-16-1ms", "process-100-1ms", "clients-2", "clients-8", "clients-64",
+		"clients-8-1ms", "clients-64-1ms", "held-1000", "crash"}, zkStage},
+	{"postgresql", sqlScenarios, pgStage},
+	{"mariadb", sqlScenarios, mysqlStage},
 }
+
+// sqlScenarios are those of the databases.
+var sqlScenarios = []string{"alone-1", "alone-64", "process-16", "process-100", "process-16-1ms", "process-100-1ms", "clients-2", "clients-8",
+	"clients-8-1ms", "clients-64-1ms", "held-1000", "crash"}
 
 func storeNames() (names []string) {
 	for _, s := range stages {

@@ -23,8 +23,9 @@ var opens = map[string]bench.Open{
 	"publish":     openPublish,
 	"least":       openLeast,
 
-	"etcd-mutex": openEtcdMutex,
-	"etcd-put":   openEtcdPut,
+	"etcd-mutex":   openEtcdMutex,
+	"etcd-mutex-1": openEtcdMutex1,
+	"etcd-put":     openEtcdPut,
 
 	"zk-lock":   openZKLock,
 	"zk-create": openZKCreate,
@@ -66,6 +67,9 @@ func alone(s bench.Scenario) bool { return s.Name == "alone-1" || s.Name == "alo
 
 // peers are those that can be asked to wait, but do not renew thousands.
 func peers(s bench.Scenario) bool { return s.Kind != bench.Idle }
+
+// idle is where many locks are held.
+func idle(s bench.Scenario) bool { return s.Kind == bench.Idle }
 
 // usual leaves the defaults of a peer out of scenarios that its best settings
 // are in: they poll slowly, and each run takes as long.

@@ -32,7 +32,7 @@ func zkStage(h *host) ([]bench.Target, map[string]string) {
 	first, _, _ := strings.Cut(m.Ask(h, "srvr"), "-") // what follows is a commit, or should be
 	return []bench.Target{
 		ours(s.URL("", ""), p),
-		row("zk.Lock", "zk-lock", bench.RolePeer, peers),
+		row("zk.Lock", "zk-lock", bench.RolePeer, nil),
 		row("limit: Create and Delete", "zk-create", bench.RoleLimit, alone),
 	}, map[string]string{"zookeeper": strings.TrimPrefix(first, "Zookeeper version: ")}
 }

@@ -105,7 +105,7 @@ func Scenarios() []Scenario {
 	}
 	all = append(all, Scenario{Name: "crowds", Kind: Cycles, Processes: 2, Clients: 2, Goroutines: 500, Shared: true,
 		Title: "one lock, 2 processes of 500 goroutines, nothing done inside"})
-	for _, n := range []int{2, 8, 64} {
+	for _, n := range []int{2, 8, 16, 64} {
 		for _, work := range []time.Duration{0, time.Millisecond} {
 			p := min(n, 4)
 			all = append(all, Scenario{Name: "clients-" + fmt.Sprint(n) + suffix(work), Kind: Cycles, Processes: p, Clients: n, Goroutines: 1,
