@@ -67,25 +67,41 @@ const uuidLen = 36
 // dashes.
 const clientLen = 22
 
+// parseUUID makes no garbage, because each listing of a line has one for every
+// ticket.
 func parseUUID(s string) (b [16]byte, err error) {
 	if len(s) != uuidLen {
 		return b, fmt.Errorf("a UUID has %d characters", uuidLen)
 	}
-	digits := strings.ReplaceAll(s, "-", "")
-	if len(digits) != 2*len(b) { // hex.Decode would write beyond b
-		return b, fmt.Errorf("a UUID has %d digits", 2*len(b))
+	var text [uuidLen]byte
+	copy(text[:], s)
+	for _, p := range uuidParts {
+		if _, err := hex.Decode(b[p.at:p.end], text[p.text:][:2*(p.end-p.at)]); err != nil {
+			return b, err
+		}
 	}
-	if _, err := hex.Decode(b[:], []byte(digits)); err != nil {
-		return b, err
-	}
-	if formatUUID(b) != s {
-		return b, fmt.Errorf("%q is not a UUID in lower case", s)
+	if writeUUID(b) != text {
+		return b, fmt.Errorf("%q is no UUID with four dashes, in lower case", s)
 	}
 	return b, nil
 }
 
 func formatUUID(b [16]byte) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	text := writeUUID(b)
+	return string(text[:])
+}
+
+// uuidParts are the groups of bytes of a UUID, and where their digits begin.
+var uuidParts = [...]struct{ at, end, text int }{{0, 4, 0}, {4, 6, 9}, {6, 8, 14}, {8, 10, 19}, {10, 16, 24}}
+
+func writeUUID(b [16]byte) (text [uuidLen]byte) {
+	for i, p := range uuidParts {
+		if i > 0 {
+			text[p.text-1] = '-'
+		}
+		hex.Encode(text[p.text:], b[p.at:p.end])
+	}
+	return text
 }
 
 // ownerTag marks the nodes of a named owner, so that a listing shows them.
@@ -236,13 +252,14 @@ type place struct {
 }
 
 func (v *view) places() []place {
-	var ps []place
-	for _, n := range v.nodes {
+	ps := make([]place, 0, len(v.nodes))
+	for i, n := range v.nodes { // those of one place are side by side
 		if k := len(ps) - 1; k >= 0 && ps[k].nodes[0].seq == n.seq && !spent(n.seq) {
-			ps[k].nodes = append(ps[k].nodes, n)
+			first := i - len(ps[k].nodes)
+			ps[k].nodes = v.nodes[first : i+1 : i+1]
 			ps[k].units = max(ps[k].units, n.units)
 		} else {
-			ps = append(ps, place{[]node{n}, n.units})
+			ps = append(ps, place{v.nodes[i : i+1 : i+1], n.units})
 		}
 	}
 	return ps

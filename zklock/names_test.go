@@ -243,3 +243,37 @@ func TestF90_Timeouts(t *testing.T) {
 		}
 	}
 }
+
+// What a UUID is not: its digits moved, in upper case, with other dashes.
+func TestUUIDs(t *testing.T) {
+	const good = "00112233-4455-6677-8899-aabbccddeeff"
+	b, err := parseUUID(good)
+	if err != nil || formatUUID(b) != good || b[0] != 0 || b[4] != 0x44 || b[15] != 0xff {
+		t.Fatalf("%x, %v", b, err)
+	}
+	for _, bad := range []string{
+		"", good[1:], good + "0", strings.ToUpper(good), strings.ReplaceAll(good, "-", "_"), "0011223-34455-6677-8899-aabbccddeeff",
+		strings.Repeat("-", uuidLen), strings.Repeat("0", uuidLen), "0011223g" + good[8:], good[:35] + "\x00",
+	} {
+		if b, err := parseUUID(bad); err == nil {
+			t.Errorf("%q is %x", bad, b)
+		}
+	}
+}
+
+// A line of 64 is listed by each that joins it: what reading it costs does not
+// grow with them but by the room for it.
+func TestListingCosts(t *testing.T) {
+	var children []string
+	for i := range 64 {
+		children = append(children, nodeName(nodeUUID(fmt.Sprintf("%08x-1111-4111-8111-111111111111:%d", i, i)), "", 1, 1)+formatSeq(int32(64-i)))
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		v := look(children)
+		if s := v.standing(children[0]); !s.found || s.ahead != 63 || !s.last {
+			t.Fatalf("%+v", s)
+		}
+	}); n > 4 {
+		t.Errorf("%v allocations", n)
+	}
+}
