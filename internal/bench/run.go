@@ -49,7 +49,7 @@ type Config struct {
 	Command []string
 	Open    Open // for workers in this process
 
-	Profiles string                // a folder for CPU profiles of the last runs; empty for none
+	Profiles string                // a folder for CPU profiles of the last runs, one of each process; empty for none
 	Progress func(Step)            // is told what begins; may be nil
 	Skip     func(Scenario) string // why a scenario is not run; nil or "" runs it
 }
@@ -240,7 +240,7 @@ func (r *runner) turn(ctx context.Context, s Scenario, e *entry, run int) error 
 	}
 	file := ""
 	if r.Profiles != "" && run == r.Runs {
-		file = filepath.Join(r.Profiles, strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(s.Name+"-"+e.Store+"-"+e.Name)+".pprof")
+		file = filepath.Join(r.Profiles, strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(s.Name+"-"+e.Store+"-"+e.Name))
 	}
 	f, err := r.cycles(ctx, s, e, r.Duration, file)
 	if err != nil {

@@ -17,7 +17,7 @@ type order struct {
 	Scenario Scenario `json:"scenario,omitzero"`
 	First    int      `json:"first,omitempty"` // of the clients of this process
 	Clients  int      `json:"clients,omitempty"`
-	Profile  string   `json:"profile,omitempty"` // a file for a CPU profile of the next run
+	Profile  string   `json:"profile,omitempty"` // how the file for a CPU profile of the next run begins
 
 	// Of Run and Idle, on the clock that processes share.
 	Start int64 `json:"start,omitempty"`

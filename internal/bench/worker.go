@@ -104,7 +104,7 @@ func (w *worker) obey(ctx context.Context, o order) (*answer, error) {
 		}
 		return nil, nil
 	case doRun:
-		stop, err := profile(o.Profile)
+		stop, err := profile(o.Profile, w.First)
 		if err != nil {
 			return nil, err
 		}
@@ -124,11 +124,12 @@ func (w *worker) obey(ctx context.Context, o order) (*answer, error) {
 	return nil, fmt.Errorf("bench: a worker cannot %q", o.Do)
 }
 
-func profile(name string) (stop func(), err error) {
+// profile writes a CPU profile until stop; first tells processes apart.
+func profile(name string, first int) (stop func(), err error) {
 	if name == "" {
 		return func() {}, nil
 	}
-	f, err := os.Create(name)
+	f, err := os.Create(fmt.Sprintf("%s-%d.pprof", name, first))
 	if err != nil {
 		return nil, err
 	}
