@@ -34,11 +34,14 @@ func (s *Lines) Leave(ctx context.Context, db DB, refs []driver.Ref) ([]driver.P
 	for _, i := range b.those(func(i int, r *driver.Ref) bool {
 		return r.State != driver.Waiting && !r.Unsure && r.Owner == "" && b.alone(i)
 	}) {
+		// To look for who waits costs a round trip less if there is somebody, and
+		// little if there is nobody; but a round trip for each line.
+		crowd := s.crowd.now(b.keys[i])
 		switch {
-		case !s.busy[b.keys[i][0]].Load():
-			quick = append(quick, i)
-		case s.t.handOn != nil && refs[i].Limit == 1:
+		case s.t.handOn != nil && refs[i].Limit == 1 && (crowd || len(refs) == 1 && s.crowd.lately(b.keys[i])):
 			busy = append(busy, i)
+		case !crowd:
+			quick = append(quick, i)
 		}
 	}
 	b.quick(ctx, s, db, &s.t.leave, quick, func(i int, token int64) {

@@ -67,7 +67,7 @@ func (b *batch) handOn(ctx context.Context, s *Lines, db DB, todo []int) (pushes
 			b.answer(i, driver.Place{Err: err})
 		case left > 0:
 			b.answer(i, driver.Place{State: driver.Held, Token: uint64(left)})
-			s.busy[key[0]].Store(granted != nil && waiting > 0)
+			s.crowd.saw(key, granted != nil && waiting > 0)
 			if granted != nil && granted.Wake != "" {
 				pushes = append(pushes, *granted)
 			}

@@ -11,17 +11,9 @@ import (
 // it is empty when the client does not listen. The pushes returned are those
 // the request caused.
 func (s *Lines) Join(ctx context.Context, db DB, t *driver.Ticket, wake string, wait bool) (driver.Place, []Push, error) {
-	if key := Key(t.Name); t.Replaces == nil && t.Floor < lastToken && !s.busy[key[0]].Load() {
-		keep := micros(driver.Keep(t.TTL))
-		var token int64
-		join := s.t.join.with(key, []byte(t.Name), t.Limit, t.Units,
-			t.ID, t.Owner, t.Units, keep, keep, wake, t.Meta, int64(t.Floor))
-		join.Row = func(scan func(...any) error) error { return scan(&token) }
-		if err := db.Auto(ctx, join); err != nil {
-			return driver.Place{}, nil, err
-		}
-		if token = max(token, join.Last); token > 0 {
-			return driver.Place{State: driver.Held, Token: uint64(token), Lease: t.TTL}, nil, nil
+	if t.Replaces == nil && t.Floor < lastToken {
+		if p, err := s.joinQuick(ctx, db, t, wake, wait); err != nil || p.State != 0 {
+			return p, nil, err
 		}
 	}
 	var p driver.Place
@@ -34,6 +26,36 @@ func (s *Lines) Join(ctx context.Context, db DB, t *driver.Ticket, wake string, 
 		err = refusal
 	}
 	return p, pushes, err
+}
+
+// joinQuick joins by statements that decide alone, or says that there is no
+// place because they cannot.
+func (s *Lines) joinQuick(ctx context.Context, db DB, t *driver.Ticket, wake string, wait bool) (driver.Place, error) {
+	key := Key(t.Name)
+	busy := s.t.behind != nil && s.crowd.lately(key)
+	if !busy && !s.crowd.now(key) {
+		var token int64
+		join := s.joinFree(t, key, wake)
+		join.Row = func(scan func(...any) error) error { return scan(&token) }
+		if err := db.Auto(ctx, join); err != nil {
+			return driver.Place{}, err
+		}
+		if token = max(token, join.Last); token > 0 {
+			return driver.Place{State: driver.Held, Token: uint64(token), Lease: t.TTL}, nil
+		}
+		busy = s.t.behind != nil && t.Owner == ""
+	}
+	if !busy {
+		return driver.Place{}, nil
+	}
+	return s.joinBusy(ctx, db, t, key, wake, wait)
+}
+
+// joinFree is the statement that takes the first place of a line that has none.
+func (s *Lines) joinFree(t *driver.Ticket, key []byte, wake string) *Stmt {
+	keep := micros(driver.Keep(t.TTL))
+	return s.t.join.with(key, []byte(t.Name), t.Limit, t.Units,
+		t.ID, t.Owner, t.Units, keep, keep, wake, t.Meta, int64(t.Floor))
 }
 
 // join returns a refusal apart from errors, because what the line did before

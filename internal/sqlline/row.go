@@ -72,7 +72,7 @@ func (s *Lines) visitFor(ctx context.Context, db DB, name, id string, create boo
 			return nil, err
 		}
 		pushes = l.pushes
-		s.busy[l.key[0]].Store(l.waiting > 0)
+		s.crowd.saw(l.key, l.waiting > 0)
 		return l.finish(), nil
 	})
 	if err != nil {

@@ -38,7 +38,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -100,9 +99,9 @@ type Lines struct {
 	d Dialect
 	t texts
 
-	// busy guesses, by the first byte of its key, whether somebody waits in a
-	// line. There the statements that decide alone are not tried.
-	busy [256]atomic.Bool
+	// Where somebody waits, statements that decide without a look at who does are
+	// not tried.
+	crowd crowd
 }
 
 // New returns the lines of a dialect.

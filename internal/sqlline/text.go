@@ -14,7 +14,7 @@ type texts struct {
 	join         *Text
 	renew, leave quickTexts
 	// One in which somebody waits: nil where Dialect.Grant is empty.
-	hold, handOn *Text
+	hold, handOn, behind, held *Text
 
 	// The line's row, and what is read once it is locked.
 	lock, clock, ensure, store                             *Text
@@ -88,7 +88,7 @@ const (
 func (s *Lines) Often() []*Text {
 	t := &s.t
 	often := []*Text{t.join, t.lock, t.clock, t.firsts, t.own, t.buried, t.store, t.insert, t.remove, t.prolong}
-	for _, text := range []*Text{t.renew.once[0], t.leave.once[0], t.hold, t.handOn} {
+	for _, text := range []*Text{t.renew.once[0], t.leave.once[0], t.renew.single, t.leave.single, t.hold, t.handOn, t.behind, t.held} {
 		if text != nil {
 			often = append(often, text)
 		}
@@ -107,11 +107,15 @@ func newTexts(d *Dialect) texts {
 		return t
 	}
 	quick := func(set, where string) quickTexts {
+		var single *Text
+		if d.Note != "" {
+			single = one(strings.Replace(set, " SET ", " SET h_token = {note}(h_token), ", 1) + where)
+		}
 		return quickTexts{
+			single: single,
 			once:   sized(set + where + " RETURNING k, h_token"),
 			find:   sized("SELECT k, h_token FROM {line} WHERE k IN ({list})" + where + " ORDER BY k{lock}"),
 			change: sized(set),
-			single: one(strings.Replace(set, " SET ", " SET h_token = {note}(h_token), ", 1) + where),
 		}
 	}
 	ignore, rebury := d.Ignore, d.Bury
@@ -125,9 +129,10 @@ func newTexts(d *Dialect) texts {
 	if join == "" {
 		join = joinText
 	}
-	var hold, handOn *Text
+	var hold, handOn, behind, held *Text
 	if d.Grant != "" {
 		hold, handOn = one("SELECT seq FROM {line} WHERE k = ?{lock}"), one(handOnText)
+		behind, held = one(behindText), one(heldText)
 	}
 	const from = "SELECT " + ticketColumns + " FROM {ticket} WHERE line = ? "
 	columns := strings.Join(rowColumns, ", ")
@@ -138,6 +143,8 @@ func newTexts(d *Dialect) texts {
 
 		hold:   hold,
 		handOn: handOn,
+		behind: behind,
+		held:   held,
 
 		lock:  one("SELECT name, " + columns + " FROM {line} WHERE k = ?{lock}"),
 		clock: one("SELECT {now}, {tick}"),

@@ -76,7 +76,8 @@ type Cost struct{ Statements, Trips int64 }
 type Costs struct {
 	Free    Cost // a join and a leave of a line that nobody else is in
 	Renewal Cost // of one ticket
-	Wait    Cost // a join behind a holder
+	Wait    Cost // a join behind a holder, where nobody waited lately
+	Behind  Cost // a join where somebody waits
 	HandOn  Cost // a leave that grants the next
 	Many    Cost // a renewal of 1,000 tickets
 }
@@ -95,7 +96,10 @@ func (want Costs) Counted(t *testing.T, r *Relay, d driver.Driver, remote *sqlli
 			t.Errorf("%s: %+v; want at most %+v", what, got, most)
 		}
 	}
-	Join(t, d, Ticket(0, "warm"), driver.Held)
+	warm := Ticket(0, "warm") // what is prepared, is
+	Join(t, d, warm, driver.Held)
+	Renew(t, d, warm)
+	Leave(t, d, warm)
 
 	a := Ticket(1, "n")
 	count("uncontended join and leave", want.Free, func() { Join(t, d, a, driver.Held); Leave(t, d, a) })
@@ -104,6 +108,8 @@ func (want Costs) Counted(t *testing.T, r *Relay, d driver.Driver, remote *sqlli
 	count("renewal of one", want.Renewal, func() { Renew(t, d, a) })
 	count("join behind a holder", want.Wait, func() { Join(t, d, b, driver.Waiting) })
 	count("leave that hands on", want.HandOn, func() { Leave(t, d, a) })
+	c := Ticket(4, "n")
+	count("join where somebody waited", want.Behind, func() { Join(t, d, c, driver.Waiting) })
 	if p := Renew(t, d, b); p.State != driver.Held {
 		t.Errorf("the waiter is %v", p.State)
 	}

@@ -67,10 +67,10 @@ func (s stopped) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, er
 func StoppedInside(t *testing.T, d driver.Driver, r *sqlline.Remote, idle time.Duration) {
 	t.Helper()
 	Join(t, d, Ticket(1, "n"), driver.Held)
-	Join(t, d, Ticket(2, "n"), driver.Waiting) // later ones begin by locking the row
+	Join(t, d, Ticket(2, "n"), driver.Waiting)
 	inside := make(chan error, 1)
 	go func() {
-		_, _, err := r.Lines.Join(context.Background(), stopped{r.Site, inside, idle + time.Second}, Ticket(3, "n"), "", true)
+		_, err := r.Lines.Break(context.Background(), stopped{r.Site, inside, idle + time.Second}, "n", Ticket(2, "n").ID)
 		inside <- err
 	}()
 	if err := <-inside; err != nil {
