@@ -118,11 +118,13 @@ func open(ctx context.Context, config *mysql.Config, o *Options) (*Driver, error
 	if err != nil {
 		return nil, driver.Wrap(driver.Refused, err)
 	}
-	db, bells := sql.OpenDB(connector), sql.OpenDB(connector)
+	conns := &opener{Connector: connector}
+	db, bells := sql.OpenDB(conns), sql.OpenDB(connector)
 	db.SetMaxOpenConns(o.conns())
 	db.SetMaxIdleConns(o.conns())
 	bells.SetMaxIdleConns(0)
 	d := newDriver(db, bells, true, o)
+	conns.prepares(d.r.Lines)
 	if err := d.r.Begin(ctx); err != nil {
 		_ = d.Close()
 		return nil, err

@@ -1,0 +1,135 @@
+package mysqllock
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backends"
+)
+
+// What travels alone is prepared, once for each connection. To a server that
+// does not know a statement any more, or that prepares none, it goes as text,
+// and comes to the same.
+//
+// Covers: F99.
+func TestPrepared(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	url := s.URL("holdfast", own()+"&max_conns=1")
+	id, last := 0, uint64(0)
+	cycle := func(d *Driver) {
+		t.Helper()
+		id++
+		tk := ticket(id, "n")
+		p := mustJoin(t, d, tk, driver.Held)
+		if q := mustRenew(t, d, tk); q.State != driver.Held || q.Token != p.Token || p.Token <= last {
+			t.Errorf("renewed %+v, joined %+v, after %d", q, p, last)
+		}
+		last = p.Token
+		mustLeave(t, d, tk)
+	}
+	// counts are those of the only connection for requests.
+	counts := func(d *Driver) (prepared, executed int64) {
+		t.Helper()
+		const query = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.session_status WHERE variable_name = ?"
+		for name, to := range map[string]*int64{"COM_STMT_PREPARE": &prepared, "COM_STMT_EXECUTE": &executed} {
+			if err := d.ask(ctx, query, []any{name}, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return prepared, executed
+	}
+	d := openOn(t, url)
+	d.r.Sweeper.Lock()
+	defer d.r.Sweeper.Unlock()
+	for range 3 {
+		cycle(d)
+	}
+	if p, e := counts(d); p != 3 || e != 9 {
+		t.Errorf("%d prepared, %d executed; want 3 and 9", p, e)
+	}
+	s.Exec(t, "ALTER TABLE "+prefixOf(url)+"line ADD COLUMN later bigint NOT NULL DEFAULT 0")
+	cycle(d) // the server prepares anew by itself
+	prepared, executed := counts(d)
+	if prepared < 3 || executed < 12 {
+		t.Errorf("after the table was changed: %d prepared, %d executed; want 3 and 12", prepared, executed)
+	}
+
+	forget := func(number uint16) {
+		t.Helper()
+		c, err := d.db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if err := c.Raw(func(c any) error {
+			stmts := c.(*preparing).stmts
+			for text, s := range stmts {
+				if s != nil {
+					stmts[text] = forgotten{s, number}
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget(unknownStmt)
+	cycle(d)
+	cycle(d)
+	if p, e := counts(d); p != prepared || e != executed {
+		t.Errorf("forgotten: %d prepared, %d executed; want %d and %d", p, e, prepared, executed)
+	}
+
+	s.Exec(t, "SET GLOBAL max_prepared_stmt_count = 0")
+	d2 := openOn(t, url)
+	cycle(d2)
+	cycle(d2)
+	if _, e := counts(d2); e != 0 {
+		t.Errorf("%d executed where none can be prepared", e)
+	}
+}
+
+// forgotten is a statement that the server does not know any more: one of
+// another session, behind a proxy.
+type forgotten struct {
+	preparedStmt
+	number uint16
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (f forgotten) ExecContext(context.Context, []sqldriver.NamedValue) (sqldriver.Result, error) {
+	return nil, &mysql.MySQLError{Number: f.number, Message: "Unknown prepared statement handler"}
+}
+
+// In a pool that was given nothing stays prepared.
+func TestNotPrepared(t *testing.T) {
+	t.Parallel()
+	url := backends.SharedMariaDB(t).URL("holdfast", own())
+	d, err := New(poolOf(t, url, nil), &Options{TablePrefix: prefixOf(url)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	mustJoin(t, d, ticket(1, "n"), driver.Held)
+	c, err := d.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.Raw(func(c any) error {
+		if _, ok := c.(*preparing); ok {
+			t.Error("a pool that was given prepares")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
