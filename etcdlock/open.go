@@ -82,15 +82,37 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 		return nil, err
 	}
 	d.opened = true
-	_, err = d.Identity(ctx)
+	err = a.inTurn(ctx, func(ctx context.Context) error { _, err := d.Identity(ctx); return err })
 	if err == nil {
-		err = d.measure(ctx)
+		err = a.inTurn(ctx, d.measure)
 	}
 	if err != nil {
 		d.Close()
 		return nil, explain(ctx, err)
 	}
 	return d, nil
+}
+
+// inTurn sends a first request. A member may accept connections and answer
+// nothing, such as one that the others have lost: each has its share of the time
+// until the deadline that ctx has, and then the client library takes the next. One
+// share is for the member that was reached before the others, which may be twice
+// the first.
+func (a *address) inTurn(ctx context.Context, request func(context.Context) error) error {
+	end, _ := ctx.Deadline()
+	shares := len(a.hosts)
+	if shares > 1 {
+		shares++
+	}
+	for left := shares; ; left-- {
+		share, stop := context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		err := request(share)
+		late := share.Err() != nil
+		stop()
+		if left <= 1 || err == nil || !late || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // explain says what the failure of a first request probably means.

@@ -23,8 +23,15 @@ const maxReceive = 64 << 20
 // reach a server, and what was refused because a token had run out.
 func (d *Driver) txn(ctx context.Context, cmp []*pb.Compare, then, otherwise []*pb.RequestOp) (*pb.TxnResponse, error) {
 	r := &pb.TxnRequest{Compare: cmp, Success: then, Failure: otherwise}
-	resp, err := d.kv.Txn(clientv3.WithRequireLeader(ctx), r, grpc.MaxCallRecvMsgSize(maxReceive))
-	return resp, classed(ctx, err)
+	for left := len(d.cli.Endpoints()); ; left-- {
+		resp, err := d.kv.Txn(clientv3.WithRequireLeader(ctx), r, grpc.MaxCallRecvMsgSize(maxReceive))
+		// A member that was cut off may have no leader for half a minute after that,
+		// while the others do. It refuses before it does anything; the client
+		// library takes the next one for the next request.
+		if left <= 1 || ctx.Err() != nil || rpctypes.Error(err) != rpctypes.ErrNoLeader {
+			return resp, classed(ctx, err)
+		}
+	}
 }
 
 // read sends one request that changes nothing.
