@@ -2,15 +2,18 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -115,5 +118,39 @@ func TestF58_UnlockWhenAnotherHolds(t *testing.T) {
 			t.Errorf("token %d after %d", next.Token(), h.Token())
 		}
 		unlock(t, next)
+	})
+}
+
+// A store has come to tokens that are too great for a user's: they would be
+// less than those before. The lock is refused, and the ticket given back.
+func TestF67_TokensEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c := client(t, d)
+		last := uint64(driver.MaxToken)
+		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+			p, err := next()
+			p.Token = last
+			last++
+			return p, err
+		}
+		h := must(t)(c.Mutex("a").Lock(bg))
+		if h.Token() != driver.MaxToken<<8 {
+			t.Errorf("the last token is %d", h.Token())
+		}
+		unlock(t, h)
+		for _, lock := range []func(context.Context) (*holdfast.Hold, error){c.Mutex("a").Lock, c.Mutex("a").TryLock, c.RWMutex("b").RLock} {
+			_, err := lock(bg)
+			if e, ok := errors.AsType[*holdfast.StoreError](err); !ok || driver.ClassOf(e.Err) != driver.Refused || !strings.Contains(err.Error(), "tokens are at their end") {
+				t.Errorf("after the last token: %v", err)
+			}
+			time.Sleep(time.Second) // the ticket goes
+		}
+		for _, name := range []string{"a", "b"} {
+			if n := tickets(t, c, name); n != 0 {
+				t.Errorf("%d tickets of %s stay", n, name)
+			}
+		}
 	})
 }

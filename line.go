@@ -240,6 +240,13 @@ func (l *line) granted(t *ticket, token uint64) {
 		l.discard(t)
 		return
 	}
+	if token > driver.MaxToken {
+		l.discard(t)
+		l.fail(h, &StoreError{Op: "acquire", Name: l.name(),
+			Err: driver.Errorf(driver.Refused, "the store's tokens are at their end: %d of its own is more than %d", token, uint64(driver.MaxToken))})
+		l.more()
+		return
+	}
 	l.give(t, h)
 	if l.key.readers() {
 		l.open = t

@@ -237,7 +237,7 @@ func (s State) String() string {
 // Place is the store's answer about one ticket.
 type Place struct {
 	State State
-	Token uint64 // of a Held ticket: greater than any before in this line
+	Token uint64 // of a Held ticket: greater than any before in this line; see MaxToken
 	// Lease is how long the store is bound to keep the place, counted from
 	// just before the request was sent. 0 on a push: unchanged.
 	Lease time.Duration

@@ -19,6 +19,11 @@ const EpochMicro int64 = 1735689600_000000
 // JavaScript, JSON readers and Lua, until the year 2052.
 const TokenTick = 25 * time.Microsecond
 
+// MaxToken is the greatest token that a grant may have. Users see it times 256,
+// in 64 bits, so what is above would be less to them than what they have seen.
+// The core gives such a grant back, and refuses the lock.
+const MaxToken = 1<<56 - 1
+
 // NextToken returns the token of a grant: above the last one, not below the
 // floor, and not below the store's clock. The clock is what lets tokens grow
 // on when the store has lost its counter, or has an older one.
