@@ -294,16 +294,22 @@ func (r *run) residues(left map[string]string) {
 }
 
 // residue is what the store still has of the run. A connection that was cut
-// while nobody used it is no reason to give up.
+// while nobody used it is no reason to give up, nor is one member of several
+// that answers nothing yet after a split: the next request is for another.
 func (r *run) residue(ctx context.Context, own *holdfast.Client) (left map[string]string, err error) {
-	for range 20 {
-		if left, err = r.look(ctx, own); err == nil || ctx.Err() != nil {
-			break
+	for {
+		one, stop := context.WithTimeout(ctx, look)
+		left, err = r.look(one, own)
+		stop()
+		if err == nil || ctx.Err() != nil {
+			return left, err
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return left, err
 }
+
+// look is how long one look at all names may take.
+const look = 5 * time.Second
 
 func (r *run) look(ctx context.Context, own *holdfast.Client) (map[string]string, error) {
 	left := make(map[string]string)

@@ -3,7 +3,10 @@ package backends
 import (
 	"context"
 	"flag"
+	"fmt"
 	"net"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,7 +20,19 @@ func TestNetworkSplits(t *testing.T) {
 		t.Log("left out: networks are for root; say -backends.networks")
 		return
 	}
+	// One whose process is gone is removed.
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	left := fmt.Sprintf("%s%d-1h1", networkPrefix, gone.Process.Pid)
+	if out, err := exec.Command("ip", "netns", "add", left).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	n := NewNetwork(t)
+	if out, err := exec.Command("ip", "netns", "list").Output(); err != nil || strings.Contains(string(out), left) || !strings.Contains(string(out), n.id) {
+		t.Errorf("the networks are %s, %v", out, err)
+	}
 	a, b := n.Host(t), n.Host(t)
 	first := Redis(t, RedisOptions{Host: a})
 	second := Redis(t, RedisOptions{Host: b, Args: []string{"--replicaof", a.Addr(), port(first), "--repl-timeout", "1"}})

@@ -1,6 +1,6 @@
 // Package servers tortures each store on real servers of its own, which it
-// kills, stops, fails over and robs of their data, and cuts clients off from
-// them. It has tests only.
+// kills, stops, fails over and robs of their data, and cuts off from each other
+// and from the clients. It has tests only.
 //
 // Each store has scenarios. In a safe one the faults are what the store promises
 // to survive, and nothing may go wrong. In an exposed one they go beyond that:

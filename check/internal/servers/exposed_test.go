@@ -67,6 +67,13 @@ var exposed = []scenario{
 			lostAtOnce(t, rnd, nodes),
 		}}
 	}},
+	// F33: what is used least, or ends first, makes room.
+	{name: "redis that evicts what ends first", seed: 29, exposed: overlaps, bites: true, long: often, start: func(t *testing.T, rnd *dice) scene {
+		return evicts(t, "volatile-ttl")
+	}},
+	{name: "redis that evicts what was not used", seed: 30, exposed: overlaps, long: often, start: func(t *testing.T, rnd *dice) scene {
+		return evicts(t, "allkeys-lru")
+	}},
 	// F95: commits that are answered before they are on the disk.
 	{name: "mariadb that flushes late", seed: 27, exposed: overlaps, long: often, start: func(t *testing.T, rnd *dice) scene {
 		return mariadb(t, rnd, "innodb_flush_log_at_trx_commit=0")
@@ -81,7 +88,8 @@ func lostAtOnce(t *testing.T, rnd *dice, nodes []*backends.RedisServer) torture.
 	return once("data lost", func() error { nodes[rnd.roll(len(nodes))].Restart(t); return nil }, func() {})
 }
 
-// failovers are those of asynchronous replication: F28, F29.
+// failovers are those of asynchronous replication (F28), and of a majority whose
+// members forget what they said (F42).
 var failovers = []scenario{
 	{name: "sentinel", seed: 31, ttl: 3 * time.Second, exposed: overlaps, long: often, start: func(t *testing.T, rnd *dice) scene { return sentinel(t, rnd, "") }},
 	{name: "sentinel that confirms", seed: 32, ttl: 3 * time.Second, exposed: overlaps, long: often, start: func(t *testing.T, rnd *dice) scene {
@@ -91,10 +99,16 @@ var failovers = []scenario{
 	{name: "cluster that confirms", seed: 34, ttl: 3 * time.Second, exposed: overlaps, long: often, start: func(t *testing.T, rnd *dice) scene {
 		return cluster(t, rnd, "min_replicas=1")
 	}},
+	{name: "redlock of five that forgets", seed: 35, exposed: overlaps, bites: true, long: often, start: func(t *testing.T, rnd *dice) scene {
+		return redlockThatForgets(t, rnd, 3, "?restart_guard=off")
+	}},
+	{name: "redlock of five of which two forget", seed: 36, exposed: overlaps, long: often, start: func(t *testing.T, rnd *dice) scene {
+		return redlockThatForgets(t, rnd, 2, "?restart_guard=off")
+	}},
 }
 
 // relieved waits until a primary that strike has struck is replaced, and, once
-// that is mended, until the one that relieved it has it as its replica.
+// that is mended, until one of the two is the other's replica.
 func relieved(kind string, primary func() (old, next *backends.RedisServer),
 	strike func(*backends.RedisServer) (mend func() error, err error), settle func(),
 ) torture.Fault {
@@ -109,10 +123,17 @@ func relieved(kind string, primary func() (old, next *backends.RedisServer),
 				return err
 			}
 			defer settle()
-			return role("the old primary follows the new one", old, "role:slave", "master_link_status:up")
-		}, role("the replica takes over", next, "role:master")
+			// One that was cut off may have voted meanwhile, and be the primary again.
+			return must("one of the two follows the other", func() bool {
+				a, b := follows(old), follows(next)
+				return a && !b && says(next, "role:master") || b && !a && says(old, "role:master")
+			})
+		}, must("the replica takes over", func() bool { return says(next, "role:master") })
 	}}
 }
+
+// follows says whether a server is a replica that is in step.
+func follows(s *backends.RedisServer) bool { return says(s, "role:slave", "master_link_status:up") }
 
 // down kills a server, or stops it.
 func down(t *testing.T, rnd *dice) func(*backends.RedisServer) (func() error, error) {
@@ -126,18 +147,16 @@ func down(t *testing.T, rnd *dice) func(*backends.RedisServer) (func() error, er
 	}
 }
 
-// role waits until a server says all of this about its replication.
-func role(what string, s *backends.RedisServer, words ...string) error {
-	return must(what, func() bool {
-		info, err := s.Try("INFO", "replication")
-		text, _ := info.(string)
-		for _, w := range words {
-			if !strings.Contains(text, w) {
-				return false
-			}
+// says is whether a server says all of this about its replication.
+func says(s *backends.RedisServer, words ...string) bool {
+	info, err := s.Try("INFO", "replication")
+	text, _ := info.(string)
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
 		}
-		return err == nil
-	})
+	}
+	return err == nil
 }
 
 func sentinel(t *testing.T, rnd *dice, query string) scene {
