@@ -131,7 +131,7 @@ func (d *Driver) checkCluster(ctx context.Context) (driver.Finding, error) {
 		}
 		if on != 0 { // a server without the variable answers with an error
 			f.Level = driver.Warning
-			f.Detail = v.name + " is on: two clients at two servers may be granted one lock, until one of them cannot commit"
+			f.Detail = v.name + " is on: clients at two servers undo each other's requests, and neither exclusion nor order is certain between them"
 			f.Advice = "have all clients lock at one and the same server"
 		}
 	}
@@ -144,7 +144,10 @@ func (d *Driver) checkStatements(ctx context.Context) (driver.Finding, error) {
 		return driver.Finding{}, err
 	}
 	f := driver.Finding{Topic: "statements", Detail: "several are one round trip"}
-	if !w.together {
+	switch {
+	case w.galera:
+		f.Detail = "each is a round trip of its own, as it has to be in a Galera cluster"
+	case !w.together:
 		f.Level = driver.Warning
 		f.Detail = "each is a round trip or two of its own"
 		f.Advice = "interpolateParams=true&multiStatements=true in the data source name of the pool"

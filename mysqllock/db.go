@@ -193,6 +193,11 @@ type way struct {
 	// together says that several statements are one packet, and one answer.
 	// The client library has to write arguments into their text for that.
 	together bool
+	// galera says that the server is one of a cluster in which several take
+	// writes. A commit at another one may undo a transaction between any two of
+	// its statements; MariaDB was seen to carry out the rest of the packet all
+	// the same, each for itself. Sent one by one, the next statement fails.
+	galera bool
 	// whole says that a lone statement needs a transaction: sessions do not
 	// commit by themselves, or wait so long for a row that a statement that
 	// was given up could take effect too late.
@@ -214,11 +219,17 @@ func (d *Driver) findWay(ctx context.Context, c *conn) (*way, error) {
 	var commits, patience int64
 	settings := &item{text: "SELECT @@autocommit, @@innodb_lock_wait_timeout, @@wait_timeout", rows: true,
 		row: func(scan func(...any) error) error { return scan(&commits, &patience, &w.idle) }}
-	if err := c.run(ctx, false, settings); err != nil {
+	cluster := &item{text: "SHOW VARIABLES LIKE 'wsrep_on'", rows: true, row: func(scan func(...any) error) error {
+		var name, value string
+		err := scan(&name, &value)
+		w.galera = value == "ON"
+		return err
+	}}
+	if err := c.run(ctx, false, settings, cluster); err != nil {
 		return nil, err
 	}
 	w.whole = commits == 0 || patience > longPatience
-	if !w.whole {
+	if !w.whole && !w.galera {
 		c.way = &way{together: true}
 		n := int64(0)
 		add := func(scan func(...any) error) error {

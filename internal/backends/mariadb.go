@@ -72,6 +72,18 @@ func (s *MariaDBServer) stop() { s.Stop() }
 
 func newMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir string) *MariaDBServer {
 	t.Helper()
+	s := copyMariaDB(t, fresh, opts, dir)
+	s.Exec(t, "CREATE DATABASE locks")
+	for _, user := range []string{"holdfast", "app"} {
+		s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")
+	}
+	s.Exec(t, "GRANT ALL ON *.* TO holdfast@'%'")
+	return s
+}
+
+// copyMariaDB starts a server on a copy of a data folder.
+func copyMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir string) *MariaDBServer {
+	t.Helper()
 	s := &MariaDBServer{MySQL: fresh.mysql, opts: opts, dir: dir, bin: fresh.bin}
 	if err := own(dir); err != nil {
 		t.Fatal(err)
@@ -89,15 +101,10 @@ func newMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir stri
 		}
 	}
 	onFreePort(t, &s.Port, s.boot)
-	s.Exec(t, "CREATE DATABASE locks")
-	for _, user := range []string{"holdfast", "app"} {
-		s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")
-	}
-	s.Exec(t, "GRANT ALL ON *.* TO holdfast@'%'")
 	return s
 }
 
-// freshMariaDB is a data folder that no server has run on.
+// freshMariaDB is a data folder that no server runs on.
 type freshMariaDB struct {
 	bin   string // of the server
 	data  string

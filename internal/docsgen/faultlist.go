@@ -111,6 +111,6 @@ var use = family{title: "Use and input", faults: []fault{
 	{number: 65, what: "Several locks are taken together, in different orders.", on: "core stores"},
 	{number: 66, what: "Programs with another layout, prefix, database or version use the same store.", on: "core sqlite redis sentinel cluster etcd postgres mysql zookeeper",
 		elsewhere: "memory outlives no program, and each server of RedLock has the layout of Redis."},
-	{number: 67, what: "The counter of tokens is at its end.", on: "stores",
+	{number: 67, what: "The counter of tokens is at its end.", on: "core stores",
 		untested: map[string]string{"sentinel": sameScripts, "cluster": sameScripts, "etcd": ownRevisions, "zookeeper": ownRevisions}},
 }}

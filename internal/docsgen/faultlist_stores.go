@@ -43,7 +43,6 @@ var sqlFaults = family{title: "SQL", elsewhere: "These are faults of SQL servers
 	{number: 101, what: "Generated ids begin anew, or are not in order.", on: "sqlite postgres mysql"},
 	{number: 102, what: "Several servers take writes.", on: "postgres mysql", untested: map[string]string{
 		"postgres": "PostgreSQL has one primary; what makes it several are other products, which are not supported.",
-		"mysql":    "no such cluster can be set up of the packages that tests may install. `holdfast doctor` asks the server whether it belongs to one.",
 	}},
 	{number: 103, what: "`GET_LOCK` answers with neither yes nor no.", on: "mysql"},
 	{number: 104, what: "SQLite: the file is busy, on a network share, damaged or full; a writer is killed.", on: "sqlite"},
