@@ -136,6 +136,11 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 			return l, err
 		}
 		if r.held {
+			// Whom K does not have holds nothing: K was deleted or evicted. The ticket
+			// stays until its time is over, and longer if D was evicted too.
+			if _, holds := s.hold[cmp.Or(r.owner, id)]; !holds {
+				continue
+			}
 			r.id = id
 			held = append(held, r)
 		}
