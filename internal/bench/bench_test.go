@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -224,5 +226,19 @@ func TestUnknown(t *testing.T) {
 	cfg.Runs = 0
 	if _, err := Run(t.Context(), cfg); err == nil {
 		t.Error("no runs are no error")
+	}
+}
+
+// The processes of a run compare their times, so each has to tell the clock that
+// they share.
+func TestSharedClock(t *testing.T) {
+	const slack = int64(50 * time.Microsecond)
+	for range 100 {
+		before := check.Now()
+		at := now()
+		after := check.Now()
+		if at < before-slack || at > after+slack {
+			t.Fatalf("%d is not between %d and %d", at, before, after)
+		}
 	}
 }
