@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,7 +27,8 @@ var splits = []scenario{
 		hosts := hostsOn(t, n, 3)
 		// A leader that hears nobody gives up after so many ticks of half a second.
 		s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Members: 3, Hosts: hosts, Config: []string{"syncLimit=4"}})
-		return scene{url: s.URL("", "")}.split(t, rnd, n, hosts, func(i int) bool { return s.Members[i].Leads(t) })
+		return scene{url: s.URL("", "")}.split(t, rnd, n, hosts, func(i int) bool { return s.Members[i].Leads(t) },
+			func(i int) bool { return strings.Contains(s.Members[i].Ask(t, "srvr"), "Mode:") })
 	}},
 }
 
@@ -34,11 +36,14 @@ func etcdApart(t *testing.T, rnd *dice, v backends.EtcdVersion) scene {
 	n := backends.NewNetwork(t)
 	hosts := hostsOn(t, n, 3)
 	s := backends.Etcd(t, backends.EtcdOptions{Version: v, Members: 3, Hosts: hosts})
-	return scene{url: s.URL("")}.split(t, rnd, n, hosts, func(i int) bool {
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		return s.Members[i].Leads(ctx)
-	})
+	within := func(ask func(*backends.EtcdMember, context.Context) bool) func(int) bool {
+		return func(i int) bool {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			return ask(s.Members[i], ctx)
+		}
+	}
+	return scene{url: s.URL("")}.split(t, rnd, n, hosts, within((*backends.EtcdMember).Leads), within((*backends.EtcdMember).Serves))
 }
 
 // replaced is the name under which it is counted how often another member led
@@ -46,8 +51,10 @@ func etcdApart(t *testing.T, rnd *dice, v backends.EtcdVersion) scene {
 const replaced = "leader replaced"
 
 // split puts each client on a host of its own, and cuts the members of an
-// ensemble off from each other in all the ways that it has to survive.
-func (s scene) split(t *testing.T, rnd *dice, n *backends.Network, members []*backends.Host, leads func(member int) bool) scene {
+// ensemble off from each other in all the ways that it has to survive. A split is
+// over when all serve again, which takes an etcd up to half a minute: its members
+// wait for connections that they do not know to be dead.
+func (s scene) split(t *testing.T, rnd *dice, n *backends.Network, members []*backends.Host, leads, serves func(member int) bool) scene {
 	type hosts = []*backends.Host
 	s.on = clientsOn(t, n)
 	var others atomic.Int64
@@ -72,7 +79,17 @@ func (s scene) split(t *testing.T, rnd *dice, n *backends.Network, members []*ba
 						break
 					}
 				}
-				return heal()
+				if err := heal(); err != nil {
+					return err
+				}
+				return must("all members serve", func() bool {
+					for j := range members {
+						if !serves(j) {
+							return false
+						}
+					}
+					return true
+				})
 			}, nil
 		}}
 	}

@@ -77,7 +77,7 @@ var ensembles = []scenario{
 	{name: "redlock of five", seed: 14, start: redlockOfFive},
 	// F42: with the guard, which is on unless one says otherwise, nobody votes who
 	// may have forgotten.
-	{name: "redlock of five that forgets, and the guard", seed: 15, long: often, start: func(t *testing.T, rnd *dice) scene {
+	{name: "redlock of five that forgets with the guard", seed: 15, long: often, start: func(t *testing.T, rnd *dice) scene {
 		return redlockThatForgets(t, rnd, 3, "")
 	}},
 }
