@@ -132,7 +132,8 @@ func (h *Hold) Name() string { return h.line.name() }
 // another hold of the same named owner, have the same. The tokens of readers
 // order them against writers, and those of semaphores tell grants apart: a
 // guard must not be raised by them. It is below 2^53 as long as the store's own
-// counter allows, and 0 where the store has none.
+// counter allows, and 0 where the store has none. A lock whose token would not
+// fit into 64 bits is refused.
 func (h *Hold) Token() uint64 { return h.token }
 
 // Err returns nil while the lock is held for certain. Afterwards it returns why

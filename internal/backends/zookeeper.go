@@ -22,6 +22,7 @@ type ZooKeeperOptions struct {
 	Tick    time.Duration // the server's tickTime; 0 is 200 ms, 500 ms in an ensemble
 	TLS     bool          // serves TLS too, and asks clients for certificates; see ZooKeeperServer.Certs
 	Config  []string      // more lines of the configuration
+	Env     []string      // of the processes, besides the test's own
 	Hosts   []*Host       // of the members; without any they are on the test's machine
 }
 
@@ -40,6 +41,7 @@ type ZooKeeperMember struct {
 	Host   *Host // where it runs
 
 	java, dir string
+	env       []string
 }
 
 // zookeeperJars are what the server needs of /usr/share/java, as Debian names
@@ -134,7 +136,7 @@ func newZooKeeper(t testing.TB, opts ZooKeeperOptions, dir string) *ZooKeeperSer
 		s := &ZooKeeperServer{Tick: opts.Tick, Certs: certs}
 		var ensemble []string
 		for i := range n {
-			m := &ZooKeeperMember{Port: FreePort(t), Host: hostOf(opts.Hosts, i), java: java, dir: filepath.Join(dir, strconv.Itoa(i+1))}
+			m := &ZooKeeperMember{Port: FreePort(t), Host: hostOf(opts.Hosts, i), java: java, dir: filepath.Join(dir, strconv.Itoa(i+1)), env: opts.Env}
 			if opts.TLS {
 				m.Secure = FreePort(t)
 			}
@@ -212,6 +214,7 @@ func (m *ZooKeeperMember) boot() error {
 			"-cp", string(classes),
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"),
 		},
+		Env:  m.env,
 		Dir:  m.dir,
 		Host: m.Host,
 		Ready: func(ctx context.Context) error {
@@ -295,6 +298,36 @@ func (s *ZooKeeperServer) SecureURL(query string) string {
 
 // Data is the folder of the member's data.
 func (m *ZooKeeperMember) Data() string { return filepath.Join(m.dir, "data") }
+
+// Renumber has a single server come back with this as its last zxid: it takes
+// that from the name of its snapshot, which it wrote when it started. What came
+// since is lost.
+func (m *ZooKeeperMember) Renumber(t testing.TB, zxid int64) {
+	t.Helper()
+	m.Kill()
+	files, err := filepath.Glob(filepath.Join(m.Data(), "version-2", "*.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, last := "", int64(-1)
+	for _, file := range files {
+		var n int64
+		if _, err := fmt.Sscanf(filepath.Base(file), "snapshot.%x", &n); err == nil && n > last {
+			newest, last = file, n
+		}
+	}
+	for _, file := range files {
+		if file == newest {
+			err = os.Rename(file, filepath.Join(filepath.Dir(file), fmt.Sprintf("snapshot.%x", zxid)))
+		} else {
+			err = os.Remove(file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Restart(t)
+}
 
 // Restart starts a member that was killed, with the data it has written, and
 // returns when it serves.

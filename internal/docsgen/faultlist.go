@@ -6,14 +6,6 @@ var families = []family{
 	messages, pauses, redisFaults, majorityFaults, waiting, use, etcdFaults, zookeeperFaults, sqlFaults,
 }
 
-// Reasons that several faults share for having no test on a store.
-const (
-	sameScripts  = "it runs the scripts of Redis, one primary at a time: what one server does is tested there."
-	sameConn     = "its connections are those of Redis: see there."
-	ownClock     = "it judges leases by the monotonic clock of its process, which nothing can set from outside."
-	ownRevisions = "tokens are the store's own revisions of 64 bits, which nobody can set: at a million writes a second they last for 290,000 years."
-)
-
 // oneCore is why what the core decides has no test on each store.
 const oneCore = "the core decides it, and is the same above every store."
 
@@ -29,12 +21,8 @@ var messages = family{title: "Messages", faults: []fault{
 	{number: 9, what: "A renewal finds the lock gone, or held by another meanwhile.", on: "core stores"},
 	{number: 10, what: "A renewal fails, and nothing says that the lock is lost.", on: "core stores"},
 	{number: 11, what: "The store's answer is cut short, garbled or far too long.", on: "servers",
-		untested:  map[string]string{"sentinel": sameConn, "cluster": sameConn, "redlock": sameConn},
 		elsewhere: "memory has no answers to garble, and what garbles those of SQLite is a damaged file (F104)."},
 }}
-
-// setByNobody is about the clocks of stores.
-var setByNobody = map[string]string{"etcd": ownClock, "zookeeper": ownClock}
 
 var pauses = family{title: "Time and pauses", faults: []fault{
 	{number: 12, what: "The holder stands still for longer than its lease, and goes on.", on: "core command fence stores"},
@@ -44,8 +32,8 @@ var pauses = family{title: "Time and pauses", faults: []fault{
 	{number: 16, what: "The machine is suspended, and its clock stands still meanwhile.", on: "core", elsewhere: oneCore},
 	{number: 17, what: "The wall clock of a client is set.", on: "core sqlite",
 		elsewhere: "nothing that is sent to another store has a client's time in it."},
-	{number: 18, what: "The store's clock is set forward.", on: "stores", untested: setByNobody},
-	{number: 19, what: "The store's clock is set back.", on: "core stores", untested: setByNobody},
+	{number: 18, what: "The store's clock is set forward.", on: "stores"},
+	{number: 19, what: "The store's clock is set back.", on: "core stores"},
 	{number: 20, what: "The store loses its data while its clock is behind.", on: "core fence memory sqlite redis sentinel cluster redlock postgres mysql",
 		elsewhere: "tokens of etcd and ZooKeeper come from no clock; what becomes of them when data are lost is F78."},
 	{number: 21, what: "The store is slow, or stands still for less than a lease.", on: "core stores"},
@@ -111,6 +99,5 @@ var use = family{title: "Use and input", faults: []fault{
 	{number: 65, what: "Several locks are taken together, in different orders.", on: "core stores"},
 	{number: 66, what: "Programs with another layout, prefix, database or version use the same store.", on: "core sqlite redis sentinel cluster etcd postgres mysql zookeeper",
 		elsewhere: "memory outlives no program, and each server of RedLock has the layout of Redis."},
-	{number: 67, what: "The counter of tokens is at its end.", on: "core stores",
-		untested: map[string]string{"sentinel": sameScripts, "cluster": sameScripts, "etcd": ownRevisions, "zookeeper": ownRevisions}},
+	{number: 67, what: "The counter of tokens is at its end.", on: "core stores"},
 }}
