@@ -74,7 +74,7 @@ func TestCosts(t *testing.T) {
 func costs(free, renewal, wait, handOn, many int64) linetest.Costs {
 	return linetest.Costs{
 		Free: linetest.Cost{Statements: 2, Trips: free}, Renewal: linetest.Cost{Statements: 1, Trips: renewal},
-		Wait: linetest.Cost{Trips: wait}, Behind: linetest.Cost{Trips: wait}, HandOn: linetest.Cost{Trips: handOn}, Many: linetest.Cost{Statements: 10, Trips: many},
+		Wait: linetest.Cost{Trips: wait}, Behind: linetest.Cost{Trips: wait}, Try: linetest.Cost{Trips: wait}, HandOn: linetest.Cost{Trips: handOn}, Many: linetest.Cost{Statements: 10, Trips: many},
 	}
 }
 

@@ -3,6 +3,8 @@ package mysqllock
 import (
 	"context"
 	sqldriver "database/sql/driver"
+	"strings"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/internal/sqlline"
 )
@@ -12,6 +14,9 @@ import (
 // that travel alone are therefore prepared, each once, when a connection sends it
 // for the first time. In a pool that was given nothing is: others use it.
 //
+// MySQL gives the arguments of a prepared statement types of its own, since
+// 8.0.22, which was not tested; so it is MariaDB alone where this is done.
+//
 // A server that will not prepare any more, a proxy that cannot, or one that went
 // on to a connection of another session, says so before anything is done. Such a
 // statement then travels as text, on this connection for good.
@@ -20,6 +25,7 @@ import (
 type opener struct {
 	sqldriver.Connector
 	often map[string]bool // the texts that are worth it
+	maria atomic.Pointer[bool]
 }
 
 // prepares sets the texts. To be called before the first connection is made.
@@ -36,10 +42,31 @@ func (o *opener) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, ok := c.(plainConn); ok {
+	if c, ok := c.(plainConn); ok && o.knows(ctx, c) {
 		return &preparing{plainConn: c, often: o.often, stmts: make(map[string]preparedStmt)}, nil
 	}
 	return c, nil
+}
+
+// knows says whether the server is MariaDB. It asks once. A connection that
+// does not answer is used as it is: the first request on it finds out why.
+func (o *opener) knows(ctx context.Context, c plainConn) bool {
+	if maria := o.maria.Load(); maria != nil {
+		return *maria
+	}
+	rows, err := c.QueryContext(ctx, "SELECT VERSION()", nil)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = rows.Close() }()
+	answer := make([]sqldriver.Value, 1)
+	if rows.Next(answer) != nil {
+		return false
+	}
+	version, _ := answer[0].([]byte)
+	maria := strings.Contains(string(version), "MariaDB")
+	o.maria.Store(&maria)
+	return maria
 }
 
 // plainConn is what the client library's connections can do.

@@ -60,6 +60,7 @@ func TestCosts(t *testing.T) {
 		Renewal: linetest.Cost{Statements: 2, Trips: 1},
 		Wait:    linetest.Cost{Statements: 5, Trips: 2},
 		Behind:  linetest.Cost{Statements: 3, Trips: 1},
+		Try:     linetest.Cost{Statements: 3, Trips: 1},
 		HandOn:  linetest.Cost{Statements: 4, Trips: 1},
 		Many:    linetest.Cost{Statements: 10, Trips: 10},
 	}.Counted(t, r, d, d.r)

@@ -78,6 +78,7 @@ type Costs struct {
 	Renewal Cost // of one ticket
 	Wait    Cost // a join behind a holder, where nobody waited lately
 	Behind  Cost // a join where somebody waits
+	Try     Cost // and one that holds at once or not at all
 	HandOn  Cost // a leave that grants the next
 	Many    Cost // a renewal of 1,000 tickets
 }
@@ -110,6 +111,11 @@ func (want Costs) Counted(t *testing.T, r *Relay, d driver.Driver, remote *sqlli
 	count("leave that hands on", want.HandOn, func() { Leave(t, d, a) })
 	c := Ticket(4, "n")
 	count("join where somebody waited", want.Behind, func() { Join(t, d, c, driver.Waiting) })
+	count("try of a lock that is held", want.Try, func() {
+		if p, err := d.Join(context.Background(), Ticket(5, "n"), false); err != nil || p.State != driver.Gone {
+			t.Errorf("tried: %+v, %v", p, err)
+		}
+	})
 	if p := Renew(t, d, b); p.State != driver.Held {
 		t.Errorf("the waiter is %v", p.State)
 	}
