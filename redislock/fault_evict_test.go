@@ -1,7 +1,10 @@
 package redislock
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backends"
@@ -36,5 +39,59 @@ func TestF33_PartOfALine(t *testing.T) {
 			t.Errorf("held again: %+v, %v", l, err)
 		}
 		m.leaves(w, driver.Held)
+	}
+}
+
+// TestF33_AnyPartOfALine: whichever of a line's keys are evicted, nobody gets an
+// error of it, no client is granted what another one still holds by the store's
+// account, and what the dead held is free within their time.
+func TestF33_AnyPartOfALine(t *testing.T) {
+	t.Parallel()
+	s := backends.Redis(t, backends.RedisOptions{})
+	m := enter(t, s, "")
+	const all = 5
+	for evicted := 1; evicted < 1<<numKeys; evicted++ {
+		for _, owner := range []string{"", "owner"} {
+			name := fmt.Sprint(owner, evicted)
+			ask := func(k *driver.Ticket, units int64) *driver.Ticket {
+				k.Limit, k.Units = all, units
+				return k
+			}
+			dead, live, waits := ask(m.short(name, 100*time.Millisecond), 3), ask(m.ticket(name), 1), ask(m.ticket(name), all)
+			dead.Owner = owner
+			m.take(dead, driver.Held)
+			m.take(live, driver.Held)
+			m.take(waits, driver.Waiting)
+			var keys []string
+			for i, key := range keysOf(name) {
+				if evicted&(1<<i) != 0 {
+					keys = append(keys, key)
+				}
+			}
+			s.Do(t, append([]string{"DEL"}, keys...)...)
+			held := m.renew(live).State
+			if waiting := m.renew(waits).State; waiting == driver.Held && held == driver.Held {
+				t.Errorf("%q evicted: %d units and %d", keys, live.Units, waits.Units)
+			}
+			if held == driver.Held {
+				eventually(t, "what the dead held is free", func() bool {
+					m.keeps(live, driver.Held)
+					m.renew(waits)
+					l, err := m.Inspect(m.ctx(), name)
+					return err == nil && !slices.ContainsFunc(l.Tickets, func(e driver.Entry) bool { return e.ID == dead.ID })
+				})
+			}
+			for _, k := range []*driver.Ticket{live, waits} {
+				if _, err := m.Leave(m.ctx(), []driver.Ref{ref(k)}); err != nil {
+					t.Error(err)
+				}
+			}
+			next := ask(m.ticket(name), all)
+			eventually(t, fmt.Sprintf("the line serves again, of which %q were evicted", keys), func() bool {
+				p, err := m.Join(m.ctx(), next, false)
+				return err == nil && p.State == driver.Held
+			})
+			m.leaves(next, driver.Held)
+		}
 	}
 }

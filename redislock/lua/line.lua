@@ -206,9 +206,37 @@ local function bury(id)
 	idle = false
 end
 
+-- mend is for a line whose D or T was deleted or evicted, and K was not: what
+-- those held who died would never end while others hold. T says when each ends,
+-- and who is not in it holds nothing.
+local function mend()
+	local all, ends, holds = call('HGETALL', T), {}, false
+	for i = 1, #all, 2 do
+		local id, first = all[i], string.byte(all[i])
+		if first ~= 1 and first ~= 2 then
+			local t = ticket(id)
+			if not t then -- a tombstone
+				ends[#ends + 1] = { num(now + 300000), '\3' .. id }
+			elseif t.held then
+				ends[#ends + 1] = { num(t.due), id }
+				holds = true
+			end
+		end
+	end
+	touch()
+	for _, e in ipairs(ends) do call('ZADD', D, e[1], e[2]) end
+	if #ends > 0 then last_to(D, call('PTTL', T)) end
+	if not holds then
+		call('DEL', K)
+		limit, used = nil, 0
+	end
+	idle = call('EXISTS', Q, D) == 0
+end
+
 -- sweep drops the holders whose time is over, and forgets old tombstones.
 local function sweep()
 	idle = call('EXISTS', Q, D) == 0
+	if used > 0 and not plain and call('EXISTS', D, T) < 2 then mend() end
 	if idle then return end
 	local head = call('ZRANGE', D, 0, 0, 'WITHSCORES')
 	if not head[1] or tonumber(head[2]) > now then return end

@@ -178,7 +178,10 @@ local function renew(id, t, ms)
 	linger(t.due - now)
 	if t.held then return t.token end
 	local index = call('LPOS', Q, place(id, t))
-	if not index then bad() end
+	if not index then -- Q was deleted or evicted
+		remove(id, t)
+		return { 3, '' }
+	end
 	if spent then return { -4 } end
 	return waiting(index)
 end
