@@ -63,7 +63,7 @@ func TestCountUncontended(t *testing.T) {
 }
 
 func TestCountContended(t *testing.T) {
-	for _, n := range []int{2, 16, 64} {
+	for _, n := range []int{2, 16, 64, 256} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			s := backends.Redis(t, backends.RedisOptions{})
 			members := make([]*member, n)
@@ -152,7 +152,7 @@ func TestCountRenewal(t *testing.T) {
 
 // The same as users see it: locks of the core, with nobody's help.
 func TestCountOfLocks(t *testing.T) {
-	for _, n := range []int{1, 2, 16, 64} {
+	for _, n := range []int{1, 2, 16, 64, 256} {
 		s := backends.Redis(t, backends.RedisOptions{})
 		var clients []*holdfast.Client
 		for range n {
