@@ -64,8 +64,9 @@ type Dialect struct {
 	// Grant is an expression that tells the client at the address wake that
 	// the ticket id holds with token, when its transaction commits; these are
 	// columns. It is for databases where a statement that changes a table can
-	// be part of another: they hand a lock on in one round trip. Empty
-	// elsewhere. Self is the address of this client, which tells itself.
+	// be part of another: they hand a lock on, and put a ticket behind its
+	// holder, in one round trip. Empty elsewhere. Self is the address of this
+	// client, which tells itself.
 	Grant string
 	Self  string
 }

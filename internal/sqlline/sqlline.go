@@ -13,7 +13,7 @@
 // nobody waits, joining, renewing and leaving are therefore one statement on
 // one row each; and so is handing a mutex on, but for the row of the ticket
 // that moves up. Where a database can do that in one statement, it travels with
-// the row lock ([Dialect].Grant).
+// the row lock, and so does a ticket that goes to the end ([Dialect].Grant).
 //
 // All other tickets have rows of their own, ordered by place. Places up to the
 // line's turn hold, those after it wait: grants are made in order, so the
