@@ -133,6 +133,9 @@ func broken(err error) bool {
 	if err == nil {
 		return false
 	}
+	if _, never := errors.AsType[*unopened](err); never {
+		return true
+	}
 	if _, answered := errors.AsType[link.ServerError](err); answered {
 		return false
 	}

@@ -367,3 +367,12 @@ func TestF28_ClusterLostWithFailover(t *testing.T) {
 		t.Errorf("the next is %v with token %d after %d", p.State, p.Token, last)
 	}
 }
+
+// Tokens end at every node as they do at one server.
+func TestF67_ClusterTokensEnd(t *testing.T) {
+	t.Parallel()
+	c := backends.SharedRedisCluster(t)
+	tokensEnd(t, listen(t, openCluster(t, c, "")), func(name string) *backends.RedisServer {
+		return c.Primary(t, slot(lineKey(DefaultPrefix, name)))
+	})
+}

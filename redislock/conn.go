@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
@@ -44,19 +46,43 @@ func replyOf(m *rueidis.RedisMessage) link.Reply {
 }
 
 // dedicated is a connection of rueidis as a [link.Conn].
-type dedicated struct{ c rueidis.DedicatedClient }
+type dedicated struct {
+	c    rueidis.DedicatedClient
+	open atomic.Bool // it has had an answer
+}
+
+// unopened is what a server answered instead of opening a connection: such as
+// that it has no room for one more, or wants another password. rueidis gives it
+// to every command from then on, like an answer.
+type unopened struct{ error }
+
+// Unwrap returns the server's words.
+func (u *unopened) Unwrap() error { return u.error }
+
+// judge tells what a server answered a command from an answer to nobody: until
+// there was an answer it may be either, and a new connection is a small price.
+func (d *dedicated) judge(err error) error {
+	_, refused := errors.AsType[*rueidis.RedisError](err)
+	switch {
+	case err == nil || rueidis.IsRedisNil(err) || noScript(err):
+		d.open.Store(true)
+	case refused && !d.open.Load():
+		return &unopened{err}
+	}
+	return err
+}
 
 // Do implements [link.Conn].
-func (d dedicated) Do(words ...string) (link.Reply, error) {
+func (d *dedicated) Do(words ...string) (link.Reply, error) {
 	m, err := d.c.Do(context.Background(), d.c.B().Arbitrary(words...).Build()).ToMessage()
-	if err != nil && !rueidis.IsRedisNil(err) {
+	if err = d.judge(err); err != nil && !rueidis.IsRedisNil(err) {
 		return link.Reply{}, err
 	}
 	return replyOf(&m), nil
 }
 
 // Pipe implements [link.Conn].
-func (d dedicated) Pipe(commands [][]string) []link.Reply {
+func (d *dedicated) Pipe(commands [][]string) []link.Reply {
 	cmds := make([]rueidis.Completed, len(commands))
 	for i, words := range commands {
 		cmds[i] = d.c.B().Arbitrary(words...).Build()
@@ -64,7 +90,7 @@ func (d dedicated) Pipe(commands [][]string) []link.Reply {
 	replies := make([]link.Reply, len(commands))
 	for i, r := range d.c.DoMulti(context.Background(), cmds...) {
 		m, err := r.ToMessage()
-		if err != nil && !rueidis.IsRedisNil(err) {
+		if err = d.judge(err); err != nil && !rueidis.IsRedisNil(err) {
 			replies[i] = link.Failed(err)
 			continue
 		}
@@ -74,7 +100,7 @@ func (d dedicated) Pipe(commands [][]string) []link.Reply {
 }
 
 // Close implements [link.Conn].
-func (d dedicated) Close() { d.c.Close() }
+func (d *dedicated) Close() { d.c.Close() }
 
 // conn opens a connection of the driver's own.
 func (d *Driver) conn() link.Conn {
@@ -82,7 +108,7 @@ func (d *Driver) conn() link.Conn {
 		return d.via.Conn()
 	}
 	c, _ := d.client.Dedicate()
-	return dedicated{c}
+	return &dedicated{c: c}
 }
 
 // ear is a connection of rueidis that listens, as a [link.Ear].

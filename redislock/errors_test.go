@@ -172,9 +172,16 @@ func first(ps []driver.Place, err error) error {
 // Tokens end where numbers are exact no longer.
 func TestF67_TokensEnd(t *testing.T) {
 	s := backends.SharedRedis(t)
-	m := enter(t, s, "")
+	tokensEnd(t, enter(t, s, ""), func(string) *backends.RedisServer { return s })
+}
+
+// tokensEnd sets the counter of lines, each at the server that has it, to where
+// tokens end and beyond: nothing is granted, and nothing is changed.
+func tokensEnd(t *testing.T, m *member, at func(name string) *backends.RedisServer) {
+	t.Helper()
 	for _, last := range []string{"4503599627370496", "9007199254740991", "9223372036854775807", "18446744073709551615"} {
 		name := "end/" + m.uuid + "/" + last
+		s := at(name)
 		s.Do(t, "SET", keysOf(name)[keyToken], last)
 		for _, limit := range []int64{1, 2} {
 			k := m.ticket(name)

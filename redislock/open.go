@@ -118,14 +118,14 @@ func (a *address) connect(life context.Context) (rueidis.Client, *alone, error) 
 		}
 		conn := &mortal{Conn: raw, alone: watch, stop: context.AfterFunc(life, func() { raw.Close() })}
 		if config == nil {
-			return conn, nil
+			return &measured{Conn: conn}, nil
 		}
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			conn.Close()
 			return nil, err
 		}
-		return secure, nil
+		return &measured{Conn: secure}, nil
 	}
 	client, err := rueidis.NewClient(opt)
 	if err != nil {

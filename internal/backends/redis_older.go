@@ -18,7 +18,7 @@ func (c *RedisCluster) age(t testing.TB, n int) {
 	for _, s := range c.Nodes[len(c.Nodes)-n:] {
 		s.Do(t, "ACL", "SETUSER", "default", "-spublish", "-ssubscribe", "-sunsubscribe")
 		g := Garble(t, s.Addr())
-		g.spoilt(func(answer []byte) (instead []byte, end bool) {
+		g.Spoil(func(answer []byte) (instead []byte, end bool) {
 			return helloVersion.ReplaceAll(answer, []byte("${1}$$6\r\n6.2.14")), false
 		})
 		s.Do(t, "CONFIG", "SET", "cluster-announce-port", strconv.Itoa(g.Port))
