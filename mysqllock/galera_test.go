@@ -39,14 +39,14 @@ func TestF102_Galera(t *testing.T) {
 		go func() {
 			defer close(undone)
 			until(t, func() bool {
-				return servers[1].Value(t, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(2)%' AND info NOT LIKE '%processlist%'") > 0
+				return servers[1].Value(t, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(20)%' AND info NOT LIKE '%processlist%'") > 0
 			})
 			servers[0].Exec(t, "UPDATE half SET v = 1 WHERE k = 1")
 		}()
 		if err := tx.Do(ctx, write("UPDATE half SET v = 2 WHERE k = 1")); err != nil {
 			return nil, err
 		}
-		return []*sqlline.Stmt{write("INSERT INTO half VALUES (2, 2)"), write("DO SLEEP(2)"), write("INSERT INTO half VALUES (3, 2)")}, nil
+		return []*sqlline.Stmt{write("INSERT INTO half VALUES (2, 2)"), write("DO SLEEP(20)"), write("INSERT INTO half VALUES (3, 2)")}, nil
 	})
 	<-undone
 	if code(err) != 1213 || driver.ClassOf(err) != driver.NotDone {
