@@ -324,8 +324,11 @@ func (r *run) look(ctx context.Context, own *holdfast.Client) (map[string]string
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range line.Tickets {
-			left[n.name] = fmt.Sprintf("%d tickets, one of them %v since %v, with %v left", len(line.Tickets), t.State, t.Holder.Since, t.Left)
+		for i, t := range line.Tickets {
+			if i == 0 {
+				left[n.name] = fmt.Sprintf("%d tickets:", len(line.Tickets))
+			}
+			left[n.name] += fmt.Sprintf(" %v since %v by process %d with %v left;", t.State, t.Holder.Since.Format(time.TimeOnly), t.Holder.PID, t.Left)
 		}
 	}
 	return left, nil

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ var (
 	runFor   = flag.Duration("servers.for", 4*time.Second, "how long each store is disturbed")
 	seed     = flag.Uint64("servers.seed", 0, "decides the faults; 0 is that of the scenario")
 	reports  = flag.String("servers.report", "", "file that gets a line of JSON for each run")
+	history  = flag.String("servers.history", "", "folder that gets a file with all events of each run")
 	load     = flag.Int("servers.load", 4, "goroutines in each client process")
 	leaseFor = flag.Duration("servers.ttl", 0, "length of the leases, when not that of the scenario")
 )
@@ -106,6 +108,14 @@ func (s scenario) run(t *testing.T) torture.Report {
 	}
 	sc := s.start(t, newDice(s.seed))
 	cfg.Store, cfg.Own, cfg.StoreOf = sc.url, sc.own, sc.of
+	if *history != "" {
+		f, err := os.Create(filepath.Join(*history, strings.ReplaceAll(t.Name(), "/", "-")+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		cfg.History = f
+	}
 	if sc.on != nil {
 		cfg.CommandOf = func(client int) []string { return sc.on[client].Command(cfg.Command...) }
 	}
