@@ -9,4 +9,6 @@
 // A build runs them for seconds. A soak is a command:
 //
 //	go test ./check/internal/servers -run 'TestSafe/redis$' -v -timeout 0 -servers.for 8m -servers.seed 7
+//
+// With -servers.history FOLDER it keeps the history of every call.
 package servers
