@@ -24,9 +24,11 @@ func TestF18_F19_ClockSet(t *testing.T) {
 	const ttl = 2 * time.Second
 	a, b := newClient(t, s.URL("", ""), holdfast.WithTTL(ttl)), newClient(t, s.URL("", ""), holdfast.WithTTL(ttl))
 	look := raw(t, s.Addrs()...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var last uint64
 	for _, step := range []time.Duration{0, 3 * time.Hour, -7 * time.Hour} {
-		h, err := a.Mutex("n").Lock(t.Context())
+		h, err := a.Mutex("n").Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +51,7 @@ func TestF18_F19_ClockSet(t *testing.T) {
 			t.Errorf("after a step of %v the server's clock is off by %v", step, off)
 		}
 		if step != 0 {
-			ctx, cancel := context.WithTimeout(t.Context(), ttl*5/4)
+			ctx, cancel := context.WithTimeout(ctx, ttl*5/4)
 			if _, err := b.Mutex("n").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("beside a holder, after a step of %v: %v", step, err)
 			}
@@ -58,7 +60,7 @@ func TestF18_F19_ClockSet(t *testing.T) {
 		if err := h.Unlock(); err != nil {
 			t.Errorf("after a step of %v: %v", step, err)
 		}
-		next, err := b.Mutex("n").Lock(t.Context())
+		next, err := b.Mutex("n").Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
