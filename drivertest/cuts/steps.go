@@ -67,6 +67,7 @@ func EveryStep(t *testing.T, s Subject) {
 	if s.Kill != nil {
 		ways = append(ways, way{Before, Killed})
 	}
+	sure := s.watched(t, s.Target)
 	var requests int64
 	met := make([]atomic.Int64, len(ways))
 	t.Run("cuts", func(t *testing.T) {
@@ -79,7 +80,7 @@ func EveryStep(t *testing.T, s Subject) {
 				name := fmt.Sprintf("%s, cut %s, connection %s", st.Name, w.When, w.How)
 				t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 					t.Parallel()
-					met[i].Add(s.cut(t, st, w))
+					met[i].Add(s.cut(t, st, w, sure))
 				})
 			}
 		}
@@ -99,8 +100,17 @@ func EveryStep(t *testing.T, s Subject) {
 	}
 }
 
+// watched opens a driver that is told of grants.
+func (s *Subject) watched(t testing.TB, addr string) driver.Driver {
+	d := s.Open(t, addr)
+	if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // cut cuts one request in one way, message by message.
-func (s *Subject) cut(t *testing.T, st steps.Step, w way) (cuts int64) {
+func (s *Subject) cut(t *testing.T, st steps.Step, w way, sure driver.Driver) (cuts int64) {
 	listen := "127.0.0.1:0"
 	if s.Listen != nil {
 		listen = s.Listen()
@@ -114,8 +124,8 @@ func (s *Subject) cut(t *testing.T, st steps.Step, w way) (cuts int64) {
 		TB: t, Way: fmt.Sprintf("%s, connection %s", w.When, w.How), TTL: s.TTL,
 		Arm:    func(k int) { p.Arm(k, w.When, w.How) },
 		Disarm: p.Disarm,
-		Cut:    s.Open(t, p.Addr()),
-		Sure:   s.Open(t, s.Target),
+		Cut:    s.watched(t, p.Addr()),
+		Sure:   sure,
 		Ready:  s.Ready, Named: s.Named, Settles: s.Settles,
 	}
 	c.First = c.Cut
@@ -124,11 +134,6 @@ func (s *Subject) cut(t *testing.T, st steps.Step, w way) (cuts int64) {
 	}
 	if w.How == Silence {
 		c.Give = give
-	}
-	for _, d := range []driver.Driver{c.Cut, c.Sure} {
-		if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return c.Every(st)
 }
