@@ -121,3 +121,59 @@ func TestSwept(t *testing.T) {
 		func() int64 { return s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE name <> 'busy'") },
 		func() int64 { return s.Value(t, "SELECT count(*) FROM "+prefix+"store WHERE purged > 0") })
 }
+
+// What a hand-over reads does not grow with the tickets that have left and have
+// not been vacuumed, of which a busy line has thousands.
+func TestHandOverPastTheDead(t *testing.T) {
+	s := backends.SharedPostgres(t)
+	url := s.URL("postgres", own())
+	d, at := openOn(t, url), prefixOf(url)
+	join := func(n int, want driver.State) *driver.Ticket {
+		t.Helper()
+		k := ticket(n, "n")
+		if p, err := d.Join(t.Context(), k, true); err != nil || p.State != want {
+			t.Fatalf("join: %+v, %v", p, err)
+		}
+		return k
+	}
+	holder, waiter := join(0, driver.Held), join(1, driver.Waiting)
+
+	const dead, rounds = 5000, 30
+	c := admin(t, url)
+	if _, err := c.Exec(t.Context(), fmt.Sprintf(`ALTER TABLE %[1]sticket SET (autovacuum_enabled = false);
+		BEGIN; INSERT INTO %[1]sticket SELECT line, -g, -g, convert_to('dead' || g, 'UTF8'), owner, units, token, floor, keep, until, wake, meta
+		FROM %[1]sticket, generate_series(1, %d) g; ROLLBACK; ANALYZE %[1]sticket`, at, dead)); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close(t.Context()) // what a session has read is counted when it ends, if not before
+	c = admin(t, url)
+	pages := func(least, left int64) (read int64) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			var gone int64
+			if err := c.QueryRow(t.Context(), `SELECT heap_blks_hit + idx_blks_hit, n_tup_del FROM pg_stat_user_tables JOIN pg_statio_user_tables USING (relid)
+				WHERE relid = to_regclass($1)`, at+"ticket").Scan(&read, &gone); err != nil {
+				t.Fatal(err)
+			}
+			if read >= least && gone >= left {
+				return read
+			}
+		}
+		t.Fatalf("%d pages were read", read)
+		return 0
+	}
+	before := pages(dead, 0)
+	for i := range rounds {
+		ps, err := d.Leave(t.Context(), []driver.Ref{{Ticket: holder, State: driver.Held}})
+		if err != nil || ps[0].State != driver.Held {
+			t.Fatalf("leave: %+v, %v", ps, err)
+		}
+		holder, waiter = waiter, join(2+i, driver.Waiting)
+	}
+	_ = d.Close()
+	if each := float64(pages(dead, rounds)-before) / rounds; each > 60 {
+		t.Errorf("%.0f pages for each that left", each)
+	} else {
+		t.Logf("%.1f pages for each that left", each)
+	}
+}

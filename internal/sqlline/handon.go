@@ -12,13 +12,19 @@ import (
 // in their places and living. It must run in a later statement than the one
 // that locked the row (F91).
 //
-// Placeholders: key, id, key, own address.
+// The ticket is named by where its row is, which only who has locked the line
+// changes. Named by its line and place it may be looked for by the index of ids
+// (PostgreSQL takes one for as good as the other), past all that have left the
+// line and are not vacuumed yet: thousands, where many take turns.
+//
+// Placeholders: key, id, key, key, key, own address.
 const handOnText = `
 	WITH n AS (
 		DELETE FROM {ticket} t USING {line} l
 		WHERE l.k = ? AND l.h_id = ? AND l.h_until > {now} AND l.h_owner = ''
 			AND l.lim = 1 AND l.held = 1 AND l.waiting > 0 AND l.token < 9223372036854775807
-			AND t.line = l.k AND t.place = (SELECT min(place) FROM {ticket} WHERE line = l.k AND place > l.turn)
+			AND t.ctid = (SELECT ctid FROM {ticket}
+				WHERE line = ? AND place > (SELECT turn FROM {line} WHERE k = ?) ORDER BY place, seq LIMIT 1)
 			AND t.until > {now} AND t.owner = ''
 		RETURNING {max}(l.token + 1, {tick}, t.floor) AS next, l.h_token AS was,
 			t.place, t.id, t.units, t.keep, t.until, t.wake, t.meta
@@ -44,7 +50,7 @@ func (b *batch) handOn(ctx context.Context, s *Lines, db DB, todo []int) (pushes
 		err := db.Tx(ctx, func(Tx) ([]*Stmt, error) {
 			left, granted = 0, nil
 			lock := s.t.hold.with(key)
-			on := s.t.handOn.with(key, ref.ID, key, s.d.Self)
+			on := s.t.handOn.with(key, ref.ID, key, key, key, s.d.Self)
 			on.Row = func(scan func(...any) error) error {
 				p := Push{Place: driver.Place{State: driver.Held}}
 				var token int64
