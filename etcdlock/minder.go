@@ -32,6 +32,7 @@ type minder struct {
 	// heap has the places by when to look at them; guarded by Driver.mu.
 	heap placeHeap
 	next time.Time // when run looks again
+	away bool      // bring is under way; guarded by Driver.mu
 }
 
 func (m *minder) start(d *Driver) {
@@ -82,10 +83,10 @@ func (m *minder) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for life.Err() == nil {
-		over, look := m.due()
-		if len(over)+len(look) > 0 {
-			m.bring(over, look)
-			continue
+		// Requests may go unanswered for as long as they have time. Sessions have
+		// to be kept alive meanwhile.
+		if over, look := m.due(); len(over)+len(look) > 0 {
+			m.d.goes(func() { m.bring(over, look) })
 		}
 		at := m.tend()
 		timer.Reset(max(0, time.Until(at)))
@@ -98,11 +99,14 @@ func (m *minder) run() {
 }
 
 // due takes what is to be done off the heap: places whose time is over, and
-// places to look at.
+// places to look at; nothing while bring is under way.
 func (m *minder) due() (over, look []*place) {
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if m.away {
+		return nil, nil
+	}
 	now := time.Now()
 	for len(m.heap) > 0 && len(look) < maxReads && len(over) < maxReads {
 		p := m.heap[0]
@@ -127,16 +131,19 @@ func (m *minder) due() (over, look []*place) {
 			look = append(look, p)
 		}
 	}
-	m.next = now.Add(time.Hour)
-	if len(m.heap) > 0 {
-		m.next = m.heap[0].at
-	}
+	m.away = len(over)+len(look) > 0
 	return over, look
 }
 
-// bring does what due has found.
+// bring does what due has found, on a goroutine of its own.
 func (m *minder) bring(over, look []*place) {
 	d := m.d
+	defer func() {
+		d.mu.Lock()
+		m.away = false
+		d.mu.Unlock()
+		m.kick()
+	}()
 	if len(over) > 0 {
 		refs := make([]driver.Ref, len(over))
 		for i, p := range over {
@@ -248,7 +255,7 @@ func (m *minder) tend() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := time.Now().Add(time.Hour)
-	if len(m.heap) > 0 {
+	if len(m.heap) > 0 && !m.away {
 		at = m.heap[0].at
 	}
 	for _, s := range d.leased {

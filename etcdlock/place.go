@@ -66,8 +66,10 @@ func (d *Driver) find(t *driver.Ticket) *place {
 	return d.byID[t.ID]
 }
 
-// enter begins a place in a session; its key is free to use. The caller has
-// mu.
+// enter begins a place in a session; its key is free to use. Should nobody hear
+// of it, the minder sees that it goes when its time is over: a Join may be
+// carried out when all who asked for it have given up, and the session lives.
+// The caller has mu.
 func (d *Driver) enter(t *driver.Ticket, s *session) *place {
 	p := &place{d: d, t: t, line: d.keys.line(t.Name), sess: s}
 	p.value = p.record().encode()
@@ -84,6 +86,7 @@ func (d *Driver) enter(t *driver.Ticket, s *session) *place {
 	s.places[p] = struct{}{}
 	t.Aux = p
 	d.byID[t.ID] = p
+	d.minder.schedule(p, p.due)
 	return p
 }
 
