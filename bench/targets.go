@@ -105,7 +105,7 @@ var targets = []target{
 	{"Redis, 10,000 held: p99 of another lock, µs", 2000, false, ofOurs("redis", "held-10000", "cycle_p99_us")},
 	{"etcd, 8 clients: messages of clients", 4, false, ofOurs("etcd", "clients-8", "requests")},
 	{"etcd, 2 clients: rate ÷ concurrency.Mutex", 10, true, over("etcd", "clients-2", "per_s", "clients-2", etcdMutex, "per_s")},
-	{"etcd, 8 clients: rate ÷ concurrency.Mutex (wanted of 16)", 5, true, over("etcd", "clients-8", "per_s", "clients-8", etcdMutex, "per_s")},
+	{"etcd, 16 clients: rate ÷ concurrency.Mutex", 5, true, over("etcd", "clients-16", "per_s", "clients-16", etcdMutex, "per_s")},
 	{"etcd, 64 clients: rate ÷ concurrency.Mutex", 1, true, over("etcd", "clients-64", "per_s", "clients-64", etcdMutex, "per_s")},
 	{"etcd, 8 clients: hand-off p50 ÷ a Delete", 2.5, false, over("etcd", "clients-8", "handoff_p50_us", "alone-1", "limit: Put and Delete", "unlock_p50_us")},
 	{"etcd, 8 clients: hand-off p99, ms", 10, false, func(all results) (float64, bool) {
