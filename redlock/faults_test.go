@@ -5,13 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
@@ -239,88 +237,6 @@ func TestF43_VotesDoNotErode(t *testing.T) {
 	})
 }
 
-// A majority restarts without its data: the hold is told lost, and the next one
-// has a greater token.
-//
-// Covers: F26.
-func TestF42_MajorityLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		c, _ := w.client(t, ttl)
-		h, err := c.Mutex("n").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.nodes[0].restart(ttl)
-		w.nodes[1].restart(ttl)
-		select {
-		case <-h.Context().Done():
-		case <-time.After(ttl):
-			t.Error("the loss is not told within a TTL")
-		}
-		other, _ := w.client(t, ttl)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*ttl)
-		defer cancel()
-		for {
-			next, err := other.Mutex("n").Lock(ctx)
-			if err == nil {
-				if next.Token() <= h.Token() {
-					t.Errorf("token %d after %d", next.Token(), h.Token())
-				}
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
-// The home of the line dies while somebody waits there.
-func TestHomeDies(t *testing.T) {
-	for _, how := range []string{"silent", "dead"} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(3)
-				a, d := w.client(t, ttl)
-				b, _ := w.client(t, ttl)
-				h, err := a.Mutex("n").Lock(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := make(chan error, 1)
-				go func() {
-					next, err := b.Mutex("n").Lock(t.Context())
-					if err == nil && next.Token() <= h.Token() {
-						err = fmt.Errorf("token %d after %d", next.Token(), h.Token())
-					}
-					got <- err
-				}()
-				time.Sleep(time.Second)
-				home := w.nodes[d.homes("n")[0]]
-				if how == "dead" {
-					home.dead.Store(true)
-				} else {
-					home.shut()
-				}
-				time.Sleep(time.Second)
-				begun := time.Now()
-				if err := h.Unlock(); err != nil {
-					t.Errorf("Unlock: %v", err)
-				}
-				if err := <-got; err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begun); took > ttl/2 {
-					t.Errorf("the next one waited %v", took)
-				}
-				home.reopen()
-				home.dead.Store(false)
-			})
-		})
-	}
-}
-
 // A node that hangs adds nothing to a lock or its release, once it is known.
 //
 // Covers: F21.
@@ -403,77 +319,4 @@ func TestF41_Rounds(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What is no majority of independent nodes is refused.
-func TestF44_Nodes(t *testing.T) {
-	s := memlock.NewStore()
-	node := func() driver.Driver { return memlock.New(memlock.NewStore()) }
-	for want, nodes := range map[string][]driver.Driver{
-		"0 nodes":             nil,
-		"1 nodes":             {node()},
-		"2 nodes":             {node(), node()},
-		"4 nodes":             {node(), node(), node(), node()},
-		"node 2 is nil":       {node(), nil, node()},
-		"nodes 1 and 3 are":   {memlock.New(s), node(), memlock.New(s)},
-		"no fencing tokens":   {node(), node(), traitless{node(), driver.Traits{}}},
-		"node 1 is a cluster": {traitless{node(), driver.Traits{Fencing: true, Lane: func(string) uint64 { return 0 }}}, node(), node()},
-	} {
-		d, err := New(nodes, nil)
-		if err == nil {
-			d.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-}
-
-type traitless struct {
-	driver.Driver
-	tr driver.Traits
-}
-
-func (d traitless) Traits() driver.Traits { return d.tr }
-
-// A node that comes back as one that is there already is kept out.
-func TestF44_TwinFoundLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
-		nodes := w.drivers()
-		opened := 0
-		nodes[2] = Later(nodes[0].Traits(), func(context.Context) (driver.Driver, error) {
-			if opened++; opened < 4 {
-				return nil, fmt.Errorf("no server")
-			}
-			return memlock.New(w.nodes[0].Store), nil
-		})
-		d, err := New(nodes, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := clientOf(t, d, ttl)
-		time.Sleep(time.Minute)
-		if d.nodes[2].twin.Load() == nil || d.nodes[2].usable() {
-			t.Error("the same store twice is not noticed")
-		}
-		h, err := c.Mutex("n").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Unlock(); err != nil {
-			t.Error(err)
-		}
-		fs, err := d.Check(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		told := false
-		for _, f := range fs {
-			told = told || f.Level == driver.Problem && strings.Contains(f.Detail, "one and the same")
-		}
-		if !told {
-			t.Errorf("Check does not tell: %+v", fs)
-		}
-	})
 }
