@@ -64,8 +64,9 @@ func classify(ctx context.Context, err error, commits bool) error {
 	if n == 0 {
 		class := driver.Unavailable // the transaction was not to end yet, so it has been undone
 		switch {
-		case errors.Is(err, sqldriver.ErrBadConn):
-			class = driver.NotDone // nothing was sent
+		case errors.Is(err, sqldriver.ErrBadConn) && ctx.Err() == nil:
+			class = driver.NotDone // nothing was sent, and the next connection may be a good one
+		case errors.Is(err, sqldriver.ErrBadConn): // none was, for as long as the caller had time
 		case commits:
 			class = driver.Unknown
 		}
