@@ -55,8 +55,8 @@ func TestBenchInterrupted(t *testing.T) {
 
 func TestBenchMemory(t *testing.T) {
 	t.Parallel()
-	r := command(t, "bench", "--store", "memory:", "--scenario", "process-2,clients-8", "--runs", "1", "--duration", "20ms").start().end()
-	r.want(t, exitOK, "hand-off p50 µs", "1 runs of 20ms of each of 2 scenarios")
+	r := command(t, "bench", "--store", "memory:", "--scenario", "process-2,clients-8", "--runs", "1", "--duration", "100ms").start().end()
+	r.want(t, exitOK, "hand-off p50 µs", "1 runs of 100ms of each of 2 scenarios")
 	if !strings.Contains(r.out, "clients-8: not run: processes do not share memory") {
 		t.Errorf("output %q", r.out)
 	}
