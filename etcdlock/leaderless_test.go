@@ -66,7 +66,7 @@ func TestF73_LeaderlessMember(t *testing.T) {
 		Endpoints: []string{s.Members[0].Addr(), strings.Replace(s.Members[0].Addr(), "127.0.0.1", "localhost", 1)}, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				if strings.HasSuffix(method, "/Txn") && refuses.Add(-1) >= 0 {
+				if strings.HasPrefix(method, "/etcdserverpb.KV/") && refuses.Add(-1) >= 0 {
 					return rpctypes.ErrGRPCNoLeader
 				}
 				return invoke(ctx, method, req, reply, cc, opts...)
@@ -81,9 +81,16 @@ func TestF73_LeaderlessMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	for range 3 {
+	inspect := func() error { _, err := d.Inspect(ctx, "n"); return err }
+	list := func() error {
+		for _, err := range d.Names(ctx, "") {
+			return err
+		}
+		return nil
+	}
+	for _, ask := range []func() error{inspect, list, inspect, list} {
 		refuses.Store(1)
-		if _, err := d.Inspect(ctx, "n"); err != nil {
+		if err := ask(); err != nil {
 			t.Error(err)
 		}
 		if left := refuses.Load(); left >= 0 {

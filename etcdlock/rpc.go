@@ -18,26 +18,27 @@ import (
 // maxReceive bounds an answer: a line of some ten thousand places.
 const maxReceive = 64 << 20
 
-// txn sends one transaction. A request goes to a member that has a leader, or
-// comes back at once; the client library repeats only what surely did not
+// txn sends one transaction. The client library repeats only what surely did not
 // reach a server, and what was refused because a token had run out.
 func (d *Driver) txn(ctx context.Context, cmp []*pb.Compare, then, otherwise []*pb.RequestOp) (*pb.TxnResponse, error) {
-	r := &pb.TxnRequest{Compare: cmp, Success: then, Failure: otherwise}
-	for left := len(d.cli.Endpoints()); ; left-- {
-		resp, err := d.kv.Txn(clientv3.WithRequireLeader(ctx), r, grpc.MaxCallRecvMsgSize(maxReceive))
-		// A member that was cut off may have no leader for half a minute after that,
-		// while the others do. It refuses before it does anything; the client
-		// library takes the next one for the next request.
-		if left <= 1 || ctx.Err() != nil || rpctypes.Error(err) != rpctypes.ErrNoLeader {
-			return resp, classed(ctx, err)
-		}
-	}
+	return led(ctx, d, d.kv.Txn, &pb.TxnRequest{Compare: cmp, Success: then, Failure: otherwise})
 }
 
 // read sends one request that changes nothing.
 func (d *Driver) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	resp, err := d.kv.Range(clientv3.WithRequireLeader(ctx), r, grpc.MaxCallRecvMsgSize(maxReceive))
-	return resp, classed(ctx, err)
+	return led(ctx, d, d.kv.Range, r)
+}
+
+// led sends a request to a member that has a leader. One that was cut off may have
+// none for half a minute after that, while the others do. It refuses before it does
+// anything, and the client library takes the next one for the next request.
+func led[Q, A any](ctx context.Context, d *Driver, send func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
+	for left := len(d.cli.Endpoints()); ; left-- {
+		answer, err := send(clientv3.WithRequireLeader(ctx), request, grpc.MaxCallRecvMsgSize(maxReceive))
+		if left <= 1 || ctx.Err() != nil || rpctypes.Error(err) != rpctypes.ErrNoLeader {
+			return answer, classed(ctx, err)
+		}
+	}
 }
 
 // Comparisons. One over a range is true when it is true for every key there;
