@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -28,7 +27,7 @@ var errCut = errors.New("the answer was lost")
 
 func lossyClient(t testing.TB, s *backends.EtcdServer, l *lossy) *clientv3.Client {
 	t.Helper()
-	cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+	return dialed(t, s,
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if strings.HasSuffix(method, "/Txn") && l.hold.CompareAndSwap(true, false) {
 				go func() {
@@ -47,12 +46,7 @@ func lossyClient(t testing.TB, s *backends.EtcdServer, l *lossy) *clientv3.Clien
 				return errCut
 			}
 			return err
-		})}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cli.Close() })
-	return cli
+		}))
 }
 
 // TestF3_LateJoin: a Join arrives at the server after its ticket has left.

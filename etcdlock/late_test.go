@@ -10,8 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/backends"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -46,7 +44,7 @@ func TestLateRenewal(t *testing.T) {
 	close(open1)
 	gate.Store(&open1)
 	read := make(chan struct{}, 100)
-	cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+	cli := dialed(t, s,
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			cs, err := streamer(ctx, desc, cc, method, opts...)
 			if err == nil && strings.HasSuffix(method, "/LeaseKeepAlive") {
@@ -63,11 +61,7 @@ func TestLateRenewal(t *testing.T) {
 				}
 			}
 			return err
-		})}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cli.Close()
+		}))
 	d, err := etcdlock.New(cli, &etcdlock.Options{Prefix: "renewal/"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest/procs"
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/backends"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +47,18 @@ func open(t drivertest.T, s *backends.EtcdServer, query string) *etcdlock.Driver
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// dialed returns a client of the library to give to a driver, which quietly ends
+// with the test.
+func dialed(t testing.TB, s *backends.EtcdServer, opts ...grpc.DialOption) *clientv3.Client {
+	t.Helper()
+	cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: 10 * time.Second, Logger: zap.NewNop(), DialOptions: opts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cli.Close() })
+	return cli
 }
 
 // floors is left out everywhere.

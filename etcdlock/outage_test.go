@@ -14,8 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -57,16 +55,7 @@ func (o *outage) set(on bool) {
 func TestF1_CarriedOutAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	dial := func(opts ...grpc.DialOption) *clientv3.Client {
-		t.Helper()
-		cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: opts})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cli.Close() })
-		return cli
-	}
-	plain := dial()
+	plain := client(t, s, nil)
 	const ttl = time.Second
 	after := map[string]time.Duration{"at once": 0, "later": 3 * ttl} // the outage
 	var all sync.WaitGroup
@@ -74,7 +63,7 @@ func TestF1_CarriedOutAfterAnOutage(t *testing.T) {
 	for when, wait := range after {
 		prefix := "outage/" + when + "/"
 		o := new(outage)
-		d, err := etcdlock.New(dial(grpc.WithChainUnaryInterceptor(o.call)), &etcdlock.Options{Prefix: prefix})
+		d, err := etcdlock.New(dialed(t, s, grpc.WithChainUnaryInterceptor(o.call)), &etcdlock.Options{Prefix: prefix})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/backends"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -38,30 +37,23 @@ func (w *wire) reset() {
 // client connects to a server; what it says is counted, if w is not nil.
 func client(t testing.TB, s *backends.EtcdServer, w *wire) *clientv3.Client {
 	t.Helper()
-	cfg := clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
-	if w != nil {
-		cfg.DialOptions = []grpc.DialOption{
-			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				w.calls.Add(1)
-				return invoke(ctx, method, req, reply, cc, opts...)
-			}),
-			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-				s, err := open(ctx, desc, cc, method, opts...)
-				if method == "/etcdserverpb.Lease/LeaseKeepAlive" {
-					w.beatStreams.Add(1)
-				} else {
-					w.watchStreams.Add(1)
-				}
-				return &countedStream{s, w}, err
-			}),
-		}
+	if w == nil {
+		return dialed(t, s)
 	}
-	cli, err := clientv3.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cli.Close() })
-	return cli
+	return dialed(t, s,
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			w.calls.Add(1)
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := open(ctx, desc, cc, method, opts...)
+			if method == "/etcdserverpb.Lease/LeaseKeepAlive" {
+				w.beatStreams.Add(1)
+			} else {
+				w.watchStreams.Add(1)
+			}
+			return &countedStream{s, w}, err
+		}))
 }
 
 type countedStream struct {

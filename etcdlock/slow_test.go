@@ -11,8 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -57,19 +55,14 @@ func TestF14_SlowKeepAlives(t *testing.T) {
 	t.Parallel()
 	s := backends.SharedEtcd(t, backends.EtcdNewest)
 	b := &beats{late: 800 * time.Millisecond}
-	cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+	cli := dialed(t, s,
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			st, err := open(ctx, desc, cc, method, opts...)
 			if err != nil || !strings.HasSuffix(method, "/LeaseKeepAlive") {
 				return st, err
 			}
 			return &slowStream{st, b}, nil
-		}),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cli.Close()
+		}))
 	d, err := etcdlock.New(cli, &etcdlock.Options{Prefix: "slow/"})
 	if err != nil {
 		t.Fatal(err)

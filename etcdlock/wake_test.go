@@ -13,8 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/backends"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -111,19 +109,14 @@ func TestF50_WatchCancelled(t *testing.T) {
 		s := backends.SharedEtcd(t, v)
 		var next atomic.Pointer[pb.WatchResponse]
 		var wake atomic.Int64
-		cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		cli := dialed(t, s,
 			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 				st, err := open(ctx, desc, cc, method, opts...)
 				if err != nil || !strings.HasSuffix(method, "/Watch") {
 					return st, err
 				}
 				return &cancelling{st, &next, &wake}, nil
-			}),
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cli.Close()
+			}))
 		d, err := etcdlock.New(cli, &etcdlock.Options{Prefix: "cancelled/"})
 		if err != nil {
 			t.Fatal(err)
