@@ -199,24 +199,30 @@ func (m *EtcdMember) healthy(ctx context.Context) error {
 	if m.tls {
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.Addr()+"/health", nil)
+	body, err := m.get(ctx, "/health")
 	if err != nil {
 		return err
+	}
+	if !strings.Contains(body, `"true"`) {
+		return fmt.Errorf("it says of its health: %s", body)
+	}
+	return nil
+}
+
+// get asks the member for a page. It is for members without TLS.
+func (m *EtcdMember) get(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.Addr()+path, nil)
+	if err != nil {
+		return "", err
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(string(body), `"true"`) {
-		return fmt.Errorf("it says of its health: %s", body)
-	}
-	return nil
+	return string(body), err
 }
 
 // Addr returns host and port for clients.
