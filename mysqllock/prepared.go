@@ -98,34 +98,28 @@ type preparing struct {
 
 // ExecContext implements [sqldriver.ExecerContext].
 func (c *preparing) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	s, err := c.prepared(ctx, text)
-	if s == nil {
-		if err == nil {
-			return c.plainConn.ExecContext(ctx, text, args)
-		}
-		return nil, err
-	}
-	r, err := s.ExecContext(ctx, args)
-	if c.forgot(text, err) {
-		return c.plainConn.ExecContext(ctx, text, args)
-	}
-	return r, err
+	return send(ctx, c, text, args, c.plainConn.ExecContext, preparedStmt.ExecContext)
 }
 
 // QueryContext implements [sqldriver.QueryerContext].
 func (c *preparing) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	return send(ctx, c, text, args, c.plainConn.QueryContext, preparedStmt.QueryContext)
+}
+
+// send sends a statement prepared, where that can be, and as text otherwise.
+func send[A any](ctx context.Context, c *preparing, text string, args []sqldriver.NamedValue,
+	plainly func(context.Context, string, []sqldriver.NamedValue) (A, error),
+	prepared func(preparedStmt, context.Context, []sqldriver.NamedValue) (A, error)) (answer A, err error) {
 	s, err := c.prepared(ctx, text)
-	if s == nil {
-		if err == nil {
-			return c.plainConn.QueryContext(ctx, text, args)
+	if err != nil {
+		return answer, err
+	}
+	if s != nil {
+		if answer, err = prepared(s, ctx, args); !c.forgot(text, err) {
+			return answer, err
 		}
-		return nil, err
 	}
-	r, err := s.QueryContext(ctx, args)
-	if c.forgot(text, err) {
-		return c.plainConn.QueryContext(ctx, text, args)
-	}
-	return r, err
+	return plainly(ctx, text, args)
 }
 
 // prepared returns the statement of a text, or nil if it is to travel as text.
