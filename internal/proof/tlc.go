@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Checker runs TLC.
+type Checker struct {
+	Jar     string            // of TLC
+	Modules string            // the folder of the *.tla
+	Limit   time.Duration     // after which a run is stopped, as one that did not end
+	Keep    string            // folder for the output of runs; empty: it is not kept
+	More    map[string][]byte // further modules, by the names of their files
+	Loose   bool              // traces are of servers, whose requests have an effect at some time before their answer
+	Draw    bool              // write the counterexamples that are published, and do not compare them
+	Dump    string            // file for the graph of states, without its extension; empty: none
+}
+
+// check runs TLC on c in a folder of its own, where it may leave what it likes.
+func (k *Checker) check(ctx context.Context, name string, c *Config, coverage bool) (*Outcome, time.Duration, error) {
+	dir, err := os.MkdirTemp("", "holdfast-proof-")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer os.RemoveAll(dir)
+	if err := k.furnish(dir, c); err != nil {
+		return nil, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.Limit)
+	defer cancel()
+	// TLC unpacks its standard modules below the folder for temporary files, and
+	// removes them: runs beside each other each have their own.
+	temporary := filepath.Join(dir, "temporary")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return nil, 0, err
+	}
+	args := []string{"-Djava.io.tmpdir=" + temporary, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g", "-cp", k.Jar, "tlc2.TLC",
+		"-workers", "1", "-fp", "0", "-seed", "0", "-metadir", filepath.Join(dir, "states"), "-config", "run.cfg"}
+	if coverage {
+		args = append(args, "-coverage", "60")
+	}
+	if c.Walks > 0 {
+		args = append(args, "-simulate", fmt.Sprintf("num=%d", c.Walks), "-depth", strconv.Itoa(c.Steps))
+	}
+	if k.Dump != "" {
+		args = append(args, "-dump", "dot,actionlabels", k.Dump)
+	}
+	cmd := exec.CommandContext(ctx, "java", append(args, c.Module())...)
+	cmd.Dir = dir
+	cmd.WaitDelay = 10 * time.Second
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	began := time.Now()
+	err = cmd.Run() // TLC's status adds nothing to what it prints
+	took := time.Since(began)
+	var cpu time.Duration
+	if s := cmd.ProcessState; s != nil {
+		cpu = s.UserTime() + s.SystemTime()
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited && ctx.Err() == nil {
+		return nil, took, fmt.Errorf("TLC cannot be run: %w", err)
+	}
+	if k.Keep != "" {
+		if err := os.WriteFile(filepath.Join(k.Keep, name+".out"), []byte(out.String()), 0o644); err != nil {
+			return nil, took, err
+		}
+		for more, text := range k.More {
+			if err := os.WriteFile(filepath.Join(k.Keep, name+"-"+more), text, 0o644); err != nil {
+				return nil, took, err
+			}
+		}
+	}
+	o, err := parseOutput(out.String())
+	if err == nil {
+		o.CPU = cpu
+	}
+	return o, took, err
+}
+
+// furnish puts the modules and the configuration into dir.
+func (k *Checker) furnish(dir string, c *Config) error {
+	files, err := filepath.Glob(filepath.Join(k.Modules, "*.tla"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f)), text, 0o644); err != nil {
+			return err
+		}
+	}
+	for name, text := range k.More {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "run.cfg"), []byte(c.text()), 0o644)
+}

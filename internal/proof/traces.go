@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/safety/trace"
+)
+
+// batchEvents bounds the events of one module: TLC reads more of them slowly.
+const batchEvents = 20_000
+
+// Refusal is an event that module Trace cannot take.
+type Refusal struct {
+	Trace *trace.Trace
+	At    int    // index of the event
+	What  string // the part that differs
+	Spec  string // as the specification has it
+	Code  string // as the trace has it
+	Queue string // the queue before the event, as the specification has it
+}
+
+// String tells the refusal with the ten events before it.
+func (r *Refusal) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, lock %q: event %d is refused: %s: the specification has %s, the trace %s; the queue was %s\n",
+		r.Trace.Seed, r.Trace.Name, r.At+1, r.What, r.Spec, r.Code, r.Queue)
+	for i := max(0, r.At-10); i <= r.At; i++ {
+		mark := "   "
+		if i == r.At {
+			mark = " > "
+		}
+		fmt.Fprintf(&b, "%s%v\n", mark, r.Trace.Events[i])
+	}
+	return b.String()
+}
+
+// Accepted is the checker's word about traces.
+type Accepted struct {
+	Traces, Events int
+	Refused        []*Refusal
+	Taken          map[string]int // accepted traces that took a part of an action
+	Seconds        float64        // of TLC
+}
+
+// checkTraces holds traces against module Trace. An error means that they could not
+// be checked, or that the checker did not look at each event.
+func (k *Checker) checkTraces(ctx context.Context, name string, traces []trace.Trace, lazy bool) (*Accepted, error) {
+	a := &Accepted{Taken: map[string]int{}}
+	limits := map[int64][]*trace.Trace{}
+	for i := range traces {
+		limit, err := traces[i].Limit()
+		if err != nil {
+			return nil, fmt.Errorf("%s: seed %d, lock %q: %w", name, traces[i].Seed, traces[i].Name, err)
+		}
+		limits[limit] = append(limits[limit], &traces[i])
+	}
+	for limit, all := range limits {
+		slices.SortStableFunc(all, func(x, y *trace.Trace) int { return len(x.Events) - len(y.Events) }) // the fewer tickets a module has, the faster it is
+		for n, batch := range batches(all) {
+			if err := k.checkBatch(ctx, fmt.Sprintf("%s-%d-%d", name, trace.LimitIn(limit), n), limit, batch, lazy, a); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	slices.SortFunc(a.Refused, func(x, y *Refusal) int { return int(x.Trace.Seed) - int(y.Trace.Seed) })
+	return a, nil
+}
+
+// batches cuts traces into parts of at most batchEvents events.
+func batches(all []*trace.Trace) (parts [][]*trace.Trace) {
+	events := batchEvents
+	for _, t := range all {
+		if events+len(t.Events) > batchEvents {
+			parts, events = append(parts, nil), 0
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], t)
+		events += len(t.Events)
+	}
+	return parts
+}
+
+func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batch []*trace.Trace, lazy bool, a *Accepted) error {
+	var module bytes.Buffer
+	if err := trace.Module(&module, "Recorded", batch); err != nil {
+		return err
+	}
+	with := *k
+	with.More = map[string][]byte{"Recorded.tla": module.Bytes()}
+	o, took, err := with.check(ctx, name, traceConfig(limit, lazy, k.Loose), false)
+	if err != nil {
+		return err
+	}
+	if o.Verdict != Holds {
+		return fmt.Errorf("%s %s %s", o.Verdict, o.Property, o.Reason)
+	}
+	a.Seconds += took.Seconds()
+	refused, err := a.read(o.Printed, batch, k.Loose)
+	if err != nil {
+		return err
+	}
+	// Each event that was accepted is a state, beside the first of each trace.
+	want := int64(0)
+	for i, t := range batch {
+		a.Traces++
+		a.Events += len(t.Events)
+		want += int64(len(t.Events)) + 1
+		if r := refused[i]; r != nil {
+			want -= int64(len(t.Events) - r.At)
+			a.Refused = append(a.Refused, r)
+		}
+	}
+	if o.Distinct != want && !k.Loose {
+		return fmt.Errorf("%d states, and the events that were accepted make %d", o.Distinct, want)
+	}
+	return nil
+}
+
+// traceConfig is the world of a lock's traces.
+func traceConfig(limit int64, lazy, loose bool) *Config {
+	return &Config{
+		Name: "Recorded", Spec: "Spec",
+		Constants: []Constant{
+			{"Writers", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
+			{"Keep", strconv.Itoa(trace.UnitsKeep)}, {"TTL", strconv.Itoa(trace.UnitsTTL)},
+			{"Lazy", strings.ToUpper(strconv.FormatBool(lazy))}, {"Loose", strings.ToUpper(strconv.FormatBool(loose))}, {"Forget", strconv.FormatInt(trace.ForgetAfter, 10)}, {"Bug", `"none"`},
+		},
+		Replaced: []Constant{
+			{"Traces", "Recorded"}, {"Tickets", "RecordedTickets"}, {"Clients", "RecordedClients"},
+			{"Trying", "TryingHere"}, {"Units", "Sum"}, {"Advance", "Serve"},
+		},
+		Invariants: []string{"StoreLimit", "TryLeavesNothing"},
+	}
+}
+
+var (
+	refusedRE  = regexp.MustCompile(`^<<"REFUSED", (\d+), (\d+), "([^"]*)", (.*)>>$`)
+	acceptedRE = regexp.MustCompile(`^<<"ACCEPTED", (\d+), \{([^{}]*)\}>>$`)
+)
+
+// read reads what module Trace has printed: that it accepts a trace, or one refusal.
+// Where it is loose there may be several ways through a trace: one that accepts it
+// counts, or else the refusal that comes last in the trace.
+func (a *Accepted) read(printed []string, batch []*trace.Trace, loose bool) (map[int]*Refusal, error) {
+	refused, accepted := map[int]*Refusal{}, map[int]bool{}
+	for _, line := range printed {
+		if m := acceptedRE.FindStringSubmatch(line); m != nil {
+			accepted[int(number(m[1]))-1] = true
+			for _, part := range strings.Split(m[2], ", ") {
+				a.Taken[strings.Trim(part, `" `)]++
+			}
+			continue
+		}
+		m := refusedRE.FindStringSubmatch(line)
+		if m == nil {
+			return nil, fmt.Errorf("TLC printed %q", line)
+		}
+		i, at := int(number(m[1]))-1, int(number(m[2]))-1
+		if i < 0 || i >= len(batch) || at < 0 || at >= len(batch[i].Events) {
+			return nil, fmt.Errorf("TLC refuses event %d of trace %d, which is not there", at+1, i+1)
+		}
+		values := elements(m[4])
+		if len(values) != 4 {
+			return nil, fmt.Errorf("TLC printed %q", line)
+		}
+		if r := refused[i]; loose && r != nil && r.At >= at {
+			continue
+		}
+		refused[i] = &Refusal{Trace: batch[i], At: at, What: m[3], Spec: values[0], Code: values[1], Queue: values[2]}
+	}
+	for i, t := range batch {
+		if loose && accepted[i] {
+			delete(refused, i)
+		}
+		if accepted[i] == (refused[i] != nil) {
+			return nil, fmt.Errorf("seed %d, lock %q: accepted is %v, and a refusal: %v", t.Seed, t.Name, accepted[i], refused[i])
+		}
+	}
+	return refused, nil
+}
+
+// elements cuts a list of values at its commas, but for those inside of a value.
+func elements(s string) (all []string) {
+	depth, quoted, begin := 0, false, 0
+	for i, c := range s {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case strings.ContainsRune("<[{(", c):
+			depth++
+		case strings.ContainsRune(">]})", c) && depth > 0 && !(c == '>' && i > 0 && (s[i-1] == '-' || s[i-1] == ':' || s[i-1] == '|')):
+			depth--
+		case c == ',' && depth == 0:
+			all = append(all, strings.TrimSpace(s[begin:i]))
+			begin = i + 1
+		}
+	}
+	return append(all, strings.TrimSpace(s[begin:]))
+}
+
+// record plays schedules on stores and returns their traces, by the name of the
+// store. With an overlay the build replaces files, as go build has it.
+func record(ctx context.Context, sources string, first, schedules int, overlay string) (map[string][]trace.Trace, error) {
+	args := []string{"-run", "^TestRecord$"}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	return recordBy(ctx, sources, append(args, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules)))
+}
+
+// recordBy runs a test of package trace that writes traces, and returns them by the
+// name of the store.
+func recordBy(ctx context.Context, sources string, args []string) (map[string][]trace.Trace, error) {
+	dir, err := os.MkdirTemp("", "holdfast-traces-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	args = append(append([]string{"test", "./internal/safety/trace", "-count", "1", "-timeout", "30m"}, args...), "-trace.out", dir)
+	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("recording %s: %w\n%s", sources, err, text)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("recording %s wrote %d files: %w", sources, len(files), err)
+	}
+	all := map[string][]trace.Trace{}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
+		if all[name], err = readTraces(file); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+func readTraces(file string) (traces []trace.Trace, err error) {
+	f, err := os.Open(filepath.Clean(file))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	events, err := trace.Read(f)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range trace.Runs(events) {
+		t, err := trace.Split(run)
+		if err != nil {
+			return nil, fmt.Errorf("seed %d: %w", run[0].Seed, err)
+		}
+		traces = append(traces, t...)
+	}
+	return traces, nil
+}
+
+// partRE matches the name of a part of an action, by which module Trace takes an event.
+var partRE = regexp.MustCompile(`"([A-Z][a-z][A-Za-z]+)"`)
+
+// takenParts returns the names of the parts of actions of module Trace.
+func takenParts(file string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return nil, err
+	}
+	parts := map[string]bool{}
+	for _, m := range partRE.FindAllStringSubmatch(string(text), -1) {
+		parts[m[1]] = true
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%s has no parts of actions", file)
+	}
+	return slices.Sorted(maps.Keys(parts)), nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/safety/trace"
+)
+
+// batch returns two traces of two events each.
+func batch() []*trace.Trace {
+	e := trace.Event{Version: trace.Version, Kind: trace.Join, Seed: 5, Seq: 1, ID: "a:1", State: "held"}
+	return []*trace.Trace{
+		{Seed: 5, Name: "n", Events: []trace.Event{e, e}},
+		{Seed: 6, Name: "n", Events: []trace.Event{e, e}},
+	}
+}
+
+func TestPrintedTuplesAreReadInOnePiece(t *testing.T) {
+	o := parse(t, "Starting...\n<< \"REFUSED\",\n   1,\n   2,\n   \"state\", \"gone\", \"held\",\n   <<2001>>,\n   (2001 :> 1 @@ 2002 :> 0) >>\n<<\"ACCEPTED\", 2, {\"Enters\",\n \"Watch\"}>>\n")
+	if len(o.Printed) != 2 || !strings.HasPrefix(o.Printed[0], `<<"REFUSED", 1, 2,`) {
+		t.Fatalf("%q", o.Printed)
+	}
+	a := &Accepted{Taken: map[string]int{}}
+	refused, err := a.read(o.Printed, batch(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := refused[0]
+	if len(refused) != 1 || r.At != 1 || r.What != "state" || r.Spec != `"gone"` || r.Code != `"held"` || r.Queue != "<<2001>>" {
+		t.Errorf("%+v", refused)
+	}
+	if a.Taken["Enters"] != 1 || a.Taken["Watch"] != 1 || len(a.Taken) != 2 {
+		t.Errorf("%v", a.Taken)
+	}
+	for _, want := range []string{"seed 5", "event 2 is refused: state", ` > {"v":1,"e":"join"`} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("%q is not in %s", want, r)
+		}
+	}
+}
+
+// TestTracesAreAcceptedByWordAlone checks that a trace about which the checker
+// prints nothing, or both, is not taken for an accepted one.
+func TestTracesAreAcceptedByWordAlone(t *testing.T) {
+	accepted := func(i string) string { return `<<"ACCEPTED", ` + i + `, {"Enters"}>>` }
+	refused := func(i, at string) string {
+		return `<<"REFUSED", ` + i + `, ` + at + `, "state", "gone", "held", <<>>, <<0>>>>`
+	}
+	for what, printed := range map[string][]string{
+		"nothing":                 nil,
+		"one of two":              {accepted("1")},
+		"both":                    {accepted("1"), refused("1", "2"), accepted("2")},
+		"a trace that is not":     {accepted("1"), refused("3", "1")},
+		"an event that is not":    {accepted("1"), refused("2", "3")},
+		"something else":          {accepted("1"), accepted("2"), `<<"hello">>`},
+		"a refusal without parts": {accepted("1"), `<<"REFUSED", 2, 1, "state", 1>>`},
+	} {
+		if r, err := (&Accepted{Taken: map[string]int{}}).read(printed, batch(), false); err == nil {
+			t.Errorf("%s is read as %v", what, r)
+		}
+	}
+	if _, err := (&Accepted{Taken: map[string]int{}}).read([]string{accepted("1"), accepted("2")}, batch(), false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneWayThroughALooseTraceIsEnough checks what is read where TLC goes several ways
+// through a trace.
+func TestOneWayThroughALooseTraceIsEnough(t *testing.T) {
+	refused := func(i, at string) string {
+		return `<<"REFUSED", ` + i + `, ` + at + `, "state", "gone", "held", <<>>, <<0>>>>`
+	}
+	printed := []string{refused("1", "2"), `<<"ACCEPTED", 1, {"Enters"}>>`, refused("2", "1"), refused("2", "2"), refused("2", "1")}
+	r, err := (&Accepted{Taken: map[string]int{}}).read(printed, batch(), true)
+	if err != nil || len(r) != 1 || r[1] == nil || r[1].At != 1 {
+		t.Errorf("%v %v", r, err)
+	}
+	if _, err := (&Accepted{Taken: map[string]int{}}).read(printed[:2], batch(), true); err == nil {
+		t.Error("a trace of which nothing was printed is accepted")
+	}
+}
+
+func TestBatchesHoldAllTraces(t *testing.T) {
+	all := []*trace.Trace{}
+	for range 50 {
+		all = append(all, &trace.Trace{Events: make([]trace.Event, batchEvents/20)})
+	}
+	n := 0
+	for _, part := range batches(all) {
+		if len(part) > 20 || len(part) == 0 {
+			t.Errorf("a part of %d traces", len(part))
+		}
+		n += len(part)
+	}
+	if n != len(all) {
+		t.Errorf("%d of %d traces", n, len(all))
+	}
+}
+
+func TestPartsOfActionsAreFound(t *testing.T) {
+	parts, err := takenParts("../../proof/Trace.tla")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(parts, " ")
+	if want := "Abandons BreaksNone BreaksOne Close Enters Gap Inspect LeavesPending LeftBefore Names PushGone PushHeld Refused Releases RenewGone RenewHere Repeats StaysGone Step TakesOver Traits TryGone TryHeld Watch"; all != want {
+		t.Errorf("parts are %s", all)
+	}
+}
+
+// TestPlantedMistakesOfTheCoreFit checks that the text which a mistake changes is
+// there once.
+func TestPlantedMistakesOfTheCoreFit(t *testing.T) {
+	for _, bug := range coreBugs {
+		if n := strings.Count(readFile(t, "../../"+bug.file), bug.is); n != 1 {
+			t.Errorf("%s has %q %d times", bug.file, bug.is, n)
+		}
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,282 @@
+-------------------------------- MODULE Trace -------------------------------
+(***************************************************************************)
+(* Traces of a real store, held against module Queue. Package internal/safety/trace  *)
+(* records requests with their answers in the order in which the store     *)
+(* carried them out, and writes them as a module that extends this one.    *)
+(* Each event has one action, which applies the store's operator of module *)
+(* Queue and compares what comes of it with what was answered. A trace is  *)
+(* accepted if each of its events is taken; since nothing is left open, a  *)
+(* trace of n events has n + 1 states. An event that cannot be taken       *)
+(* prints why.                                                             *)
+(*                                                                         *)
+(* Time is that of the store's clock. A lease is TTL units, whatever its   *)
+(* length was, so that Keep, the lease and its grace, is one constant.     *)
+(***************************************************************************)
+EXTENDS Queue, Integers, TLC
+
+CONSTANTS
+  Traces,   \* sequences of events, see below
+  Clients,  \* numbers of those that sent requests
+  TTL,      \* units of a lease
+  Lazy,     \* whether the store drops overdue places only where they are in the way
+  Loose,    \* whether the time of an effect is known only to lie within its request
+  Forget    \* ms after which a tombstone may be forgotten (Leave 4)
+
+ASSUME TTL < Keep /\ 25 * (Keep - TTL) <= TTL   \* Join 9: a grace of at most 4 %
+
+VARIABLES
+  trace, at,  \* the trace, and the number of its next event
+  event,      \* that event, or <<"end">>
+  store,      \* see Queue
+  client,     \* what each client has done, see NoClient
+  seen,       \* <<n, r>>: token n of the specification is the r-th of those in the trace
+  left,       \* tickets that left for certain: no Join of theirs follows (Join 2)
+  overdue,    \* tickets whose place was dropped: a store may keep them gone
+  died,       \* ms at which a ticket became a tombstone, or was dropped
+  taken       \* names of the parts of actions that the trace took
+
+vars == <<trace, at, event, store, client, seen, left, overdue, died, taken>>
+
+\* An event is a tuple; of a request whose ticket is 0 the rest does not matter. The
+\* next one is a variable, since TLC walks through all of Traces for each definition
+\* that leads there.
+What == event[1]
+Passed == event[2]    \* units since the last event
+Sender == event[3]
+Id == event[4]        \* of the ticket: units, whether it tries, and a number
+State == event[5]
+Token == event[6]     \* its rank among all tokens of the trace; 0: none
+Lease == event[7]
+Ahead == event[8]
+Error == event[9]     \* the class of an error; "": none
+Extra == event[10]    \* see the actions
+Floor == event[11]    \* rank of the lowest token that the ticket accepts
+Now == event[12]      \* ms since the trace began
+Took == event[13]     \* units until the answer; 0 where not Loose
+
+UnitsOf(t) == t \div 2000
+Tries(t) == (t \div 1000) % 2 = 1
+TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
+\* In place of Queue's Units: a ticket of a semaphore may take any number of them.
+RECURSIVE Sum(_)
+Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
+
+NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}]
+Init ==
+  /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = Empty
+  /\ client = [c \in Clients |-> NoClient] /\ seen = {} /\ left = {} /\ overdue = {}
+  /\ died = [t \in Tickets |-> 0] /\ taken = {}
+
+\* The trace and the specification agree about one thing, or why they do not.
+Same(what, spec, code) ==
+  IF spec = code THEN TRUE ELSE PrintT(<<"REFUSED", trace, at, what, spec, code, store.queue, store.token>>) /\ FALSE
+Must(what, holds) == Same(what, TRUE, holds)
+
+(************************* The store ***************************************)
+
+Queued(s) == {s.queue[i] : i \in 1..Len(s.queue)}
+\* A place that is overdue for long is as overdue as one that is so for four leases.
+Older(n) == IF n < Passed - 4 * TTL THEN 0 - 4 * TTL ELSE n - Passed
+RECURSIVE AgedTo(_, _)
+AgedTo(times, i) ==
+  IF i = 0 THEN times ELSE AgedTo([times EXCEPT ![store.queue[i]] = Older(@)], i - 1)
+Aged == IF store.queue = <<>> \/ Passed = 0 THEN store ELSE [store EXCEPT !.left = AgedTo(@, Len(store.queue))]
+Over(s) == {t \in Queued(s) : s.left[t] <= 0}
+
+\* Driver 6, in place of Queue's Advance: who is overdue is dropped, not granted.
+InTheWay(s) == IF Loose THEN {} ELSE
+  {t \in Over(s) : ~Lazy \/ s.token[t] > 0 \/ (Waits(s) # {} /\ s.queue[NextUp(s)] = t)}
+RECURSIVE Serve(_)
+Serve(s) == IF s.queue = <<>> THEN s
+            ELSE LET way == InTheWay(s) IN
+                 IF way # {} THEN Serve(Drop(s, CHOOSE t \in way : TRUE))
+                 ELSE IF Fits(s) THEN Serve(Grant(s, s.queue[NextUp(s)])) ELSE s
+
+\* A request about t finds its place dropped if that is overdue.
+Found(t) == LET s == Serve(Aged) IN IF ~Loose /\ t \in Over(s) THEN Serve(Drop(s, t)) ELSE s
+\* The answer about a waiting ticket is after the overdue ones before it.
+RECURSIVE Cleared(_, _)
+Cleared(s, t) ==
+  IF Loose \/ StateAt(s, t) # "waiting" THEN s
+  ELSE LET i == Place(s, t) - 1 IN
+       IF i > 0 /\ s.queue[i] \in Over(s) /\ s.token[s.queue[i]] = 0 THEN Cleared(Drop(s, s.queue[i]), t) ELSE s
+
+Lapsed(s, leaving) == Queued(store) \ (Queued(s) \cup leaving)
+Gone(S) == died' = IF S = {} THEN died ELSE [t \in Tickets |-> IF t \in S THEN Now ELSE died[t]]
+\* A request has found the store as s, and made it r; leaving has left by itself.
+Becomes(s, r, leaving) ==
+  /\ store' = r /\ overdue' = overdue \cup Lapsed(s, {}) \cup Lapsed(r, leaving)
+  /\ Gone(Lapsed(s, {}) \cup Lapsed(r, leaving) \cup (IF What = "leave" /\ Extra = 1 THEN {Id} ELSE {}))
+\* The event is taken, by a part of its action that has this name.
+Takes(name) ==
+  /\ trace' = trace /\ at' = at + 1 /\ taken' = taken \cup {name}
+  /\ event' = LET all == Traces[trace] IN IF at < Len(all) THEN all[at + 1] ELSE <<"end">>
+  /\ IF event'[1] = "end" THEN PrintT(<<"ACCEPTED", trace, taken'>>) ELSE TRUE
+Waited == store' = Aged /\ UNCHANGED <<overdue, died>>   \* no request: time has passed
+
+(************************* The answers *************************************)
+
+\* Join 5: tokens of the trace are in the order of the specification's.
+TokenFits(s, t, r) ==
+  /\ Must("token in order", \A p \in seen : (p[1] < s.token[t]) = (p[2] < r) /\ (p[1] = s.token[t]) = (p[2] = r))
+  /\ seen' = seen \cup {<<s.token[t], r>>}
+NoToken == Same("token", 0, Token) /\ seen' = seen
+
+\* What Join and Renew answer.
+Answered(s, t) ==
+  /\ Same("state", StateAt(s, t), State)
+  /\ IF State = "held"
+     THEN TokenFits(s, t, Token) /\ Must("token not below the floor", Token >= Floor) ELSE NoToken
+  /\ IF State = "gone" THEN Same("lease", 0, Lease)
+     ELSE Must("lease as long as the TTL", Lease >= TTL) /\ Must("lease kept by the store", Lease <= s.left[t])
+  /\ IF State = "waiting" /\ ~(Loose /\ Ahead < 0) THEN Same("ahead", Place(s, t) - 1, Ahead) ELSE TRUE
+
+Uses(t) == client' = [client EXCEPT ![Sender].mine = @ \cup {t}]
+Open == Must("client is open", ~client[Sender].closed)
+Served == Same("error", "", Error) /\ Open
+
+(************************* The events **************************************)
+
+\* A request that was surely not carried out.
+Refused(what) ==
+  /\ What = what /\ Error # "" /\ ~(what = "break" /\ Error = "refused")
+  /\ Must("refused for certain", Error \in {"not done", "store unavailable"} \/ client[Sender].closed)
+  /\ Waited /\ Takes("Refused") /\ UNCHANGED <<client, seen, left>>
+
+\* A tombstone, or a place that was dropped, keeps the ticket gone (Join 2); the
+\* latter need not, and neither for ever.
+Old == Now - died[Id] > Forget
+Stays(s) == /\ ~In(s, Id)
+            /\ \/ Id \in s.tombstone /\ ~(Old /\ State # "gone")
+               \/ Id \in overdue \cup Lapsed(s, {}) /\ State = "gone"
+Joins(name, s, replaced) ==
+  LET leaves == IF Stays(s) THEN {} ELSE replaced
+      marked == [s EXCEPT !.tombstone = IF Stays(s) THEN @ \cup {Id} ELSE @ \ {Id}]
+      r == [Cleared(JoinAt(marked, Id, leaves), Id) EXCEPT !.tombstone = s.tombstone]
+  IN /\ Served
+     /\ Must("Join of a ticket that left", Id \notin left)
+     /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id) /\ Takes(name)
+     /\ left' = left \cup leaves
+Join ==
+  \/ /\ What = "join" /\ Error = ""
+     /\ LET s == Found(Id)
+            name == IF Tries(Id) THEN (IF State = "held" THEN "TryHeld" ELSE "TryGone")
+                    ELSE IF Extra # 0 THEN "TakesOver"
+                    ELSE IF In(s, Id) THEN "Repeats" ELSE IF State = "gone" THEN "StaysGone" ELSE "Enters"
+        IN Joins(name, s, IF Extra = 0 THEN {} ELSE {Extra})
+  \/ Refused("join")
+
+\* Renew 2 and 3.
+Renew ==
+  \/ /\ What = "renew" /\ Error = ""
+     /\ LET s == Found(Id)
+            r == Cleared(RenewAt(s, Id), Id)
+        IN /\ Served /\ Answered(r, Id) /\ Becomes(s, r, {}) /\ Uses(Id) /\ left' = left
+           /\ Takes(IF In(s, Id) THEN "RenewHere" ELSE "RenewGone")
+  \/ Refused("renew")
+
+\* Leave 1, 2, 4 and 5; Extra is 1 where a Join may be pending. The token of the hold
+\* that it ends may be left out; the stores in memory give it.
+Leave ==
+  \/ /\ What = "leave" /\ Error = ""
+     /\ LET s == Found(Id)
+            pending == Extra = 1
+        IN /\ Served /\ Same("state", StateAt(s, Id), State) /\ Same("lease", 0, Lease)
+           /\ IF State = "held" /\ ~(Loose /\ Token = 0) THEN TokenFits(s, Id, Token) ELSE NoToken
+           /\ Becomes(s, LeaveAt(s, Id, pending), {Id}) /\ Uses(Id)
+           /\ left' = IF pending THEN left ELSE left \cup {Id}
+           /\ Takes(IF pending THEN "LeavesPending" ELSE IF State = "held" THEN "Releases"
+                    ELSE IF State = "waiting" THEN "Abandons" ELSE "LeftBefore")
+  \/ Refused("leave")
+
+\* Break 1 and 3. Its id stays gone (Join 2).
+BreaksOne ==
+  LET s == Found(Id) IN
+  /\ What = "break" /\ Error = "" /\ Open /\ Must("there is such a ticket", In(s, Id))
+  /\ Becomes(s, [Remove(s, Id) EXCEPT !.tombstone = @ \cup {Id}], {})
+  /\ Takes("BreaksOne") /\ UNCHANGED <<client, seen, left>>
+BreaksNone ==
+  LET s == Found(Id) IN
+  /\ What = "break" /\ Error = "refused" /\ Open /\ Must("there is no such ticket", ~In(s, Id))
+  /\ Becomes(s, s, {}) /\ Takes("BreaksNone") /\ UNCHANGED <<client, seen, left>>
+Break == BreaksOne \/ BreaksNone \/ Refused("break")
+
+\* Extra is the places, <<ticket, token, left>>, but for the overdue ones.
+Inspect ==
+  LET s == Serve(Aged)
+      live == SelectSeq(s.queue, LAMBDA t : Loose \/ s.left[t] > 0)
+      Near(a, b) == a - b \in -2..2   \* units are rounded
+      at1(i) == Extra[i][1]
+  IN \/ /\ What = "inspect" /\ Error = "" /\ Open
+        /\ Same("queue", live, [i \in 1..Len(Extra) |-> at1(i)])
+        /\ Must("granted", \A i \in 1..Len(Extra) : (Extra[i][2] > 0) = (s.token[at1(i)] > 0))
+        /\ Must("tokens in order", \A i \in 1..Len(Extra) : \A p \in seen :
+                  Extra[i][2] > 0 => (p[1] < s.token[at1(i)]) = (p[2] < Extra[i][2]))
+        /\ Must("left", Loose \/ \A i \in 1..Len(Extra) : Near(s.left[at1(i)], Extra[i][3]))
+        /\ Becomes(s, s, {}) /\ Takes("Inspect") /\ UNCHANGED <<client, seen, left>>
+     \/ Refused("inspect")
+
+\* Names 1: Extra is 1 if the name is among those answered.
+Names ==
+  LET s == Serve(Aged) IN
+  \/ /\ What = "names" /\ Error = "" /\ Open
+     /\ Same("listed", s.queue # <<>>, Extra = 1)
+     /\ Becomes(s, s, {}) /\ Takes("Names") /\ UNCHANGED <<client, seen, left>>
+  \/ Refused("names")
+
+\* Watch 1: a push is a past fact. Watch 5: nobody is sent one who did not ask.
+PushHeld ==
+  /\ What = "push" /\ State = "held" /\ Must("the client watches", client[Sender].watches)
+  /\ Must("its own ticket", Id \in client[Sender].mine)
+  /\ LET granted == {i \in 1..Len(store.grants) : store.grants[i][1] = Id} IN
+     /\ Must("granted", granted # {})
+     /\ LET i == CHOOSE j \in granted : \A k \in granted : k <= j IN
+        TokenFits([token |-> (Id :> store.grants[i][2])], Id, Token)
+  /\ Same("lease", 0, Lease)   \* Watch 2
+  /\ Waited /\ Takes("PushHeld") /\ UNCHANGED <<client, left>>
+PushGone ==
+  /\ What = "push" /\ State # "held" /\ Same("state", "gone", State)
+  /\ Must("the client watches", client[Sender].watches) /\ Must("its own ticket", Id \in client[Sender].mine)
+  /\ Must("it has no place", ~In(store, Id))
+  /\ Waited /\ Takes("PushGone") /\ UNCHANGED <<client, seen, left>>
+Push == PushHeld \/ PushGone
+Gap == /\ What = "gap" /\ Must("the client watches", client[Sender].watches)
+       /\ Waited /\ Takes("Gap") /\ UNCHANGED <<client, seen, left>>
+
+\* A client opens, watches and is closed. Traits 1: its answer, Extra, stays.
+Traits ==
+  /\ What = "traits" /\ Same("traits", 0, client[Sender].traits)
+  /\ client' = [client EXCEPT ![Sender].traits = Extra] /\ Waited /\ Takes("Traits") /\ UNCHANGED <<seen, left>>
+Watch ==
+  \/ /\ What = "watch" /\ Error = "" /\ Open
+     /\ client' = [client EXCEPT ![Sender].watches = TRUE] /\ Waited /\ Takes("Watch") /\ UNCHANGED <<seen, left>>
+  \/ Refused("watch")
+\* Close 2: no ticket is given up.
+Close ==
+  /\ What = "close" /\ Same("error", "", Error)
+  /\ client' = [client EXCEPT ![Sender].closed = TRUE] /\ Waited /\ Takes("Close") /\ UNCHANGED <<seen, left>>
+
+\* The store's clock is set by Extra: no place lasts longer than if it were renewed now.
+Step ==
+  LET moved(n) == IF n + Extra > Keep THEN Keep ELSE n + Extra
+      aged == Aged
+      s == [aged EXCEPT !.left = [t \in Tickets |-> IF In(store, t) THEN moved(aged.left[t]) ELSE 0]]
+  IN What = "step" /\ Becomes(s, s, {}) /\ Takes("Step") /\ UNCHANGED <<client, seen, left>>
+
+\* On a server a place may be dropped, unseen, from its end on (Driver 6).
+Lapse ==
+  /\ Loose /\ What # "end"
+  /\ \E t \in Queued(store) :
+       /\ store.left[t] <= Passed + Took
+       /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t} /\ died' = [died EXCEPT ![t] = Now]
+  /\ UNCHANGED <<trace, at, event, client, seen, left, taken>>
+
+Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
+        \/ Push \/ Gap \/ Traits \/ Watch \/ Close \/ Step
+Spec == Init /\ [][Next \/ Lapse]_vars
+
+(************************* What must hold **********************************)
+
+StoreLimit == Units({t \in Queued(store) : store.token[t] > 0}) <= Limit
+TryLeavesNothing == \A t \in Queued(store) : Tries(t) => store.token[t] > 0
+=============================================================================
