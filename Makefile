@@ -1,27 +1,87 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: test lint bubble broken simulate stores fuzz docs build smoke bench bench-quick
+.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients fuzz docs build smoke bench bench-quick
+
+# The four rungs of CONTRIBUTING.md, from the bottom. docs/testing-lanes.md has the
+# other targets.
+
+# The checks of the source and of the documentation, without tests.
+lint:
+	./scripts/test format vet staticcheck docs layering
+
+# The tests that need no server.
+fast: bubble broken simulate
 
 # Everything, on a fresh Debian 12 machine too: see scripts/test.
 test:
 	./scripts/test
 
-# What needs no server and takes seconds.
-lint:
-	./scripts/test format vet staticcheck docs layering
+# Long runs: WHAT=splits is one of them, and FOR=10m its length. Without WHAT the
+# target lists the runs and their commands.
+soak:
+	@FOR=$(FOR) ./scripts/soak $(WHAT)
 
-# The rungs of the ladder in CONTRIBUTING.md, from the bottom.
+# The core and memlock, hours of fake time in milliseconds.
 bubble:
 	go test -race . ./memlock
 
+# The suite on drivers with a planted flaw: each must fail the case named for it.
 broken:
-	go test -race ./drivertest/...
+	go test -race ./drivertest ./internal/testkit/broken
 
+# Schedules of requests, answers, pushes and faults in fake time, each from a seed.
 simulate:
-	go test ./check/sim -v -run Schedules -sim.schedules=20000
+	go test ./internal/safety/sim -v -run Schedules -sim.schedules=20000
 
+# 10,000 slots of jobs that 50 hosts start with Once, in fake time, with kills and
+# pauses; SEED=7 is another run.
+once-simulated:
+	go test ./internal/safety/once -v -run EachSlot -once.slots=10000 -once.seed=$(or $(SEED),1)
+
+# 1,000 slots of 20 jobs that 50 hosts start with Once on a real store, with kills
+# and pauses, in some five minutes: STORE=redis://localhost:6379 is the store.
+once:
+	go test ./internal/safety/once -v -run OnAStore -timeout 30m -once.store=$(STORE) -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
+
+# The specifications, their mutants and what must be reachable, by the model
+# checker TLC; see docs/proof. It needs Java, and gets TLC by scripts/proof-tools.
+proof:
+	go run ./internal/proof
+
+proof-release:
+	go run ./internal/proof -release -result proof/RESULT.md
+
+# Requests to stores in memory, as they were carried out, against the specification;
+# SCHEDULES=20000 for a release.
+proof-traces:
+	go run ./internal/proof -traces $(or $(SCHEDULES),2000)
+
+# Requests of a torture of real stores, as the store carried them out, against the
+# specification; STORES=sqlite DURATION=5m for others.
+proof-torture:
+	go run ./internal/proof -torture $(or $(STORES),memory,sqlite,redis) -torture-for $(or $(DURATION),30s)
+
+# Writes the counterexamples of what is not promised, and their pictures.
+proof-pictures:
+	go run ./internal/proof -pictures
+
+# Writes the walks over all edges of module Seam, which drivertest plays.
+proof-edges:
+	go run ./internal/proof -edges write
+
+# The suite, faults and several processes on each real store.
 stores:
-	go test -race -p 1 ./sqlitelock ./redislock ./redlock ./etcdlock ./zklock ./pglock ./mysqllock
+	go test -race -gcflags=modernc.org/sqlite/lib=-race=false -p 1 ./sqlitelock ./redislock ./redlock ./etcdlock ./zklock ./pglock ./mysqllock
+
+# The stores' tests on newer servers, which nobody has to install; see
+# scripts/versions. SERVERS="mysql-9 valkey-9" are some of them.
+versions:
+	./scripts/versions $(SERVERS)
+
+# The clients in other languages: their own tests, their mutants, and an exact count
+# by all of them.
+clients:
+	./scripts/languages
 
 # Each fuzz target for a minute; see scripts/fuzz.
 fuzz:
@@ -33,6 +93,19 @@ docs:
 
 build:
 	CGO_ENABLED=0 go build -o bin/holdfast ./cmd/holdfast
+
+.PHONY: release release-trial
+
+# All files of a version, in dist/VERSION or OUT: binaries, packages, an image and
+# what belongs to them; see docs/releases.md. It publishes and tags nothing.
+# ONLY=linux/amd64 makes some of them.
+release:
+	cd release && go run . -version $(or $(VERSION),v0.0.0-dev) -out $(abspath $(or $(OUT),dist/$(or $(VERSION),v0.0.0-dev))) $(if $(ONLY),-only $(ONLY))
+
+# Makes two releases of the last commit, compares them, and installs and uses what
+# is in them; it needs root, and says which packages are missing.
+release-trial:
+	cd release && go vet ./... && go test . && go test ./trial -v -timeout 60m $(if $(ONLY),-trial.only=$(ONLY))
 
 # A newcomer's first steps, in a clean clone of what is committed.
 smoke:

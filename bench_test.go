@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-func open(tb testing.TB, s *memlock.Store, opts ...holdfast.Option) *holdfast.Client {
+func open(tb testing.TB, s *memlock.Store, opts ...holdfast.ClientOption) *holdfast.Client {
 	tb.Helper()
 	c, err := holdfast.New(memlock.New(s), opts...)
 	if err != nil {

@@ -8,64 +8,61 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// cleaner leaves the tickets that nobody waits for any more: cancelled waits,
-// grants that came too late, lost holds, unlocks without an answer. It repeats
-// itself until the store has confirmed, or until the lease has ended there.
-// Each lane in use has one goroutine, so that one that does not answer keeps
-// nobody else's tickets.
+// cleaner leaves the tickets that no goroutine waits for any more: cancelled
+// waits, late grants, lost holds, unlocks without a reply. It repeats a Leave
+// until the store has confirmed it, or until the lease has ended there. Each
+// lane in use has one goroutine, so that a lane that does not reply delays only
+// its own tickets.
 type cleaner struct {
-	c     *Client
-	mu    sync.Mutex
-	lanes map[uint64][]chore
-	over  bool // nothing is taken on any more
-	busy  sync.WaitGroup
+	c       *Client
+	mu      sync.Mutex
+	lanes   map[laneKey][]pendingLeave
+	stopped bool // no more tickets are accepted
+	running sync.WaitGroup
 }
 
-// chore is one ticket to leave.
-type chore struct {
+// pendingLeave is a ticket to leave.
+type pendingLeave struct {
 	ref   driver.Ref
 	until instant
 }
 
-// add leaves a ticket that held.
-func (cl *cleaner) add(t *ticket) {
-	cl.addRef(driver.Ref{Ticket: &t.Ticket, State: driver.Held, Unsure: t.unsure})
+// addHeld leaves a ticket that held.
+func (cl *cleaner) addHeld(t *ticket) {
+	cl.add(driver.Ref{Ticket: &t.Ticket, State: driver.Held, JoinPending: t.joinPending})
 }
 
-func (cl *cleaner) addRef(ref driver.Ref) {
-	var id uint64
-	if f := cl.c.traits.Lane; f != nil {
-		id = f(ref.Name)
-	}
+func (cl *cleaner) add(ref driver.Ref) {
+	id := cl.c.laneKey(ref.Ticket)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.over {
+	if cl.stopped {
 		return
 	}
 	queue, running := cl.lanes[id]
 	until := cl.c.clock.now().add(ref.TTL + ref.TTL/10 + time.Second)
-	cl.lanes[id] = append(queue, chore{ref, until})
+	cl.lanes[id] = append(queue, pendingLeave{ref, until})
 	if !running {
-		cl.busy.Add(1)
+		cl.running.Add(1)
 		go cl.run(id)
 	}
 }
 
-// wait takes on nothing more, and returns when the rest is done.
+// wait accepts no more tickets, and returns when the rest is done.
 func (cl *cleaner) wait() {
 	cl.mu.Lock()
-	cl.over = true
+	cl.stopped = true
 	cl.mu.Unlock()
-	cl.busy.Wait()
+	cl.running.Wait()
 }
 
-// run works off one lane and ends when it is empty, or the client's life does.
-func (cl *cleaner) run(id uint64) {
-	defer cl.busy.Done()
+// run works off one lane. It ends when the lane is empty or requestCtx ends.
+func (cl *cleaner) run(id laneKey) {
+	defer cl.running.Done()
 	for fails := 0; ; {
 		cl.mu.Lock()
 		queue := cl.lanes[id]
-		if len(queue) == 0 || cl.c.life.Err() != nil {
+		if len(queue) == 0 || cl.c.requestCtx.Err() != nil {
 			delete(cl.lanes, id)
 			cl.mu.Unlock()
 			return
@@ -85,40 +82,41 @@ func (cl *cleaner) run(id uint64) {
 		cl.mu.Unlock()
 		select {
 		case <-time.After(min(10*time.Millisecond<<min(fails, 7), time.Second)):
-		case <-cl.c.life.Done():
+		case <-cl.c.requestCtx.Done():
 		}
 		fails++
 	}
 }
 
-// leave sends one request and returns what has to be repeated.
-func (cl *cleaner) leave(todo []chore) (again []chore) {
+// leave sends one request and returns the tickets to repeat.
+func (cl *cleaner) leave(todo []pendingLeave) (again []pendingLeave) {
 	refs := make([]driver.Ref, len(todo))
 	ttl := todo[0].ref.TTL
 	for i := range todo {
 		refs[i] = todo[i].ref
 		ttl = min(ttl, refs[i].TTL)
 	}
-	ctx, cancel := context.WithTimeout(cl.c.life, callLimit(ttl))
+	lh := cl.c.laneHealthOf(refs[0].Name)
+	ctx, cancel := context.WithTimeout(cl.c.requestCtx, lh.requestTimeout(requestLeave, callTimeout(ttl), ttl/3))
 	defer cancel()
-	places, err := cl.c.leaveAll(ctx, refs)
+	statuses, err := lh.leaveBatch(ctx, refs)
 	now := cl.c.clock.now()
 	var trouble error
-	for i, ch := range todo {
+	for i, leave := range todo {
 		e := err
 		if e == nil {
-			e = places[i].Err
+			e = statuses[i].Err
 		}
 		if e == nil {
 			continue
 		}
 		trouble = e
-		if driver.ClassOf(e) != driver.Refused && now < ch.until {
-			again = append(again, ch)
+		if driver.ClassOf(e) != driver.Refused && now < leave.until {
+			again = append(again, leave)
 		}
 	}
-	if trouble != nil && cl.c.life.Err() == nil {
-		cl.c.tellTrouble(storeError("leave", "", trouble))
+	if trouble != nil && cl.c.requestCtx.Err() == nil {
+		cl.c.reportStoreError("leave", trouble)
 	}
 	return again
 }

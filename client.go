@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,53 +28,55 @@ type Client struct {
 	id       string
 	serial   atomic.Uint64
 
-	keeper  keeper
-	cleaner cleaner
+	renewer          renewer
+	cleaner          cleaner
+	observers        []Observer
+	observesWaits    bool // an Observer has a LockWait
+	backgroundErrors backgroundErrors
 
-	// life ends when nothing may be sent any more; done closes earlier, when
-	// Close begins, and hearing, under which pushes come, ends then.
-	life    context.Context
-	end     context.CancelFunc
-	hearing context.Context
-	deafen  context.CancelFunc
-	done    chan struct{}
+	// requestCtx ends when no request may be sent any more. done closes earlier,
+	// when nothing is renewed any more; pushCtx, the context of Watch, ends then
+	// too. shutdown.closing closes first, when calls begin to refuse.
+	requestCtx   context.Context
+	stopRequests context.CancelFunc
+	pushCtx      context.Context
+	stopPushes   context.CancelFunc
+	done         chan struct{}
+	shutdown     shutdown
 
-	mu       sync.Mutex
-	lines    map[uint64]*line // by the hash of the key, which is large
-	hash     func(lineKey) uint64
-	isClosed bool
-	calls    sync.WaitGroup // calls under way that Close waits for
-	finish   sync.Once
-	result   error
+	mu     sync.Mutex
+	queues map[uint64]*queue // by the hash of the key; the key itself is large. See queue.sameHash
+	hash   func(queueKey) uint64
+	calls  sync.WaitGroup // calls in flight that Close waits for
 
-	waits sync.Pool // those that are over, to be used again
+	waitPool sync.Pool // of finished waits
 
-	watching struct {
-		sync.Mutex
-		on    bool          // pushes flow
-		under chan struct{} // closed when the attempt under way has ended
-		err   error
-	}
+	subscription subscription
+
+	onlyLane     laneHealth // of a store with one lane
+	healthMu     sync.Mutex
+	healthByLane map[uint64]*laneHealth // of a store with several lanes
 }
 
-// New makes a client of a driver, such as those of packages redislock or
-// memlock; package anylock makes one from a URL. The client owns the driver and
-// closes it. It returns an error for a bad option and does not block.
-func New(d driver.Driver, opts ...Option) (*Client, error) {
+// New returns a client of a driver, such as those of packages redislock or
+// memlock; package anylock makes a client from a URL. The client owns the
+// driver and closes it. New returns an error for a bad option and does not
+// block.
+func New(d Driver, opts ...ClientOption) (*Client, error) {
 	return newClient(d, sleptSinceBoot, opts...)
 }
 
-func newClient(d driver.Driver, asleep func() time.Duration, opts ...Option) (*Client, error) {
-	if d == nil {
+func newClient(d Driver, readSlept func() time.Duration, opts ...ClientOption) (*Client, error) {
+	if v := reflect.ValueOf(d); d == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("holdfast: the driver is nil")
 	}
-	c := &Client{drv: d, traits: d.Traits(), lines: make(map[uint64]*line), done: make(chan struct{})}
+	c := &Client{drv: d, traits: d.Traits(), queues: make(map[uint64]*queue), done: make(chan struct{})}
 	seed := maphash.MakeSeed()
-	c.hash = func(key lineKey) uint64 { return maphash.Comparable(seed, key) }
-	c.settings.ttl = DefaultTTL
-	for _, o := range opts {
-		o(&c.settings)
+	c.hash = func(key queueKey) uint64 { return maphash.Comparable(seed, key) }
+	if err := c.settings.applyClient(opts); err != nil {
+		return nil, err
 	}
+	c.settings.fitTTL(c.traits)
 	if err := c.settings.check(c.traits); err != nil {
 		return nil, err
 	}
@@ -82,16 +85,24 @@ func newClient(d driver.Driver, asleep func() time.Duration, opts ...Option) (*C
 			return nil, fmt.Errorf("holdfast: prefix: %w", err)
 		}
 	}
+	for _, o := range c.settings.observers {
+		c.observers = append(c.observers, *o)
+		c.observesWaits = c.observesWaits || o.LockWait != nil
+	}
 	c.id = newUUID()
-	c.meta = newMetaEncoder(c.settings.owner, c.settings.note)
-	c.clock.start(asleep)
-	c.life, c.end = context.WithCancel(context.Background())
-	c.hearing, c.deafen = context.WithCancel(c.life)
-	c.keeper.start(c)
-	c.cleaner.c, c.cleaner.lanes = c, make(map[uint64][]chore)
+	c.meta = newMetaEncoder(&c.settings)
+	c.clock.start(readSlept)
+	c.requestCtx, c.stopRequests = context.WithCancel(context.Background())
+	c.pushCtx, c.stopPushes = context.WithCancel(c.requestCtx)
+	c.shutdown.init()
+	c.onlyLane.init(c)
+	c.healthByLane = make(map[uint64]*laneHealth)
+	c.renewer.init(c)
+	c.cleaner.c, c.cleaner.lanes = c, make(map[laneKey][]pendingLeave)
 	if n, ok := d.(driver.Noticer); ok {
 		for _, f := range n.Notices() {
-			c.tellTrouble(fmt.Errorf("holdfast: %s: %s; %s", f.Topic, f.Detail, f.Advice))
+			c.reportBackground(BackgroundErrorInfo{Op: "check",
+				Err: fmt.Errorf("holdfast: %s: %s; %s", f.Topic, f.Detail, f.Advice)})
 		}
 	}
 	return c, nil
@@ -105,8 +116,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// newID returns an id that was never used, and the metadata of a ticket made
-// now; both are pieces of one string.
+// newID returns an unused id, and the metadata of a ticket made now. Both are
+// parts of one string, which saves an allocation.
 func (c *Client) newID(m metaEncoder, now time.Time) (id, meta string) {
 	var b strings.Builder
 	var num [20]byte
@@ -119,151 +130,109 @@ func (c *Client) newID(m metaEncoder, now time.Time) (id, meta string) {
 	return b.String()[:n], b.String()[n:]
 }
 
-// Traits says what the store can do.
-func (c *Client) Traits() driver.Traits { return c.traits }
+// Traits returns the abilities and bounds of the store.
+func (c *Client) Traits() Traits {
+	if !c.made() {
+		return Traits{}
+	}
+	return c.traits
+}
+
+// TTL returns the lease of locks that are made without WithTTL: the TTL given
+// to New, else 30 s or the nearest value that the store allows.
+func (c *Client) TTL() time.Duration {
+	if !c.made() {
+		return 0
+	}
+	return c.settings.ttl
+}
 
 // Do runs fn while holding the mutex of that name; see Mutex.Do.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) error {
 	return c.Mutex(name, opts...).Do(ctx, fn)
 }
 
-// enter begins a call that Close waits for; leave ends it.
-func (c *Client) enter() bool {
+// beginCall begins a call that Close waits for; calls.Done ends it. It returns
+// false once the client has closed. During Shutdown it still returns true.
+func (c *Client) beginCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed {
+	if c.shutdown.phase == phaseClosed {
 		return false
 	}
 	c.calls.Add(1)
 	return true
 }
 
-func (c *Client) closed() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// line returns the local line of a key, and counts the caller among its users
-// until releaseLine. It comes with a hold to be. It begins a call, as enter
-// does, and returns nil when it is too late for that.
-func (c *Client) line(key lineKey) (*line, *Hold) {
+// queueOf returns the queue of key, for manual renewal or not, with a reference that releaseQueue returns,
+// and an ungranted Hold. It begins a call as beginCall does, and returns nil,
+// nil from Shutdown or Close on.
+func (c *Client) queueOf(key queueKey, manual bool) (*queue, *Hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed {
+	if c.shutdown.phase != phaseOpen {
 		return nil, nil
 	}
 	c.calls.Add(1)
 	at := c.hash(key)
-	for l := c.lines[at]; l != nil; l = l.same {
-		if l.key == key {
-			l.refs++
-			return l, &Hold{line: l, wait: c.newWait()}
+	for q := c.queues[at]; q != nil; q = q.sameHash {
+		if q.key == key && q.manual == manual {
+			q.refs++
+			return q, &Hold{queue: q, wait: c.newWait()}
 		}
 	}
-	s := new(solo)
-	l, h := &s.line, &s.hold
-	l.c, l.key, l.refs, l.same = c, key, 1, c.lines[at]
-	c.lines[at] = l
-	h.line, h.wait = l, c.newWait()
-	h.wait.spare = &s.ticket
-	return l, h
+	s := new(uncontended)
+	q, h := &s.queue, &s.hold
+	q.laneHealth, q.key, q.manual, q.refs, q.sameHash = c.laneHealthOf(key.name), key, manual, 1, c.queues[at]
+	c.queues[at] = q
+	h.queue, h.wait = q, c.newWait()
+	h.wait.spareTicket = &s.ticket
+	return q, h
 }
 
-func (c *Client) releaseLine(l *line) {
+// releaseQueue returns a reference, and forgets a queue without references.
+func (c *Client) releaseQueue(q *queue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.refs--
-	if l.refs > 0 {
+	q.refs--
+	if q.refs > 0 {
 		return
 	}
-	at := c.hash(l.key)
-	if first := c.lines[at]; first != l {
-		for first.same != l {
-			first = first.same
+	at := c.hash(q.key)
+	if first := c.queues[at]; first != q {
+		for first.sameHash != q {
+			first = first.sameHash
 		}
-		first.same = l.same
-	} else if l.same != nil {
-		c.lines[at] = l.same
+		first.sameHash = q.sameHash
+	} else if q.sameHash != nil {
+		c.queues[at] = q.sameHash
 	} else {
-		delete(c.lines, at)
+		delete(c.queues, at)
 	}
 }
 
-// newWait returns a wait, perhaps with the channel of one before.
+// newWait returns a wait, with a recycled channel if there is one.
 func (c *Client) newWait() *wait {
-	if w, ok := c.waits.Get().(*wait); ok {
+	if w, ok := c.waitPool.Get().(*wait); ok {
 		return w
 	}
 	return new(wait)
 }
 
-// waited puts the wait of h away, which has become a hold: nobody rouses it
-// now. One that failed is not used again, since its line may still ask for its
-// error.
-func (c *Client) waited(h *Hold) {
+// recycleWait returns h's wait to the pool. h has been granted, so no goroutine
+// wakes it any more. A failed wait is not recycled, because its queue may still
+// read its error.
+func (c *Client) recycleWait(h *Hold) {
 	w := h.wait
 	h.wait = nil
-	if w.wake != nil {
+	if w.wakeUp != nil {
 		select {
-		case <-w.wake:
+		case <-w.wakeUp:
 		default:
 		}
 	}
-	*w = wait{wake: w.wake}
-	c.waits.Put(w)
-}
-
-// watch sees to it that pushes flow before the first ticket can wait. It waits
-// for no longer than limit; the attempt goes on.
-func (c *Client) watch(ctx context.Context, limit time.Duration) error {
-	w := &c.watching
-	var late <-chan time.Time
-	for {
-		w.Lock()
-		if w.on {
-			w.Unlock()
-			return nil
-		}
-		if w.under == nil {
-			w.under = make(chan struct{})
-			c.calls.Add(1)
-			go func() {
-				defer c.calls.Done()
-				err := c.drv.Watch(c.hearing, c.keeper.moved)
-				w.Lock()
-				w.on, w.err = err == nil, err
-				close(w.under)
-				w.under = nil
-				w.Unlock()
-			}()
-		}
-		under := w.under
-		w.Unlock()
-		if late == nil {
-			timer := time.NewTimer(limit)
-			defer timer.Stop()
-			late = timer.C
-		}
-		select {
-		case <-under:
-		case <-late:
-			return driver.Errorf(driver.Unavailable, "the store's pushes do not flow")
-		case <-ctx.Done():
-			return &driver.Error{Class: driver.NotDone, Err: context.Cause(ctx)}
-		case <-c.done:
-			return driver.ErrClosed
-		}
-		w.Lock()
-		err := w.err
-		w.Unlock()
-		if err != nil {
-			return err
-		}
-	}
+	*w = wait{wakeUp: w.wakeUp}
+	c.waitPool.Put(w)
 }
 
 func (c *Client) userName(name string) string {
@@ -281,25 +250,32 @@ func (c *Client) storeName(name string) (string, error) {
 	return c.settings.prefix + name, nil
 }
 
-// Inspect shows who holds a name and who waits for it, in order. A name that
-// nobody uses has a Line without tickets. It blocks for a round trip and
-// returns a *StoreError when the store does not answer.
-func (c *Client) Inspect(ctx context.Context, name string) (Line, error) {
+// Inspect returns the holders of a name and its waiters, in order. A name that
+// is not in use has a LockInfo without tickets. Inspect blocks for a round trip and
+// returns a *StoreError if the store does not answer.
+func (c *Client) Inspect(ctx context.Context, name string) (LockInfo, error) {
+	if err := c.checkCall(ctx); err != nil {
+		return LockInfo{}, err
+	}
 	full, err := c.storeName(name)
 	if err != nil {
-		return Line{}, err
+		return LockInfo{}, err
 	}
-	dl, err := c.drv.Inspect(ctx, full)
+	dq, err := c.laneHealthOf(full).inspectQueue(ctx, full)
 	if err != nil {
-		return Line{}, storeError("inspect", name, err)
+		return LockInfo{}, storeError("inspect", name, err)
 	}
-	return newLine(name, dl), nil
+	return newLockInfo(name, dq), nil
 }
 
 // Names yields the names in use that begin with prefix, in no order. It asks
-// the store as it goes; an error, a *StoreError, ends it.
+// the store during the iteration; an error, a *StoreError, ends the sequence.
 func (c *Client) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		if err := c.checkCall(ctx); err != nil {
+			yield("", err)
+			return
+		}
 		for name, err := range c.drv.Names(ctx, c.settings.prefix+prefix) {
 			if err != nil {
 				yield("", storeError("list names", "", err))
@@ -312,12 +288,16 @@ func (c *Client) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 	}
 }
 
-// Break removes one ticket of a name, holding or waiting, whoever's it is. A
-// holder learns of it at once where the store pushes, and at the latest with
-// its next renewal: until then two may believe they hold, so it is for holders
-// that are known to be dead or stuck. It returns ErrNoTicket when there is no
-// such ticket, and a *StoreError when the store does not answer.
+// Break removes one ticket of a name, of any client, holding or waiting. The
+// ticket's client learns of it at once where the store pushes, and at the
+// latest with its next renewal. Until then the old holder and the next one may
+// both believe that they hold, so use Break for holders that are known to be
+// dead or stuck. It returns ErrNoTicket if there is no such ticket, and a
+// *StoreError if the store does not answer.
 func (c *Client) Break(ctx context.Context, name, ticketID string) error {
+	if err := c.checkCall(ctx); err != nil {
+		return err
+	}
 	full, err := c.storeName(name)
 	if err != nil {
 		return err
@@ -328,14 +308,18 @@ func (c *Client) Break(ctx context.Context, name, ticketID string) error {
 	return nil
 }
 
-// Check examines the store for what would make the lock weaker than promised.
-// Stores without such a check (see driver.Checker) return ErrUnsupported.
-func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
-	ch, ok := c.drv.(driver.Checker)
+// Check examines the store for settings that would make the lock weaker than
+// promised. For a store without such a check (see driver.Checker) it returns
+// ErrUnsupported.
+func (c *Client) Check(ctx context.Context) ([]Finding, error) {
+	if err := c.checkCall(ctx); err != nil {
+		return nil, err
+	}
+	checker, ok := c.drv.(driver.Checker)
 	if !ok {
 		return nil, fmt.Errorf("holdfast: check: %w", ErrUnsupported)
 	}
-	fs, err := ch.Check(ctx)
+	fs, err := checker.Check(ctx)
 	if err != nil {
 		return nil, storeError("check", "", err)
 	}

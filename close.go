@@ -1,53 +1,54 @@
 package holdfast
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Close ends the client: waits end with ErrClosed, holds end with ErrClosed as
-// their cause and are released at the store, and the driver is closed. It
-// blocks for at most a third of the client's TTL or 5 s, whichever is less, and
-// then for as long as calls of the driver take to notice; no goroutine of the
-// client survives it. Holds that could not be released end by their lease, and
-// Close returns a *StoreError then. It is idempotent and safe for concurrent
-// use, but must not be called from a function given to Do.
-func (c *Client) Close() error {
-	c.finish.Do(func() { c.result = c.close() })
-	return c.result
+// finish closes the client once, and returns the result to each caller. The others
+// wait on a channel, not on a mutex: time goes on in a bubble of testing/synctest.
+func (c *Client) finish() error {
+	s := &c.shutdown
+	c.mu.Lock()
+	first := !s.begun
+	s.begun = true
+	c.mu.Unlock()
+	if first {
+		s.err = c.close()
+		close(s.finished)
+	}
+	<-s.finished
+	return s.err
 }
 
+// close ends renewals and pushes, abandons the holds whose functions have not
+// returned, and closes the driver.
 func (c *Client) close() error {
-	limit := time.NewTimer(releaseLimit(c.settings.ttl))
+	bound := c.closeTimeout()
+	limit := time.NewTimer(bound)
 	defer limit.Stop()
 
 	c.mu.Lock()
-	c.isClosed = true
+	c.shutdown.phase = phaseClosed
 	close(c.done)
-	c.deafen()
-	lines := make([]*line, 0, len(c.lines))
-	for _, l := range c.lines {
-		for ; l != nil; l = l.same {
-			lines = append(lines, l)
-		}
-	}
+	c.stopPushes()
 	c.mu.Unlock()
 
-	for _, l := range lines {
-		l.mu.Lock()
-		if l.call != nil {
-			l.call.stop()
-		}
-		for h := l.queue.first; h != nil; h = h.next {
-			h.rouse()
-		}
-		l.mu.Unlock()
+	for t := range c.renewer.heldTickets() {
+		t.queue.abandonHolds(t)
 	}
-	for t := range c.keeper.held() {
-		t.line.shut(t)
+	c.renewer.stop()
+	c.onlyLane.stopProbeTimer()
+	c.healthMu.Lock()
+	for _, lh := range c.healthByLane {
+		lh.stopProbeTimer()
 	}
-	c.keeper.halt()
+	c.healthMu.Unlock()
 
 	settled := make(chan struct{})
 	go func() {
@@ -62,56 +63,94 @@ func (c *Client) close() error {
 		err = storeError("close", "", driver.Errorf(driver.Unknown,
 			"not all holds were confirmed as released; they end by their lease"))
 	}
-	c.end()
+	c.stopRequests()
 	<-settled
-	c.keeper.wait()
+	c.renewer.wait()
 	if e := c.drv.Close(); e != nil && err == nil {
 		err = storeError("close", "", e)
+	}
+	c.mu.Lock()
+	held := c.shutdown.abandoned
+	c.mu.Unlock()
+	if len(held) > 0 {
+		slices.Sort(held)
+		late := &ShutdownError{Held: held,
+			Cause: fmt.Errorf("functions have not returned in %v: %w", bound, context.DeadlineExceeded)}
+		err = errors.Join(late, err)
 	}
 	return err
 }
 
-// shut ends a hold because the client closes, and leaves its ticket.
-func (l *line) shut(t *ticket) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// abandonHolds ends the holds of t and, if a function still runs under one of
+// them, keeps t at the store until its lease ends.
+func (q *queue) abandonHolds(t *ticket) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if t.state != driver.Held {
 		return
 	}
-	over := error(&nameError{name: l.name(), err: ErrClosed})
-	for _, h := range t.users.empty() {
-		if h.taken && h.end(over) {
-			l.c.releaseLine(l)
-		} else if !h.taken {
-			h.rouse()
+	over := q.closedError()
+	var ended []endedHold
+	running := 0
+	for h := t.holds.first; h != nil; {
+		next := h.next
+		if !h.taken {
+			h.wakeUp()
+		} else {
+			t.holds.remove(h)
+			if h.runsFunction() {
+				running++
+				q.c.noteAbandoned(q.name())
+			}
+			last, reported := h.end(over)
+			if last {
+				q.c.endHold(h)
+			}
+			if last && !reported {
+				ended = append(ended, endedHold{h, q.c.clock.now(), over})
+			}
 		}
+		h = next
 	}
-	l.discard(t)
+	switch {
+	case running > 0:
+		q.retireHeld(t)
+	case t.holds.first == nil:
+		q.discardHeld(t)
+	}
+	q.c.reportEnded(ended...)
 }
 
-// held returns the tickets that hold.
-func (k *keeper) held() map[*ticket]struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	held := make(map[*ticket]struct{}, len(k.ends))
-	for _, t := range k.ends {
+// noteAbandoned notes the name of a hold that ended under a function.
+func (c *Client) noteAbandoned(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shutdown.abandoned = append(c.shutdown.abandoned, name)
+}
+
+// heldTickets returns the tickets that hold.
+func (r *renewer) heldTickets() map[*ticket]struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := make(map[*ticket]struct{}, len(r.claimEnds))
+	for _, t := range r.claimEnds {
 		held[t] = struct{}{}
 	}
 	return held
 }
 
-// halt stops the timer of claims and keeps the goroutine from being started.
-func (k *keeper) halt() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer != nil {
-		k.timer.Stop()
+// stop stops the timer of claims and keeps the goroutine from being started.
+func (r *renewer) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.claimTimer != nil {
+		r.claimTimer.Stop()
 	}
-	if !k.on {
-		k.on = true
-		close(k.stopped)
+	if !r.started {
+		r.started = true
+		close(r.stopped)
 	}
 }
 
-// wait returns when the keeper's goroutine has ended.
-func (k *keeper) wait() { <-k.stopped }
+// wait returns when the renewer's goroutine has ended.
+func (r *renewer) wait() { <-r.stopped }

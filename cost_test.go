@@ -6,13 +6,32 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// What the core itself allocates for a Lock and Unlock that meet nobody, and
-// with the hold's context. The store's share, one slice of answers, is in it.
-func TestAllocations(t *testing.T) {
-	c := client(t, memlock.New(memlock.NewStore()))
+// TestAllocationsOfUncontendedLocks bounds the allocations of an uncontended Lock and Unlock, and
+// those of the hold's context, with and without Observers. The store's share,
+// one slice of answers, is included.
+func TestAllocationsOfUncontendedLocks(t *testing.T) {
+	events := 0
+	observer := &holdfast.Observer{
+		LockStart: func(ctx context.Context, _ holdfast.LockStartInfo) context.Context { events++; return nil },
+		LockWait:  func(context.Context, holdfast.LockWaitInfo) {},
+		LockDone:  func(ctx context.Context, _ holdfast.LockDoneInfo) context.Context { events++; return nil },
+		HoldDone:  func(context.Context, holdfast.HoldDoneInfo) { events++ },
+	}
+	testAllocations(t)
+	testAllocations(t, holdfast.WithObserver(&holdfast.Observer{}))
+	testAllocations(t, holdfast.WithObserver(observer), holdfast.WithObserver(observer))
+	if events < 6*200 {
+		t.Errorf("%d events", events)
+	}
+}
+
+func testAllocations(t *testing.T, opts ...holdfast.ClientOption) {
+	t.Helper()
+	c := client(t, memlock.New(memlock.NewStore()), opts...)
 	m := c.Mutex("a")
 	cancellable, cancel := context.WithCancel(bg)
 	defer cancel()
@@ -30,13 +49,14 @@ func TestAllocations(t *testing.T) {
 		}},
 	} {
 		if got := testing.AllocsPerRun(200, test.run); got > test.most {
-			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.most)
+			t.Errorf("%s, %d Observers: %v allocations, want at most %v", test.name, len(opts), got, test.most)
 		}
 	}
 }
 
-// What a goroutine that waits for another of its process allocates: its hold.
-// Channels are used again, but the race detector forgets some of them.
+// TestAllocationsOfWaits bounds the allocations of a goroutine that waits for
+// another one of its process: its hold alone. Channels are reused, but the race
+// detector forgets some of them.
 func TestAllocationsOfWaits(t *testing.T) {
 	c := client(t, memlock.New(memlock.NewStore()))
 	m := c.Mutex("a")

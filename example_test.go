@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -51,14 +53,82 @@ func ExampleMutex_TryLock() {
 	var held *holdfast.HeldError
 	if errors.As(err, &held) {
 		fmt.Println("busy with:", held.Holder.Note)
+		fmt.Println("free by itself, should it have died, within 32 s:", held.Left > 0 && held.Left < 32*time.Second)
 	}
 	fmt.Println(hold.Unlock())
 	// Output:
 	// busy with: report for May
+	// free by itself, should it have died, within 32 s: true
 	// <nil>
 }
 
-// A context bounds the wait, not the hold.
+// ExampleWithMaxWait waits for two seconds at most, and then says who was in the
+// way.
+func ExampleWithMaxWait() {
+	ctx := context.Background()
+	store := memlock.NewStore()
+	a, b := newClient(store), newClient(store) // two processes
+	defer a.Close()
+	defer b.Close()
+
+	hold, err := a.Mutex("invoice/42", holdfast.WithNote("posting it")).Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	post := func(ctx context.Context) error { return nil }
+	err = b.Do(ctx, "invoice/42", post, holdfast.WithMaxWait(20*time.Millisecond))
+	var wait *holdfast.WaitError
+	switch {
+	case errors.As(err, &wait) && errors.Is(err, holdfast.ErrHeld):
+		fmt.Println("busy:", wait.Holder.Note)
+	case err != nil:
+		fmt.Println(err)
+	}
+	fmt.Println(hold.Unlock())
+	fmt.Println(b.Do(ctx, "invoice/42", post, holdfast.WithMaxWait(2*time.Second)))
+	// Output:
+	// busy: posting it
+	// <nil>
+	// <nil>
+}
+
+// ExampleClient_Ping is a readiness probe.
+func ExampleClient_Ping() {
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	ready := func(w http.ResponseWriter, r *http.Request) {
+		if err := locks.Ping(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	}
+	w := httptest.NewRecorder()
+	ready(w, httptest.NewRequest("GET", "/ready", nil))
+	fmt.Println(w.Code, w.Body)
+	// Output:
+	// 200 ready
+}
+
+func ExampleClient_Stats() {
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	hold, err := locks.Mutex("page").Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%+v\n", locks.Stats())
+	fmt.Println(hold.Unlock())
+	// Output:
+	// {Held:1 Waiting:0}
+	// <nil>
+}
+
+// ExampleMutex_Lock shows that a context bounds the wait, not the hold.
 func ExampleMutex_Lock() {
 	store := memlock.NewStore()
 	a, b := newClient(store), newClient(store)
@@ -80,7 +150,8 @@ func ExampleMutex_Lock() {
 	// <nil>
 }
 
-// A lock taken with the context of a hold nests in it.
+// ExampleHold_Context shows that a lock taken with the context of a hold nests
+// in that hold.
 func ExampleHold_Context() {
 	locks := newClient(memlock.NewStore())
 	defer locks.Close()
@@ -92,7 +163,7 @@ func ExampleHold_Context() {
 		})
 	}
 	err := locks.Do(context.Background(), "account/7", func(ctx context.Context) error {
-		return charge(ctx) // holds the same lock; does not wait for itself
+		return charge(ctx) // takes the same lock; does not wait for itself
 	})
 	fmt.Println(err)
 	// Output:
@@ -114,7 +185,8 @@ func ExampleClient_Multi() {
 	// <nil>
 }
 
-// All holders that name one owner hold together, across processes.
+// ExampleWithOwner shows that all holders that name one owner hold together,
+// across processes.
 func ExampleWithOwner() {
 	ctx := context.Background()
 	store := memlock.NewStore()

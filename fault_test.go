@@ -17,7 +17,8 @@ import (
 
 var errCut = errors.New("connection reset")
 
-// F1: the Join took effect, its answer was lost: the same ticket is found.
+// TestF1_LostAnswerOfJoin covers F1. It checks that the same ticket is found
+// after a Join that took effect and whose answer was lost.
 func TestF1_LostAnswerOfJoin(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestF1_LostAnswerOfJoin(t *testing.T) {
 			d := hook(s)
 			c := client(t, d)
 			var ids []string
-			d.join = func(_ context.Context, tk *driver.Ticket, next joinFunc) (driver.Place, error) {
+			d.join = func(_ context.Context, tk *driver.Ticket, next joinFunc) (driver.Status, error) {
 				ids = append(ids, tk.ID)
 				if len(ids) > 2 {
 					return next()
@@ -33,7 +34,7 @@ func TestF1_LostAnswerOfJoin(t *testing.T) {
 				if !before {
 					_, _ = next()
 				}
-				return driver.Place{}, errCut
+				return driver.Status{}, errCut
 			}
 			h := must(t)(c.Mutex("a").Lock(bg))
 			if len(ids) != 3 || ids[0] != ids[2] {
@@ -50,8 +51,9 @@ func TestF1_LostAnswerOfJoin(t *testing.T) {
 	}
 }
 
-// The answers stay away until the caller gives up. Whatever took
-// effect, or still will, nothing stays behind.
+// TestF3_JoinArrivesAfterItsLeave checks a Join whose answer does not come
+// before the caller gives up. Whether the Join took effect or still will,
+// nothing stays behind.
 //
 // Covers: F1, F5.
 func TestF3_JoinArrivesAfterItsLeave(t *testing.T) {
@@ -60,8 +62,8 @@ func TestF3_JoinArrivesAfterItsLeave(t *testing.T) {
 			s := memlock.NewStore()
 			d := hook(s)
 			c, other := client(t, d), client(t, memlock.New(s))
-			d.join = func(ctx context.Context, tk *driver.Ticket, next joinFunc) (driver.Place, error) {
-				if late { // the request is still on its way
+			d.join = func(ctx context.Context, tk *driver.Ticket, next joinFunc) (driver.Status, error) {
+				if late { // the request is still in flight
 					copied := *tk
 					go func() {
 						time.Sleep(3 * time.Second)
@@ -71,7 +73,7 @@ func TestF3_JoinArrivesAfterItsLeave(t *testing.T) {
 					_, _ = next()
 				}
 				<-ctx.Done()
-				return driver.Place{}, ctx.Err()
+				return driver.Status{}, ctx.Err()
 			}
 			ctx, cancel := context.WithTimeout(bg, time.Second)
 			defer cancel()
@@ -93,7 +95,8 @@ func TestF3_JoinArrivesAfterItsLeave(t *testing.T) {
 	}
 }
 
-// F7: cancel while the store is silent; the clean-up goes on until it answers.
+// TestF7_SilentStore covers F7. It cancels a wait while the store is silent,
+// and checks that the clean-up goes on until the store answers.
 func TestF7_SilentStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -124,7 +127,8 @@ func TestF7_SilentStore(t *testing.T) {
 	})
 }
 
-// F7, G8: Unlock is bounded, says what it knows, and is finished behind.
+// TestF7_UnlockOfSilentStore checks that Unlock is bounded, reports an unknown
+// outcome, and is finished in the background.
 func TestF7_UnlockOfSilentStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -132,7 +136,7 @@ func TestF7_UnlockOfSilentStore(t *testing.T) {
 		c, other := client(t, d), client(t, memlock.New(s))
 		ctx, cancel := context.WithCancel(bg)
 		h := must(t)(c.Mutex("a").Lock(ctx))
-		cancel() // works all the same
+		cancel() // does not disturb Unlock
 		d.cut()
 		start := time.Now()
 		err := h.Unlock()
@@ -152,7 +156,8 @@ func TestF7_UnlockOfSilentStore(t *testing.T) {
 	})
 }
 
-// F2: the release took effect, its answer was lost.
+// TestF2_LostAnswerOfLeave covers F2. It checks a release that took effect and
+// whose answer was lost.
 func TestF2_LostAnswerOfLeave(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
@@ -162,7 +167,7 @@ func TestF2_LostAnswerOfLeave(t *testing.T) {
 			h := must(t)(c.Mutex("a").Lock(bg))
 			n := 0
 			var next *holdfast.Hold
-			d.leave = func(_ context.Context, _ []driver.Ref, send batchFunc) ([]driver.Place, error) {
+			d.leave = func(_ context.Context, _ []driver.Ref, send batchFunc) ([]driver.Status, error) {
 				if n++; n > 1 {
 					return send()
 				}
@@ -187,7 +192,8 @@ func TestF2_LostAnswerOfLeave(t *testing.T) {
 	}
 }
 
-// F8: Unlock does not wait for a renewal in flight, whose answer is dropped.
+// TestF8_UnlockDuringRenewal covers F8. It checks that Unlock does not wait for
+// a renewal in flight, whose answer is dropped.
 func TestF8_UnlockDuringRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -198,7 +204,7 @@ func TestF8_UnlockDuringRenewal(t *testing.T) {
 			h := must(t)(m.Lock(bg))
 			for _, after := range []bool{false, true} {
 				d.set(func(d *hooked) {
-					d.renew = func(_ context.Context, _ []driver.Ref, next batchFunc) ([]driver.Place, error) {
+					d.renew = func(_ context.Context, _ []driver.Ref, next batchFunc) ([]driver.Status, error) {
 						if after {
 							time.Sleep(4 * time.Second)
 							return next()
@@ -208,7 +214,7 @@ func TestF8_UnlockDuringRenewal(t *testing.T) {
 						return ps, err
 					}
 				})
-				time.Sleep(ttl/3 + time.Second) // in flight now
+				time.Sleep(ttl/3 + time.Second) // a renewal is in flight now
 				start := time.Now()
 				unlock(t, h)
 				if got := time.Since(start); got != 0 {
@@ -227,16 +233,17 @@ func TestF8_UnlockDuringRenewal(t *testing.T) {
 	})
 }
 
-// F50: pushes lost, doubled, early and for grants of long ago do no harm.
-func TestF50_Pushes(t *testing.T) {
-	type pushFunc = func(string, driver.Place, func(string, driver.Place))
+// TestF50_LostRepeatedAndFalsePushes covers F50. It checks that pushes do no
+// harm if they are lost, repeated, early, or about grants of long ago.
+func TestF50_LostRepeatedAndFalsePushes(t *testing.T) {
+	type pushFunc = func(string, driver.Status, func(string, driver.Status))
 	for name, push := range map[string]pushFunc{
-		"lost": func(string, driver.Place, func(string, driver.Place)) {},
-		"doubled": func(id string, p driver.Place, next func(string, driver.Place)) {
+		"lost": func(string, driver.Status, func(string, driver.Status)) {},
+		"doubled": func(id string, p driver.Status, next func(string, driver.Status)) {
 			next(id, p)
 			next(id, p)
 		},
-		"late": func(id string, p driver.Place, next func(string, driver.Place)) {
+		"late": func(id string, p driver.Status, next func(string, driver.Status)) {
 			go func() { time.Sleep(12 * time.Second); next(id, p) }()
 		},
 	} {
@@ -269,22 +276,23 @@ func TestF50_Pushes(t *testing.T) {
 				if n := tickets(t, a, "a"); n != 0 {
 					t.Errorf("%d tickets stay", n)
 				}
-				time.Sleep(12 * time.Second) // the late ones arrive
+				time.Sleep(12 * time.Second) // the late pushes arrive
 			})
 		})
 	}
 }
 
-// F46: a push may overtake the answer of the Join that it grants.
+// TestF46_PushOvertakesAnswer covers F46. It checks that a push may overtake
+// the answer to the Join that it grants.
 func TestF46_PushOvertakesAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		a, d := client(t, memlock.New(s)), hook(s)
 		b := client(t, d)
 		h := must(t)(a.Mutex("a").Lock(bg))
-		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Status, error) {
 			p, err := next()
-			unlock(t, h) // grants, and pushes, before the answer is there
+			unlock(t, h) // grants, and pushes, before the answer comes
 			time.Sleep(time.Second)
 			return p, err
 		}
@@ -300,13 +308,14 @@ func TestF46_PushOvertakesAnswer(t *testing.T) {
 	})
 }
 
-// After a gap in the pushes everything that waits is asked for at once.
+// TestF36_GapInThePushes checks that after a gap in the pushes the client
+// renews all waiting tickets at once.
 func TestF36_GapInThePushes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		a, d := client(t, memlock.New(s)), hook(s)
-		var moved func(string, driver.Place)
-		d.push = func(_ string, _ driver.Place, next func(string, driver.Place)) { moved = next } // lost
+		var moved func(string, driver.Status)
+		d.push = func(_ string, _ driver.Status, next func(string, driver.Status)) { moved = next } // lost
 		b := client(t, d)
 		h := must(t)(a.Mutex("a").Lock(bg))
 		got := make(chan *holdfast.Hold)
@@ -314,7 +323,7 @@ func TestF36_GapInThePushes(t *testing.T) {
 		synctest.Wait()
 		unlock(t, h)
 		start := time.Now()
-		moved("", driver.Place{})
+		moved("", driver.Status{})
 		h2 := <-got
 		if waited := time.Since(start); waited != 0 {
 			t.Errorf("waited %v after the gap", waited)
@@ -323,7 +332,8 @@ func TestF36_GapInThePushes(t *testing.T) {
 	})
 }
 
-// The store restarts without its data while some wait.
+// TestF26_StoreForgets checks waits across a restart of the store without its
+// data.
 //
 // Covers: F30.
 func TestF26_StoreForgets(t *testing.T) {
@@ -338,7 +348,7 @@ func TestF26_StoreForgets(t *testing.T) {
 		time.Sleep(time.Second)
 		s.LoseData()
 		start := time.Now()
-		h2 := <-got // asks again, and finds the line empty
+		h2 := <-got // joins again, and finds the queue empty
 		if waited := time.Since(start); waited > ttl/3 {
 			t.Errorf("waited %v on an empty line", waited)
 		}
@@ -351,49 +361,52 @@ func TestF26_StoreForgets(t *testing.T) {
 	})
 }
 
-// A store that fails before there is a place: asked again for a while, then
-// reported for what it is.
-func TestStoreErrors(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := hook(memlock.NewStore())
-		c := client(t, d)
-		for _, class := range []driver.Class{driver.Unavailable, driver.NotDone, driver.Unknown, driver.Refused} {
-			n := 0
-			d.set(func(d *hooked) {
-				d.join = func(context.Context, *driver.Ticket, joinFunc) (driver.Place, error) {
-					n++
-					return driver.Place{}, driver.Errorf(class, "no")
-				}
-			})
-			start := time.Now()
-			_, err := c.Mutex("a").Lock(bg)
-			took := time.Since(start)
-			se, ok := errors.AsType[*holdfast.StoreError](err)
-			if !ok || se.Name != "a" || driver.ClassOf(err) != class {
-				t.Errorf("%v: %v", class, err)
-			}
-			if class == driver.Refused && (n != 1 || took != 0) || class != driver.Refused && (n < 3 || took > 6*time.Second) {
-				t.Errorf("%v: asked %d times in %v", class, n, took)
-			}
-		}
-		d.heal()
-		n := 0
-		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
-			if n++; n < 5 {
-				return driver.Place{}, driver.Errorf(driver.Unavailable, "failing over")
-			}
-			return next()
-		}
-		unlock(t, must(t)(c.Mutex("a").Lock(bg)))
-	})
-}
-
-// F54: Close while some wait and some hold; twice; at once.
-// goroutines counts those that have a stack; runtime.NumGoroutine also counts
-// some that have just ended.
+// goroutines returns the number of goroutines that have a stack;
+// runtime.NumGoroutine also counts some that have just ended.
 func goroutines() int {
 	all := make([]byte, 1<<20)
 	return 1 + strings.Count(string(all[:runtime.Stack(all, true)]), "\n\ngoroutine ")
 }
 
-// F55: an Observer that unlocks, locks, closes, blocks or panics.
+// TestTooFewAnswers checks that a reply with fewer answers than tickets counts
+// as a failure of the driver, and that none of its answers is used.
+func TestTooFewAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := hook(memlock.NewStore())
+		c := client(t, d)
+		short := func(context.Context, []driver.Ref, batchFunc) ([]driver.Status, error) { return nil, nil }
+		h := must(t)(c.Mutex("a").Lock(bg))
+		d.set(func(d *hooked) { d.renew, d.leave = short, short })
+		time.Sleep(ttl / 2)
+		if err := h.Err(); err != nil {
+			t.Errorf("Err %v", err)
+		}
+		se, ok := errors.AsType[*holdfast.StoreError](h.Unlock())
+		if !ok || !se.Unknown() {
+			t.Errorf("Unlock: %v", se)
+		}
+		d.heal()
+	})
+}
+
+// TestF2_GoneAfterARefusedLeave covers F2. It checks that a release that was
+// certainly not carried out does not explain why the ticket is gone afterwards.
+func TestF2_GoneAfterARefusedLeave(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, o := client(t, d), client(t, memlock.New(s))
+		h := must(t)(c.Mutex("a").Lock(bg))
+		n := 0
+		d.leave = func(_ context.Context, refs []driver.Ref, next batchFunc) ([]driver.Status, error) {
+			if n++; n > 1 {
+				return next()
+			}
+			if err := o.Break(bg, "a", refs[0].ID); err != nil {
+				t.Error(err)
+			}
+			return nil, driver.Errorf(driver.NotDone, "moved")
+		}
+		wantErr(t, h.Unlock(), holdfast.ErrLost)
+	})
+}

@@ -17,15 +17,16 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// One processor, which eight goroutines never give up and the collector takes: in
-// real time, leases end unrenewed. However late everything comes, no two holds
-// of a name were good at one instant, and tokens grow.
-func TestF13_Starvation(t *testing.T) {
+// TestF13_StarvedHolderLearnsOfItsLoss runs on one processor, which eight
+// goroutines never give up and the collector uses too, so that in real time
+// leases end without a renewal. It checks that no two holds of a name were good
+// at one instant, and that tokens grow, however late everything runs.
+func TestF13_StarvedHolderLearnsOfItsLoss(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	const ttl = 100 * time.Millisecond
-	// An interval in which a hold was certainly good: from when Lock had
-	// returned to before the last time that Err said so.
+	// good is an interval in which a hold was certainly good: from after Lock
+	// had returned to before the last call of Err that returned nil.
 	type good struct {
 		from, to time.Time
 		token    uint64
@@ -93,8 +94,9 @@ func TestF13_Starvation(t *testing.T) {
 	t.Logf("%d holds, %d ended before they were unlocked", len(all), lost)
 }
 
-// A hold that is over is unlocked while another has the lock: the first is told
-// that it had lost it, and nothing happens to the second.
+// TestF58_UnlockWhenAnotherHolds unlocks a hold that has ended while another
+// client has the lock. It checks that Unlock reports the loss, and that the
+// second hold is not affected.
 func TestF58_UnlockWhenAnotherHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -107,7 +109,7 @@ func TestF58_UnlockWhenAnotherHolds(t *testing.T) {
 		for range 2 {
 			wantErr(t, h.Unlock(), holdfast.ErrLost)
 		}
-		time.Sleep(time.Minute) // what is finished in the background is finished
+		time.Sleep(time.Minute) // lets background work finish
 		if err := next.Err(); err != nil {
 			t.Errorf("the other hold ended: %v", err)
 		}
@@ -121,15 +123,16 @@ func TestF58_UnlockWhenAnotherHolds(t *testing.T) {
 	})
 }
 
-// A store has come to tokens that are too great for a user's: they would be
-// less than those before. The lock is refused, and the ticket given back.
+// TestF67_TokensEnd checks a store whose tokens have become too great for a
+// user's token, which would be less than earlier ones. Lock refuses the lock
+// and gives its ticket back.
 func TestF67_TokensEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
 		c := client(t, d)
 		last := uint64(driver.MaxToken)
-		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Status, error) {
 			p, err := next()
 			p.Token = last
 			last++
@@ -145,7 +148,7 @@ func TestF67_TokensEnd(t *testing.T) {
 			if e, ok := errors.AsType[*holdfast.StoreError](err); !ok || driver.ClassOf(e.Err) != driver.Refused || !strings.Contains(err.Error(), "tokens are at their end") {
 				t.Errorf("after the last token: %v", err)
 			}
-			time.Sleep(time.Second) // the ticket goes
+			time.Sleep(time.Second) // the ticket leaves
 		}
 		for _, name := range []string{"a", "b"} {
 			if n := tickets(t, c, name); n != 0 {

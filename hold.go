@@ -2,395 +2,248 @@ package holdfast
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Hold is a lock that is held. It is renewed until Unlock, and ends before its
-// lease can have ended at the store. A Hold is safe for concurrent use.
-//
-// Programs hold many: what is needed only for a while is apart from it, and
-// goes when that is over.
+// Hold is a lock that is held. The client renews it until Unlock, and it ends
+// before its lease can have ended at the store. A Hold is safe for concurrent
+// use. A nil Hold, or one that no lock call returned, behaves as a released one.
 type Hold struct {
-	line *line
-	root *Hold           // the hold that a nested one is part of; itself otherwise
-	up   *Hold           // the hold whose context a nested one was opened with
-	ctx  context.Context // Lock's
+	queue *queue
+	root  *Hold           // the hold that a nested one is part of; itself otherwise
+	outer *Hold           // the hold whose context a nested one was opened with
+	ctx   context.Context // Lock's, with the values that Observers added
 
-	// Guarded by line.mu.
-	prev, next *Hold   // in the line's queue, then among those who hold by t
-	wait       *wait   // until Lock returns it
-	t          *ticket // the ticket it holds by
+	// Guarded by queue.mu.
+	prev, next *Hold   // in the queue's waiters, then among the holds of ticket
+	wait       *wait   // until Lock returns the hold
+	ticket     *ticket // the ticket behind the hold
 
-	token uint64
-	since instant
-	bound *bound // of MaxHold, nil for none
+	token   uint64
+	since   instant
+	maxHold *maxHoldTimer // of MaxHold, nil for none
 
-	mu     sync.Mutex
-	over   error    // why it does not hold any more
-	hctx   *holdCtx // made when asked for
-	inside *inside  // made when asked for
-	open   int32    // of a root: Unlocks it waits for, its own and of nested holds
-	taken  bool     // guarded by line.mu: its goroutine has seen the grant
+	mu          sync.Mutex
+	endErr      error        // why the hold ended
+	hctx        *holdCtx     // made on demand
+	nested      *nestedHolds // made on demand
+	unlocksLeft int32        // of a root: holds that keep it, itself and nested ones
+	taken       bool         // guarded by queue.mu: the waiting goroutine has seen the grant
+	kind        kind         // of an observed hold
+	derived     bool         // an Observer added values to ctx
+	observed    observedState
 
-	once   sync.Once
-	result error // of Unlock
+	// Guarded by the root's mu.
+	function bool // a function of Do runs under the hold
+	stopping bool // of a root: asked to stop by Shutdown or Close
+	left     bool // the hold no longer keeps its root
+
+	once      sync.Once
+	unlockErr error // of Unlock
 }
 
-// wait is what a hold needs until it holds; guarded by line.mu.
+// wait is the state of a hold before its grant; guarded by queue.mu. It is
+// apart from Hold, so that the many holds of a program stay small.
 type wait struct {
-	spec  *spec
-	asked time.Time
-	wake  chan struct{} // made when it has to wait
-	try   bool
-	told  bool
-	err   error   // why it ended without a hold
-	spare *ticket // to be used for its Join
-	have  int64   // the line's limit, after a LimitError
+	spec         *spec
+	askedAt      time.Time
+	begunAt      instant       // askedAt, on the client's clock
+	wakeUp       chan struct{} // made when the goroutine has to sleep
+	try          bool
+	err          error     // why the wait ended without a hold
+	spareTicket  *ticket   // for the first Join
+	limitAtStore int64     // the queue's limit, after a LimitError
+	storeErr     error     // why the store cannot give a place yet
+	storeUntil   time.Time // the store surely refuses until then
+	turnDue      bool      // LockWait was due: it is not the caller's turn
+	storeDue     bool      // LockWait was due: storeErr
+	local        bool      // another goroutine of this client handed the lock over
+	placeDue     bool      // the function of WithWaiting was due
+	newsSeen     uint16    // queue.news when it was last called
 }
 
-// bound is the end of a hold that may not last.
-type bound struct {
-	until instant
-	timer *time.Timer
-}
-
-// inside is what is nested in a hold.
-type inside struct {
-	holds []*Hold // of a root: to tell them
+// nestedHolds is the record of the holds nested in a hold.
+type nestedHolds struct {
+	holds []*Hold // of a root: ended together with it
 	slot  chan struct{}
 }
 
-// within returns what is nested in h. The caller has root.mu.
-func (h *Hold) within() *inside {
-	if h.inside == nil {
-		h.inside = new(inside)
+// nestedLocked returns the record of the holds nested in h. The root's mu
+// guards it.
+func (h *Hold) nestedLocked() *nestedHolds {
+	if h.nested == nil {
+		h.nested = new(nestedHolds)
 	}
-	return h.inside
+	return h.nested
 }
 
-// rouse wakes the goroutine that waits in acquire, if it sleeps.
-func (h *Hold) rouse() {
-	if h.wait.wake == nil {
-		return // it has not looked yet, or needs no waking
+// wakeUp wakes the goroutine that sleeps in acquire, if any.
+func (h *Hold) wakeUp() {
+	if h.wait.wakeUp == nil {
+		return // the goroutine is not asleep
 	}
 	select {
-	case h.wait.wake <- struct{}{}:
+	case h.wait.wakeUp <- struct{}{}:
 	default:
 	}
 }
 
-// queued says whether it still waits: a hold to be is in its line's queue until
-// it is granted or fails. The caller has line.mu.
-func (h *Hold) queued() bool { return h.t == nil && h.wait.err == nil }
+// queuedLocked reports whether h still waits: h is among its queue's waiters
+// until it is granted or fails. queue.mu guards the answer.
+func (h *Hold) queuedLocked() bool { return h.ticket == nil && h.wait.err == nil }
 
-// patience is how long a Lock without a place goes on asking a store that
-// fails.
-func (h *Hold) patience() time.Duration {
+// retryBudget returns how long a Lock without a place keeps trying a silent
+// store, and a Try any store.
+func (h *Hold) retryBudget() time.Duration {
+	ttl := h.queue.key.ttl
 	if h.wait.try {
-		return callLimit(h.line.key.ttl)
+		least := max(callTimeout(ttl), minSilence)
+		return h.queue.laneHealth.requestTimeout(requestJoin, least, silenceBudget(ttl))
 	}
-	return releaseLimit(h.line.key.ttl)
+	return silenceBudget(ttl)
 }
 
-// impatient says whether its Lock has lasted that long.
-func (h *Hold) impatient() bool { return time.Since(h.wait.asked) >= h.patience() }
+// troubleDelay returns how long a wait may go without a reply before the
+// Observer learns of it. The first probe is sent after half of that time.
+func (h *Hold) troubleDelay() time.Duration {
+	if h.wait.try {
+		return callTimeout(h.queue.key.ttl)
+	}
+	return releaseTimeout(h.queue.key.ttl)
+}
 
-// take turns the grant into a hold, on the goroutine that waited for it; false
-// when it was lost before. The caller has line.mu.
-func (h *Hold) take() bool {
-	t, c := h.t, h.line.c
+// overBudget reports whether the retry budget is spent.
+func (h *Hold) overBudget() bool { return time.Since(h.wait.askedAt) >= h.retryBudget() }
+
+// takeLocked turns the grant into a hold, on the goroutine that waited for it.
+// It returns false if the grant was lost before. queue.mu guards the state.
+func (h *Hold) takeLocked() bool {
+	t, c := h.ticket, h.queue.c
 	if t.state != driver.Held {
 		return false
 	}
 	h.taken = true
 	h.root = h
-	h.open = 1
-	h.token = t.tokenNow()
-	if h.line.key.readers() {
-		h.token = t.token << 8
+	h.unlocksLeft = 1
+	h.token = t.currentToken()
+	if h.queue.key.readers() {
+		h.token = t.storeToken << 8
 	}
 	h.since = c.clock.now()
-	if d := h.wait.spec.maxHold; d > 0 {
-		h.mu.Lock() // the timer may fire at once
-		defer h.mu.Unlock()
-		h.bound = &bound{until: h.since.add(d)}
-		h.bound.timer = time.AfterFunc(d, h.expire)
-	}
+	h.mu.Lock() // the timer may fire at once
+	h.startMaxHoldLocked()
+	h.mu.Unlock()
 	return true
 }
 
 // Name returns the name of the lock, as given by the user.
-func (h *Hold) Name() string { return h.line.name() }
+func (h *Hold) Name() string {
+	if h == nil || h.queue == nil {
+		return ""
+	}
+	return h.queue.name()
+}
 
-// Token returns the fencing token of the hold. For exclusive holds it is
-// greater than that of every earlier hold of this name; a nested hold, and
-// another hold of the same named owner, have the same. The tokens of readers
-// order them against writers, and those of semaphores tell grants apart: a
-// guard must not be raised by them. It is below 2^53 as long as the store's own
-// counter allows, and 0 where the store has none. A lock whose token would not
-// fit into 64 bits is refused.
-func (h *Hold) Token() uint64 { return h.token }
+// Token returns the fencing token of the hold. The token of an exclusive hold
+// is greater than that of every earlier hold of this name; a nested hold has
+// the token of its outer hold, and another hold of the same named owner has the
+// same token too. The tokens of readers order them against writers, and those
+// of semaphores tell grants apart: neither may raise a guard. A token is below
+// 2^53 as long as the store's own counter allows, and 0 where the store has
+// none. A lock whose token would not fit into 64 bits is refused.
+func (h *Hold) Token() uint64 {
+	if h == nil {
+		return 0
+	}
+	return h.token
+}
 
-// Err returns nil while the lock is held for certain. Afterwards it returns why
-// not: a *LostError, ErrReleased, or ErrClosed. It compares clocks in the call,
-// so that it is right at the first instruction after a pause of the process. It
-// sends nothing and does not block.
+// Ticket returns the id of the hold's ticket at the store: TicketInfo.ID, and the
+// argument of Break. Nested holds, and readers of one client, share a ticket. It
+// is empty for a hold that no lock call returned.
+func (h *Hold) Ticket() string {
+	if !h.made() {
+		return ""
+	}
+	return h.root.ticket.ID
+}
+
+// Err returns nil while the lock is held for certain. Afterwards it returns the
+// reason: a *LostError, ErrReleased, or ErrClosed; after an Unlock that found
+// the lock lost, that *LostError. During Shutdown, Err stays nil until Unlock or
+// a loss. Err compares clocks during the call, so it is
+// right at the first instruction after a pause of the process. It sends nothing
+// and does not block.
 func (h *Hold) Err() error {
-	if err := h.ended(); err != nil {
+	if !h.made() {
+		return ErrReleased
+	}
+	if err := h.endError(); err != nil {
 		return err
 	}
+	return h.errAt(h.queue.c.clock.now())
+}
+
+// errAt is Err at the instant now.
+func (h *Hold) errAt(now instant) error {
 	r := h.root
-	now := r.line.c.clock.now()
-	if now >= r.until() {
-		r.expire()
-	} else if !r.t.valid(now) {
-		r.line.lose(r.t, LossExpired)
+	for n := h; n != nil; n = n.outer {
+		if n.maxHold != nil && now >= n.maxHold.until {
+			n.onMaxHold()
+		}
 	}
-	return h.ended()
+	if !r.ticket.valid(now) {
+		r.queue.loseHeld(r.ticket, LossExpired)
+	}
+	return h.endError()
 }
 
-// until is the end of MaxHold, or never.
-func (h *Hold) until() instant {
-	if h.bound == nil {
-		return never
-	}
-	return h.bound.until
-}
-
-func (h *Hold) ended() error {
+func (h *Hold) endError() error {
 	h.root.mu.Lock()
 	defer h.root.mu.Unlock()
-	return h.over
+	return h.endErr
 }
 
 // Deadline returns when the hold's claim ends unless it is renewed, by this
-// machine's clock. While the store answers it moves on, so that more than half
-// of the TTL is left; less than that means that the hold is in doubt. After the
-// hold has ended the value means nothing.
+// machine's clock. While the store answers, renewals move the deadline, so that
+// more than half of the TTL is left; less means that the hold is in doubt.
+// After the hold has ended the value is meaningless.
 func (h *Hold) Deadline() time.Time {
+	if !h.made() {
+		return time.Time{}
+	}
 	r := h.root
-	return r.line.c.clock.wall(min(instant(r.t.claim.Load()), r.until()))
+	return r.queue.c.clock.wall(min(instant(r.ticket.claim.Load()), h.maxHoldEnd()))
 }
 
-// Context returns a context that ends with the hold: its cause is the
-// *LostError, ErrReleased or ErrClosed. It carries the values of Lock's
-// context, but not its end. A lock taken with it nests in this hold; see the
-// package documentation.
+// Context returns a context that ends with the hold, whose cause is then the
+// *LostError, ErrReleased or ErrClosed, or that Shutdown ends, with ErrShutdown
+// as its cause, while the hold goes on. It carries the values of Lock's
+// context, but does not end with that context. A lock taken with it nests in
+// this hold; see the package documentation.
 func (h *Hold) Context() context.Context {
-	return h.context((*outside)(h))
+	if !h.made() {
+		return releasedContext()
+	}
+	return h.context((*holdParent)(h))
 }
 
-// context makes the hold's context over parent, the first time.
+// context returns the hold's context. The first call makes it, over parent.
 func (h *Hold) context(parent context.Context) *holdCtx {
 	r := h.root
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h.hctx == nil {
 		h.hctx = newHoldCtx(parent, h)
-		if h.over != nil {
-			h.hctx.cancel(h.over)
+		switch {
+		case h.endErr != nil:
+			h.hctx.cancel(h.endErr)
+		case r.stopping:
+			h.hctx.cancel(ErrShutdown)
 		}
 	}
 	return h.hctx
-}
-
-// end ends a root and what is nested in it. Only the first cause counts.
-func (h *Hold) end(why error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open == 0 {
-		return false
-	}
-	h.open = 0
-	h.finish(why)
-	if h.inside != nil {
-		for _, n := range h.inside.holds {
-			n.finish(why)
-		}
-	}
-	h.alone()
-	return true
-}
-
-// alone drops what a root that has ended does not need. The caller has h.mu.
-func (h *Hold) alone() {
-	if h.inside != nil {
-		h.inside.holds = nil
-	}
-	if h.bound != nil {
-		h.bound.timer.Stop()
-	}
-}
-
-// finish marks one hold as over. The caller has root.mu.
-func (h *Hold) finish(why error) {
-	if h.over != nil {
-		return
-	}
-	h.over = why
-	if h.hctx != nil {
-		h.hctx.cancel(why)
-	}
-}
-
-// expire ends a hold that has reached its MaxHold.
-func (h *Hold) expire() {
-	l := h.line
-	if !l.c.enter() {
-		l.shut(h.t)
-		return
-	}
-	defer l.c.calls.Done()
-	err := h.lostError(LossMaxHold)
-	if !h.end(err) {
-		return
-	}
-	l.mu.Lock()
-	t := l.drop(h)
-	l.mu.Unlock()
-	if t != nil {
-		l.c.cleaner.add(t)
-	}
-	l.c.releaseLine(l)
-	l.c.tellLost([]*LostError{err})
-}
-
-func (h *Hold) lostError(why LossReason) *LostError {
-	return &LostError{Name: h.Name(), Reason: why, Token: h.token, Since: h.line.c.clock.wall(h.since)}
-}
-
-// Unlock releases the hold. It needs no context and works after every context
-// has ended; it blocks for at most a third of the TTL or 5 s, whichever is
-// less. It is idempotent: later and concurrent calls return what the first did.
-//
-// It returns nil when the lock was held until now and is released: at the
-// store, to the next goroutine of this client, or, for a nested hold, to the
-// outer one. It returns a *LostError when the hold was lost before, ErrClosed
-// when Close had ended it, and a *StoreError when the store did not confirm:
-// then the release is repeated in the background until the lease has ended.
-func (h *Hold) Unlock() error {
-	h.once.Do(func() { h.result = h.unlock() })
-	return h.result
-}
-
-func (h *Hold) unlock() error {
-	err := h.Err()
-	r := h.root
-	if err == nil {
-		err = h.release()
-	}
-	if h.up != nil {
-		h.up.exit()
-	}
-	if h == r {
-		if o := h.line.c.observer(); o.Released != nil {
-			guard(func() { o.Released(h.Name(), h.token, h.line.c.clock.now().sub(h.since), err) })
-		}
-	}
-	return err
-}
-
-func (h *Hold) release() error {
-	r, l := h.root, h.root.line
-	if !l.c.enter() {
-		l.shut(r.t) // Close has begun and may not have come to it yet
-		return h.ended()
-	}
-	defer l.c.calls.Done()
-	r.mu.Lock()
-	if h.over != nil {
-		err := h.over
-		r.mu.Unlock()
-		return err
-	}
-	h.finish(ErrReleased)
-	r.open--
-	if r.open > 0 {
-		if i := slices.Index(r.within().holds, h); i >= 0 {
-			r.inside.holds = slices.Delete(r.inside.holds, i, i+1)
-		}
-		r.mu.Unlock()
-		return nil
-	}
-	r.alone()
-	r.mu.Unlock()
-
-	l.mu.Lock()
-	if r.t.state != driver.Held {
-		l.mu.Unlock()
-		l.c.releaseLine(l)
-		return r.lostError(LossGone)
-	}
-	t := l.drop(r)
-	l.mu.Unlock()
-	var err error
-	if t != nil {
-		err = l.leave(t)
-	}
-	l.c.releaseLine(l)
-	return err
-}
-
-// Detach ends the hold in this process and keeps it at the store, for the next
-// process of the same named owner, which has to take it within the TTL. The
-// hold's context ends with ErrReleased. It blocks for one request, which
-// renews the lease a last time. It returns an error without detaching when the
-// hold has no named owner or is nested, and a *LostError when it was lost.
-func (h *Hold) Detach() error {
-	if h.line.key.owner == "" || h.root != h {
-		return fmt.Errorf("holdfast: detach %q: only the outermost hold of a named owner can be detached", h.Name())
-	}
-	var err error
-	first := false
-	h.once.Do(func() {
-		first = true
-		err = h.detach()
-		h.result = h.ended()
-	})
-	if !first { // it was unlocked or detached before
-		return h.ended()
-	}
-	return err
-}
-
-func (h *Hold) detach() error {
-	if err := h.Err(); err != nil {
-		return err
-	}
-	l, t := h.line, h.t
-	if !l.c.enter() {
-		l.shut(t)
-		return h.ended()
-	}
-	defer l.c.calls.Done()
-	ctx, cancel := context.WithTimeout(l.c.life, callLimit(l.key.ttl))
-	defer cancel()
-	ps, err := l.c.renewAll(ctx, []driver.Ref{{Ticket: &t.Ticket, State: driver.Held}})
-	if err == nil {
-		err = ps[0].Err
-	}
-	l.mu.Lock()
-	if t.state != driver.Held || err == nil && ps[0].State != driver.Held {
-		l.mu.Unlock()
-		l.lose(t, LossGone)
-		return h.Err()
-	}
-	detached := h.end(ErrReleased) // unless its MaxHold ended it meanwhile
-	if detached {
-		l.retire(t)
-	}
-	l.mu.Unlock()
-	if !detached {
-		return h.Err()
-	}
-	l.c.releaseLine(l)
-	if err != nil {
-		return storeError("detach", h.Name(), err)
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -11,12 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// Holder says who holds a lock or waits for it, as that party told the store.
-// It is information for people; nothing is decided by it.
+// Holder describes a client that holds a lock or waits for it, as that client
+// told the store. It is information for people; the core decides nothing by it.
 type Holder struct {
 	Owner string    // the name given with WithOwner, if any
 	Host  string    // the machine's host name
 	PID   int       // the process on it
+	Via   string    // the server that holds on its behalf, and what that knows of it; see WithHolder
 	Since time.Time // when it asked for the lock, by its own clock
 	Note  string    // the text given with WithNote, if any
 }
@@ -28,7 +30,19 @@ func (h Holder) String() string {
 	if h.Owner != "" {
 		fmt.Fprintf(&b, "owner %s, ", printable(h.Owner))
 	}
-	fmt.Fprintf(&b, "pid %d on %s", h.PID, printable(h.Host))
+	switch {
+	case h.Via != "" && h.PID == 0 && h.Host == "":
+		b.WriteString("a process")
+	case h.Via != "" && h.PID == 0:
+		fmt.Fprintf(&b, "a process on %s", printable(h.Host))
+	case h.Via != "" && h.Host == "":
+		fmt.Fprintf(&b, "pid %d", h.PID)
+	default:
+		fmt.Fprintf(&b, "pid %d on %s", h.PID, printable(h.Host))
+	}
+	if h.Via != "" {
+		fmt.Fprintf(&b, " via %s", printable(h.Via))
+	}
 	if !h.Since.IsZero() {
 		fmt.Fprintf(&b, " since %s", h.Since.Format(time.RFC3339))
 	}
@@ -38,7 +52,33 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// printable keeps terminals safe from what other clients wrote.
+// LogValue returns a group of the fields that are known: host, pid, via, owner,
+// note and since.
+func (h Holder) LogValue() slog.Value {
+	var as []slog.Attr
+	if h.Host != "" {
+		as = append(as, slog.String("host", h.Host))
+	}
+	if h.PID != 0 {
+		as = append(as, slog.Int("pid", h.PID))
+	}
+	if h.Via != "" {
+		as = append(as, slog.String("via", h.Via))
+	}
+	if h.Owner != "" {
+		as = append(as, slog.String("owner", h.Owner))
+	}
+	if h.Note != "" {
+		as = append(as, slog.String("note", h.Note))
+	}
+	if !h.Since.IsZero() {
+		as = append(as, slog.Time("since", h.Since))
+	}
+	return slog.GroupValue(as...)
+}
+
+// printable replaces the characters by which other clients could harm a
+// terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
@@ -48,11 +88,13 @@ func printable(s string) string {
 	}, s)
 }
 
-// meta is the stored form of a Holder. Short names: it travels with each join.
+// meta is the stored form of a Holder. Its keys are short because it travels
+// with each Join.
 type meta struct {
 	Owner string `json:"o,omitempty"`
 	Host  string `json:"h,omitempty"`
 	PID   int    `json:"p,omitempty"`
+	Via   string `json:"v,omitempty"`
 	Since int64  `json:"t,omitempty"` // Unix milliseconds
 	Note  string `json:"n,omitempty"`
 }
@@ -61,6 +103,30 @@ type meta struct {
 // driver.MaxMeta whatever has to be escaped.
 const maxNote = 512
 
+// Bounds on the parts of WithHolder, in bytes.
+const (
+	maxHost = 256
+	maxVia  = 512
+)
+
+// check refuses a holder that cannot be stored.
+func (h Holder) check() error {
+	for _, f := range []struct {
+		what, text string
+		most       int
+	}{{"host", h.Host, maxHost}, {"via", h.Via, maxVia}} {
+		switch {
+		case len(f.text) > f.most:
+			return fmt.Errorf("holdfast: holder: %s is %d bytes long; the maximum is %d", f.what, len(f.text), f.most)
+		case !utf8.ValidString(f.text):
+			return fmt.Errorf("holdfast: holder: %s is not valid UTF-8", f.what)
+		case strings.ContainsFunc(f.text, unicode.IsControl):
+			return fmt.Errorf("holdfast: holder: %s contains a control character", f.what)
+		}
+	}
+	return nil
+}
+
 // parseHolder reads stored metadata; what another program wrote there, or
 // nothing, gives the zero Holder.
 func parseHolder(s string) Holder {
@@ -68,30 +134,50 @@ func parseHolder(s string) Holder {
 	if s == "" || json.Unmarshal([]byte(s), &m) != nil {
 		return Holder{}
 	}
-	h := Holder{Owner: m.Owner, Host: m.Host, PID: m.PID, Note: m.Note}
+	h := Holder{Owner: m.Owner, Host: m.Host, PID: m.PID, Via: m.Via, Note: m.Note}
 	if m.Since > 0 {
 		h.Since = time.UnixMilli(m.Since)
 	}
 	return h
 }
 
-// metaEncoder holds what of the metadata does not change between tickets, so
-// that a ticket only adds its time.
+// formatHolder is the reverse of parseHolder; the zero Holder is nil.
+func formatHolder(h Holder) []byte {
+	if h == (Holder{}) {
+		return nil
+	}
+	m := meta{Owner: h.Owner, Host: h.Host, PID: h.PID, Note: h.Note}
+	if !h.Since.IsZero() {
+		m.Since = h.Since.UnixMilli()
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil // cannot happen: the struct has nothing that fails
+	}
+	return b
+}
+
+// metaEncoder holds the parts of the metadata that are the same for all
+// tickets, so that a ticket adds only its time.
 type metaEncoder struct{ head, tail string }
 
-func newMetaEncoder(owner, note string) metaEncoder {
-	host, _ := os.Hostname()
-	if len(host) > 256 || !utf8.ValidString(host) {
-		host = ""
+func newMetaEncoder(s *settings) metaEncoder {
+	h := s.holder
+	if !s.replacesHolder {
+		h.PID = os.Getpid()
+		h.Host, _ = os.Hostname()
+		if len(h.Host) > maxHost || !utf8.ValidString(h.Host) {
+			h.Host = ""
+		}
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // would make six bytes of one
-	if err := enc.Encode(meta{Owner: owner, Host: host, PID: os.Getpid(), Since: 1, Note: note}); err != nil {
+	if err := enc.Encode(meta{Owner: s.owner, Host: h.Host, PID: h.PID, Via: h.Via, Since: 1, Note: s.note}); err != nil {
 		return metaEncoder{} // cannot happen: the struct has nothing that fails
 	}
-	head, tail, _ := strings.Cut(strings.TrimSpace(b.String()), `,"t":1`)
-	return metaEncoder{head + `,"t":`, tail}
+	head, tail, _ := strings.Cut(strings.TrimSpace(b.String()), `"t":1`)
+	return metaEncoder{head + `"t":`, tail}
 }
 
 // write adds the metadata of a ticket made at now.

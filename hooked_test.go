@@ -14,22 +14,24 @@ import (
 )
 
 // hooked is a driver whose requests a test can watch, delay and lose. A nil
-// hook passes on.
+// hook passes the request on.
 type hooked struct {
 	driver.Driver
 	mu    sync.Mutex
-	join  func(ctx context.Context, t *driver.Ticket, next joinFunc) (driver.Place, error)
-	renew func(ctx context.Context, refs []driver.Ref, next batchFunc) ([]driver.Place, error)
-	leave func(ctx context.Context, refs []driver.Ref, next batchFunc) ([]driver.Place, error)
-	push  func(id string, p driver.Place, next func(string, driver.Place))
+	join  func(ctx context.Context, t *driver.Ticket, next joinFunc) (driver.Status, error)
+	renew func(ctx context.Context, refs []driver.Ref, next batchFunc) ([]driver.Status, error)
+	leave func(ctx context.Context, refs []driver.Ref, next batchFunc) ([]driver.Status, error)
+	push  func(id string, p driver.Status, next func(string, driver.Status))
+	look  func(ctx context.Context, next lookFunc) (driver.Queue, error)
 
 	joins, renews, leaves int // requests sent
 	renewed               int // tickets in them
 }
 
 type (
-	joinFunc  func() (driver.Place, error)
-	batchFunc func() ([]driver.Place, error)
+	joinFunc  func() (driver.Status, error)
+	batchFunc func() ([]driver.Status, error)
+	lookFunc  func() (driver.Queue, error)
 )
 
 func (d *hooked) count(n *int, by int) {
@@ -38,9 +40,16 @@ func (d *hooked) count(n *int, by int) {
 	d.mu.Unlock()
 }
 
-func (d *hooked) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+// sentRenews returns the number of renewals sent.
+func (d *hooked) sentRenews() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.renews
+}
+
+func (d *hooked) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	d.count(&d.joins, 1)
-	next := func() (driver.Place, error) { return d.Driver.Join(ctx, t, wait) }
+	next := func() (driver.Status, error) { return d.Driver.Join(ctx, t, wait) }
 	d.mu.Lock()
 	hook := d.join
 	d.mu.Unlock()
@@ -50,10 +59,10 @@ func (d *hooked) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	return next()
 }
 
-func (d *hooked) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d *hooked) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	d.count(&d.renews, 1)
 	d.count(&d.renewed, len(refs))
-	next := func() ([]driver.Place, error) { return d.Driver.Renew(ctx, refs) }
+	next := func() ([]driver.Status, error) { return d.Driver.Renew(ctx, refs) }
 	d.mu.Lock()
 	hook := d.renew
 	d.mu.Unlock()
@@ -63,9 +72,9 @@ func (d *hooked) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return next()
 }
 
-func (d *hooked) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d *hooked) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	d.count(&d.leaves, 1)
-	next := func() ([]driver.Place, error) { return d.Driver.Leave(ctx, refs) }
+	next := func() ([]driver.Status, error) { return d.Driver.Leave(ctx, refs) }
 	d.mu.Lock()
 	hook := d.leave
 	d.mu.Unlock()
@@ -75,8 +84,19 @@ func (d *hooked) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return next()
 }
 
-func (d *hooked) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	return d.Driver.Watch(ctx, func(id string, p driver.Place) {
+func (d *hooked) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	next := func() (driver.Queue, error) { return d.Driver.Inspect(ctx, name) }
+	d.mu.Lock()
+	hook := d.look
+	d.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, next)
+	}
+	return next()
+}
+
+func (d *hooked) Watch(ctx context.Context, moved func(string, driver.Status)) error {
+	return d.Driver.Watch(ctx, func(id string, p driver.Status) {
 		d.mu.Lock()
 		hook := d.push
 		d.mu.Unlock()
@@ -88,7 +108,7 @@ func (d *hooked) Watch(ctx context.Context, moved func(string, driver.Place)) er
 	})
 }
 
-// set changes hooks while requests are under way.
+// set changes hooks while requests are in flight.
 func (d *hooked) set(f func(d *hooked)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,26 +118,30 @@ func (d *hooked) set(f func(d *hooked)) {
 // cut makes the store silent: requests hang until their context ends.
 func (d *hooked) cut() {
 	d.set(func(d *hooked) {
-		d.join = func(ctx context.Context, _ *driver.Ticket, _ joinFunc) (driver.Place, error) {
+		d.join = func(ctx context.Context, _ *driver.Ticket, _ joinFunc) (driver.Status, error) {
 			<-ctx.Done()
-			return driver.Place{}, ctx.Err()
+			return driver.Status{}, ctx.Err()
 		}
-		silent := func(ctx context.Context, _ []driver.Ref, _ batchFunc) ([]driver.Place, error) {
+		silent := func(ctx context.Context, _ []driver.Ref, _ batchFunc) ([]driver.Status, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
 		d.renew, d.leave = silent, silent
-		d.push = func(string, driver.Place, func(string, driver.Place)) {}
+		d.look = func(ctx context.Context, _ lookFunc) (driver.Queue, error) {
+			<-ctx.Done()
+			return driver.Queue{}, ctx.Err()
+		}
+		d.push = func(string, driver.Status, func(string, driver.Status)) {}
 	})
 }
 
 func (d *hooked) heal() {
-	d.set(func(d *hooked) { d.join, d.renew, d.leave, d.push = nil, nil, nil, nil })
+	d.set(func(d *hooked) { d.join, d.renew, d.leave, d.push, d.look = nil, nil, nil, nil, nil })
 }
 
 func hook(s *memlock.Store) *hooked { return &hooked{Driver: memlock.New(s)} }
 
-func client(tb testing.TB, d driver.Driver, opts ...holdfast.Option) *holdfast.Client {
+func client(tb testing.TB, d driver.Driver, opts ...holdfast.ClientOption) *holdfast.Client {
 	tb.Helper()
 	c, err := holdfast.New(d, opts...)
 	if err != nil {
@@ -157,15 +181,15 @@ func wantErr(tb testing.TB, err, want error) {
 	}
 }
 
-// tickets returns how many tickets a name has.
+// tickets returns the number of tickets of a name.
 func tickets(tb testing.TB, c *holdfast.Client, name string) int {
 	tb.Helper()
 	l, err := c.Inspect(context.Background(), name)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return len(l.Tickets)
+	return len(l.Holders) + len(l.Waiters)
 }
 
-// eventually lets background work of a bubble finish.
+// settle lets background work of a bubble finish.
 func settle() { time.Sleep(time.Millisecond); synctest.Wait() }

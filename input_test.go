@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
+// TestBadInput checks that bad names, options and arguments are refused.
+//
 // Covers: F60, F61.
 func TestBadInput(t *testing.T) {
 	c := client(t, memlock.New(memlock.NewStore()))
@@ -24,10 +26,10 @@ func TestBadInput(t *testing.T) {
 		"short TTL":        func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithTTL(1)).Lock(bg) },
 		"huge TTL":         func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithTTL(1<<62)).Lock(bg) },
 		"negative MaxHold": func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithMaxHold(-1)).Lock(bg) },
+		"negative MaxWait": func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithMaxWait(-1)).TryLock(bg) },
 		"long note":        func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithNote(long[:600])).Lock(bg) },
 		"note with escape": func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithNote("\x1b[2J")).Lock(bg) },
 		"long owner":       func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithOwner(long)).Lock(bg) },
-		"prefix for one":   func() (*holdfast.Hold, error) { return c.Mutex("a", holdfast.WithPrefix("p")).Lock(bg) },
 		"no permits":       func() (*holdfast.Hold, error) { return c.Semaphore("a", 0).Acquire(bg, 1) },
 		"negative permits": func() (*holdfast.Hold, error) { return c.Semaphore("a", -1).Acquire(bg, 1) },
 		"2^30 permits":     func() (*holdfast.Hold, error) { return c.Semaphore("a", 1<<30).Acquire(bg, 1) },
@@ -47,7 +49,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := c.Multi(nil).Lock(bg); err == nil {
 		t.Error("Multi of nothing")
 	}
-	for _, o := range []holdfast.Option{holdfast.WithTTL(0), holdfast.WithPrefix("\xff"), holdfast.WithMaxHold(-1)} {
+	for _, o := range []holdfast.ClientOption{holdfast.WithTTL(0), holdfast.WithPrefix("\xff"), holdfast.WithMaxHold(-1), holdfast.WithMaxWait(-1)} {
 		if _, err := holdfast.New(memlock.New(memlock.NewStore()), o); err == nil {
 			t.Error("New took a bad option")
 		}
@@ -69,7 +71,7 @@ func TestF63_KindMismatch(t *testing.T) {
 		if !strings.Contains(err.Error(), "semaphore of 5") || !strings.Contains(err.Error(), "semaphore of 7") {
 			t.Errorf("%q does not name both sizes", err)
 		}
-		sem := b.Semaphore("s", 7, holdfast.WithLineLimit())
+		sem := b.Semaphore("s", 7, holdfast.WithExistingSize())
 		h2 := must(t)(sem.Acquire(bg, 3))
 		_, err = sem.TryAcquire(bg, 1)
 		wantErr(t, err, holdfast.ErrHeld)
@@ -79,6 +81,9 @@ func TestF63_KindMismatch(t *testing.T) {
 	})
 }
 
+// TestPrefixSeparates checks that clients with different prefixes share a store
+// without sharing names.
+//
 // Covers: F66.
 func TestPrefixSeparates(t *testing.T) {
 	bubble(t, func(t *testing.T) {

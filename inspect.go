@@ -7,49 +7,41 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Line is what Inspect saw of a name.
-type Line struct {
+// LockInfo is a snapshot of the queue of a name, as Inspect returns it.
+type LockInfo struct {
 	Name    string
-	Limit   int64        // 0 when nobody uses the name
+	Size    int64        // of a semaphore, or the store's number for another kind; 0 if the name is not in use
 	Token   uint64       // the last token granted, 0 where not known
-	Tickets []LineTicket // holders first, then waiters in order
+	Holders []TicketInfo // tickets that hold, in the order of their grants as far as the store has one
+	Waiters []TicketInfo // tickets that wait, in the order in which they will hold
 }
 
-// Kind names the kind of lock in words: "mutex", "read/write lock",
+// Kind returns the kind of lock in words: "mutex", "read/write lock",
 // "semaphore of 5", or "free".
-func (l Line) Kind() string { return kindOf(l.Limit) }
+func (l LockInfo) Kind() string { return kindOf(l.Size) }
 
-// Holders returns the tickets that hold.
-func (l Line) Holders() []LineTicket {
-	n := 0
-	for n < len(l.Tickets) && l.Tickets[n].State == driver.Held {
-		n++
-	}
-	return l.Tickets[:n]
-}
-
-// Waiters returns the tickets that wait, in order.
-func (l Line) Waiters() []LineTicket { return l.Tickets[len(l.Holders()):] }
-
-// LineTicket is one ticket of a Line.
-type LineTicket struct {
-	ID     string // what Break takes
-	Holder Holder // who, as far as the store tells
-	State  driver.State
-	Units  int64
+// TicketInfo is one holder or one waiter of a LockInfo.
+type TicketInfo struct {
+	ID     string        // the argument of Break
+	Holder Holder        // the client, as far as the store knows it
+	Units  int64         // its part of the Size
 	Token  uint64        // of a holder
 	Left   time.Duration // until the store drops it unless renewed; negative when overdue
 }
 
-func newLine(name string, dl driver.Line) Line {
-	l := Line{Name: name, Limit: dl.Limit, Token: dl.Token << 8}
-	for _, e := range dl.Tickets {
+func newLockInfo(name string, dq driver.Queue) LockInfo {
+	l := LockInfo{Name: name, Size: dq.Limit, Token: dq.Token << 8}
+	for _, e := range dq.Tickets {
 		h := parseHolder(e.Meta)
 		if e.Owner != "" {
 			h.Owner = e.Owner
 		}
-		l.Tickets = append(l.Tickets, LineTicket{
-			ID: e.ID, Holder: h, State: e.State, Units: e.Units, Token: e.Token << 8, Left: e.Left})
+		t := TicketInfo{ID: e.ID, Holder: h, Units: e.Units, Token: e.Token << 8, Left: e.Left}
+		if e.State == driver.Held {
+			l.Holders = append(l.Holders, t)
+		} else {
+			l.Waiters = append(l.Waiters, t)
+		}
 	}
 	return l
 }
@@ -66,7 +58,7 @@ func kindOf(limit int64) string {
 	return fmt.Sprintf("semaphore of %d", limit)
 }
 
-func kindOfKey(k lineKey) string {
+func kindOfKey(k queueKey) string {
 	switch {
 	case k.limit == driver.RWLimit && k.units == 1:
 		return "a read lock"

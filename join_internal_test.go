@@ -9,20 +9,22 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// refusing is a store that answers no Join.
+// refusing is a driver that fails every Join with an error of its class.
 type refusing struct {
 	*memlock.Driver
 	class driver.Class
 }
 
-func (d refusing) Join(context.Context, *driver.Ticket, bool) (driver.Place, error) {
-	return driver.Place{}, driver.Errorf(d.class, "no")
+func (d refusing) Join(context.Context, *driver.Ticket, bool) (driver.Status, error) {
+	return driver.Status{}, driver.Errorf(d.class, "no")
 }
 
-// However a Join ends, the line is the joiner's until it has said that it sends
-// no more. Else the next one begins in between and passes for one that does
-// not: its ticket is given to a third while its Join is under way, or left, and
-// its answer meets a line without a ticket. A run of many processes died of it.
+// TestJoinerKeepsTheLine checks that the queue belongs to the joiner, however
+// its Join ends, until the joiner has announced that it sends no more.
+// Otherwise the next joiner starts in between and counts as one without a Join
+// in flight: its ticket goes to a third goroutine while its Join is in flight,
+// or leaves, and the reply meets a queue without a ticket. A run of many
+// processes crashed because of that.
 func TestJoinerKeepsTheLine(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -42,22 +44,22 @@ func TestJoinerKeepsTheLine(t *testing.T) {
 			defer c.Close()
 			ctx, stop := context.WithCancel(context.Background())
 			defer stop()
-			s := c.spec("n", 2, nil)
+			s := c.spec("n", kindSemaphore, 2, nil)
 			s.key.units = 1
-			l, h := c.line(s.key)
+			q, h := c.queueOf(s.key, false)
 			defer c.calls.Done()
-			h.wait.spec, h.ctx, h.wait.asked = s, ctx, time.Now()
-			l.queue.pushBack(h)
-			l.more()
-			l.sends = true
-			if l.next.tries = tt.tries; tt.tries > 0 {
+			h.wait.spec, h.ctx, h.wait.askedAt = s, ctx, time.Now()
+			q.waiters.pushBack(h)
+			q.ensureJoiner()
+			q.joining = true
+			if q.pending.joinsSent = tt.tries; tt.tries > 0 {
 				stop()
 			}
-			l.join(ctx, h)
-			if l.mu.TryLock() {
+			q.join(ctx, h)
+			if q.mu.TryLock() {
 				t.Error("the line was free for others before the joiner was done with it")
 			}
-			l.mu.Unlock()
+			q.mu.Unlock()
 		})
 	}
 }

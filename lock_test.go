@@ -19,6 +19,9 @@ import (
 
 var bg = context.Background()
 
+// noContext is the nil context.
+var noContext context.Context
+
 func TestLockUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := client(t, memlock.New(memlock.NewStore()))
@@ -46,7 +49,8 @@ func TestLockUnlock(t *testing.T) {
 	})
 }
 
-// F57: twice, and by several goroutines at once.
+// TestF57_UnlockIsIdempotent covers F57. It calls Unlock twice, and from
+// several goroutines at once.
 func TestF57_UnlockIsIdempotent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -180,7 +184,8 @@ func TestWaitThatEnds(t *testing.T) {
 	})
 }
 
-// F6: nothing is sent for a context that has ended.
+// TestF6_EndedContextSendsNothing covers F6. It checks that nothing is sent for
+// a context that has ended.
 func TestF6_EndedContextSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := hook(memlock.NewStore())
@@ -197,8 +202,8 @@ func TestF6_EndedContextSendsNothing(t *testing.T) {
 	})
 }
 
-// The wait ends at every instant around the grant, in a store whose
-// answers and pushes take a while.
+// TestF47_CancelCrossesGrant ends the wait at every instant around the grant,
+// at a store whose answers and pushes take a while.
 //
 // Covers: F5.
 func TestF47_CancelCrossesGrant(t *testing.T) {
@@ -208,13 +213,13 @@ func TestF47_CancelCrossesGrant(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					s := memlock.NewStore()
 					slow := func(d *hooked) *hooked {
-						d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Place, error) {
+						d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Status, error) {
 							time.Sleep(3 * time.Microsecond)
 							p, err := next()
 							time.Sleep(3 * time.Microsecond)
 							return p, err
 						}
-						d.push = func(id string, p driver.Place, next func(string, driver.Place)) {
+						d.push = func(id string, p driver.Status, next func(string, driver.Status)) {
 							go func() { time.Sleep(5 * time.Microsecond); next(id, p) }()
 						}
 						return d
@@ -250,7 +255,8 @@ func TestF47_CancelCrossesGrant(t *testing.T) {
 	}
 }
 
-// The ticket belongs to the line: who gives up loses nobody's place.
+// TestPlaceIsInherited checks that the ticket belongs to the queue: a waiter
+// that gives up does not cost the others their place.
 func TestPlaceIsInherited(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -275,7 +281,7 @@ func TestPlaceIsInherited(t *testing.T) {
 			synctest.Wait()
 		}
 		run("c", c)
-		run("b", b) // behind c, but b's place is before it
+		run("b", b) // behind c, but b's place is before the place of c
 		cancel()
 		wantErr(t, <-gone, context.Canceled)
 		unlock(t, h)

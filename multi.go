@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Multi holds several mutexes at once, all or none. They are taken in the order
+// Multi holds several mutexes at once, all or none. It takes them in the order
 // of their names, whatever order the caller gave, so that two Multis never wait
 // for each other in a circle.
 type Multi struct {
@@ -15,8 +15,8 @@ type Multi struct {
 	err error
 }
 
-// Multi returns a lock of all these names. A name given twice counts once. No
-// name at all, or a bad name or option, is reported by each call on it.
+// Multi returns a lock of all these names. A name given twice counts once. Each
+// call on it reports a missing name, or a bad name or option.
 func (c *Client) Multi(names []string, opts ...Option) *Multi {
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -30,64 +30,95 @@ func (c *Client) Multi(names []string, opts ...Option) *Multi {
 		if mu.s.err != nil {
 			m.err = mu.s.err
 		}
+		if m.err == nil && mu.s.manual {
+			m.err = errManualFunction(n)
+		}
 		m.ms = append(m.ms, mu)
 	}
 	return m
 }
 
-// Lock waits until all are held. It is like Mutex.Lock; after an error none of
-// them is held.
-func (m *Multi) Lock(ctx context.Context) (*MultiHold, error) { return m.lock(ctx, (*Mutex).Lock) }
+// Lock waits until all are held. It is like Mutex.Lock. After an error none of
+// them is held: Lock releases those that it had before it returns, or in the
+// background if ctx or MaxWait has ended the wait.
+func (m *Multi) Lock(ctx context.Context) (*MultiHold, error) { return m.lock(ctx, false) }
 
 // TryLock takes all if all are free, else none. It is like Mutex.TryLock; the
 // *HeldError names the first that was not free.
 func (m *Multi) TryLock(ctx context.Context) (*MultiHold, error) {
-	return m.lock(ctx, (*Mutex).TryLock)
+	return m.lock(ctx, true)
 }
 
-func (m *Multi) lock(ctx context.Context, lock func(*Mutex, context.Context) (*Hold, error)) (*MultiHold, error) {
-	if m.err != nil {
-		return nil, m.err
+func (m *Multi) lock(ctx context.Context, try bool) (*MultiHold, error) {
+	if err := m.check(ctx); err != nil {
+		return nil, err
+	}
+	wait := ctx
+	if !try {
+		var cancel context.CancelFunc
+		wait, cancel = m.ms[0].s.bounded(ctx)
+		defer cancel()
 	}
 	mh := &MultiHold{ctx: ctx}
 	for _, mu := range m.ms {
-		h, err := lock(mu, ctx)
+		h, err := mu.s.lockWithin(mh.ctx, wait, 1, try)
 		if err == nil {
 			mh.holds = append(mh.holds, h)
+			mh.ctx = h.workParent(mh.ctx)
 			err = mh.Err() // one of the earlier may be lost meanwhile
 		}
 		if err != nil {
-			mh.Unlock()
+			mh.releasePartial(wait)
 			return nil, err
 		}
 	}
 	return mh, nil
 }
 
+// check refuses a call that cannot be carried out.
+func (m *Multi) check(ctx context.Context) error {
+	switch {
+	case m == nil || m.err == nil && len(m.ms) == 0:
+		return errNotMade
+	case m.err != nil:
+		return m.err
+	}
+	return m.ms[0].s.check(ctx)
+}
+
 // Do runs fn while holding all. It is like Mutex.Do.
 func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context) error) error {
+	if err := m.check(ctx); err != nil {
+		return err
+	}
+	if err := m.ms[0].s.checkFunc(fn); err != nil {
+		return err
+	}
 	mh, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	return run(mh, mh.context(ctx), fn)
+	return runHeld(mh, mh.context(mh.ctx), fn)
 }
 
-// MultiHold is what a Multi holds. The loss of one name ends its context and
-// counts as the loss of all; the others are kept until Unlock.
+// MultiHold is a hold of all names of a Multi. The loss of one name ends its
+// context and counts as the loss of all; the other names are held until Unlock.
 type MultiHold struct {
 	ctx   context.Context
 	holds []*Hold
 
-	once   sync.Once
-	hctx   *multiCtx
-	cancel context.CancelCauseFunc
-	unlock sync.Once
-	result error
+	once      sync.Once
+	hctx      *multiCtx
+	cancel    context.CancelCauseFunc
+	unlock    sync.Once
+	unlockErr error
 }
 
 // Token returns the fencing token of one of the names, and 0 for another name.
 func (m *MultiHold) Token(name string) uint64 {
+	if m == nil {
+		return 0
+	}
 	for _, h := range m.holds {
 		if h.Name() == name {
 			return h.Token()
@@ -96,9 +127,12 @@ func (m *MultiHold) Token(name string) uint64 {
 	return 0
 }
 
-// Err returns nil while all are held for certain, else why one of them is not.
-// It is like Hold.Err.
+// Err returns nil while all are held for certain; otherwise it returns the
+// reason why one of them is not. It is like Hold.Err.
 func (m *MultiHold) Err() error {
+	if !m.made() {
+		return ErrReleased
+	}
 	for _, h := range m.holds {
 		if err := h.Err(); err != nil {
 			return err
@@ -107,10 +141,30 @@ func (m *MultiHold) Err() error {
 	return nil
 }
 
+// beginFunction notes that a function of Do runs under all the holds.
+func (m *MultiHold) beginFunction() error {
+	for _, h := range m.holds {
+		if err := h.beginFunction(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askedToStop reports whether Shutdown or Close has asked the work to stop.
+func (m *MultiHold) askedToStop() bool {
+	return slices.ContainsFunc(m.holds, (*Hold).askedToStop)
+}
+
 // Context returns a context that ends when the first of the names is lost or
 // all are released. It is like Hold.Context; a lock of one of the names taken
-// with it nests.
-func (m *MultiHold) Context() context.Context { return m.context(context.WithoutCancel(m.ctx)) }
+// with this context nests.
+func (m *MultiHold) Context() context.Context {
+	if !m.made() {
+		return releasedContext()
+	}
+	return m.context(context.WithoutCancel(m.ctx))
+}
 
 func (m *MultiHold) context(parent context.Context) context.Context {
 	m.once.Do(func() {
@@ -124,44 +178,86 @@ func (m *MultiHold) context(parent context.Context) context.Context {
 	return m.hctx
 }
 
-// Unlock releases all, at the same time. It is like Hold.Unlock, and joins
-// their errors.
+// Unlock releases all at the same time, and joins their errors. It is like
+// Hold.Unlock.
 func (m *MultiHold) Unlock() error {
+	if !m.made() {
+		return ErrReleased
+	}
+	reportAll(m.release())
+	return m.unlockErr
+}
+
+// release unlocks all, and returns the holds that it ended.
+func (m *MultiHold) release() (ended []endedHold) {
 	m.unlock.Do(func() {
 		errs := make([]error, len(m.holds))
 		var all sync.WaitGroup
+		var mu sync.Mutex
 		for i, h := range m.holds {
-			all.Go(func() { errs[i] = h.Unlock() })
+			all.Go(func() {
+				at, last := h.unlockOnce()
+				if errs[i] = h.unlockErr; last {
+					mu.Lock()
+					defer mu.Unlock()
+					ended = append(ended, endedHold{h, at, h.unlockErr})
+				}
+			})
 		}
 		all.Wait()
-		m.result = errors.Join(errs...)
+		m.unlockErr = errors.Join(errs...)
 	})
-	return m.result
+	return ended
 }
 
-// multiCtx is the context of a MultiHold: it knows all its holds.
+// releasePartial releases the holds of a Lock that failed. It waits for the
+// store until ctx ends; the release then continues, and Close waits for it.
+func (m *MultiHold) releasePartial(ctx context.Context) {
+	if len(m.holds) == 0 {
+		return
+	}
+	c := m.holds[0].queue.c
+	if !c.beginCall() {
+		m.Unlock() // does not block: Close releases them
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ended := m.release()
+		c.calls.Done() // before the Observer, which may call Close
+		reportAll(ended)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// multiCtx is the context of a MultiHold.
 type multiCtx struct {
 	context.Context
-	m *MultiHold
+	hold *MultiHold
 }
 
-// Value answers for each of the holds before the parent.
+// Value returns the first of the holds that the key stands for, or else the
+// parent's value.
 func (c *multiCtx) Value(key any) any {
-	for _, h := range c.m.holds {
-		if h.is(key) {
+	for _, h := range c.hold.holds {
+		if h.matches(key) {
 			return h
 		}
 	}
 	return c.Context.Value(key)
 }
 
-// Err is that of the context, after a look at the clock.
+// Err returns the error of the context, after it has compared clocks.
 func (c *multiCtx) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	if err := c.m.Err(); err != nil {
-		c.m.cancel(err) // AfterFunc does it too, on a goroutine that may be late
+	if err := c.hold.Err(); err != nil {
+		c.hold.cancel(err) // AfterFunc does it too, on a goroutine that may be late
 	}
 	return c.Context.Err()
 }

@@ -3,7 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// The nested case of the founding texts: a() holds and calls b(), which locks.
+// TestF59_NestedThroughTheContext checks the basic case of nesting: a() holds
+// and calls b(), which locks the same name.
 func TestF59_NestedThroughTheContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
@@ -68,12 +69,13 @@ func TestF59_LastUnlockReleases(t *testing.T) {
 		_, err = m.Lock(outer.Context())
 		wantErr(t, err, holdfast.ErrReleased)
 		unlock(t, inner)
-		unlock(t, inner) // one more than locks
+		unlock(t, inner) // one more Unlock than locks
 		unlock(t, must(t)(other.Mutex("a").TryLock(bg)))
 	})
 }
 
-// A context that is no hold's does not re-enter, in whatever goroutine.
+// TestF59_OthersWait checks that a context that comes from no hold does not
+// nest, in whatever goroutine.
 func TestF59_OthersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := client(t, memlock.New(memlock.NewStore()))
@@ -85,13 +87,14 @@ func TestF59_OthersWait(t *testing.T) {
 		defer cancel()
 		_, err = m.Lock(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
-		// Another name, another client: not nested either.
+		// Another name or another client does not nest either.
 		unlock(t, must(t)(c.Mutex("b").Lock(h.Context())))
 		unlock(t, h)
 	})
 }
 
-// Goroutines that share a hold's context are serialised.
+// TestNestsOfOneContextExcludeEachOther checks that goroutines that share a
+// hold's context are serialised.
 func TestNestsOfOneContextExcludeEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := client(t, memlock.New(memlock.NewStore()))
@@ -108,7 +111,7 @@ func TestNestsOfOneContextExcludeEachOther(t *testing.T) {
 						time.Sleep(time.Second)
 						n++
 						inside--
-						return m.Do(ctx, func(context.Context) error { return nil }) // deeper is free
+						return m.Do(ctx, func(context.Context) error { return nil }) // deeper nesting is free
 					})
 					if err != nil {
 						t.Error(err)
@@ -195,8 +198,8 @@ func TestOwnerHoldsTogether(t *testing.T) {
 		next := make(chan *holdfast.Hold)
 		go func() { next <- must(t)(c.Mutex("m", holdfast.WithOwner("other")).Lock(bg)); waited = true }()
 		synctest.Wait()
-		h2 := must(t)(b.Mutex("m", job).Lock(bg))    // overtakes: it is the holder
-		h3 := must(t)(a.Mutex("m", job).TryLock(bg)) // and in the first process
+		h2 := must(t)(b.Mutex("m", job).Lock(bg))    // overtakes, because the owner holds
+		h3 := must(t)(a.Mutex("m", job).TryLock(bg)) // so does a TryLock in the first process
 		if h1.Token() != h2.Token() || h1.Token() != h3.Token() {
 			t.Errorf("tokens %d, %d, %d of one owner", h1.Token(), h2.Token(), h3.Token())
 		}
@@ -215,118 +218,142 @@ func TestOwnerHoldsTogether(t *testing.T) {
 	})
 }
 
-func TestDetach(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := memlock.NewStore()
-		a := client(t, memlock.New(s))
-		job := holdfast.WithOwner("job")
-		h := must(t)(a.Mutex("m", job).Lock(bg))
-		time.Sleep(time.Second)
-		if err := h.Detach(); err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, h.Err(), holdfast.ErrReleased)
-		wantErr(t, h.Unlock(), holdfast.ErrReleased)
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
-		b := client(t, memlock.New(s)) // the next process
-		time.Sleep(ttl - time.Second)
-		_, err := b.Mutex("m").TryLock(bg)
-		wantErr(t, err, holdfast.ErrHeld)
-		h2 := must(t)(b.Mutex("m", job).TryLock(bg))
-		if h2.Token() != h.Token() {
-			t.Errorf("token %d, want that of the job, %d", h2.Token(), h.Token())
-		}
-		if err := must(t)(b.Mutex("x").Lock(bg)).Detach(); err == nil {
-			t.Error("a hold without owner was detached")
-		}
-		unlock(t, h2)
-	})
-}
-
-func TestMulti(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := memlock.NewStore()
-		a, b := client(t, memlock.New(s)), client(t, memlock.New(s))
-		m := a.Multi([]string{"z", "x", "y", "x"})
-		mh, err := m.Lock(bg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range []string{"x", "y", "z"} {
-			if mh.Token(n) == 0 || holdfast.Token(mh.Context(), n) != mh.Token(n) {
-				t.Errorf("token of %s", n)
-			}
-			unlock(t, must(t)(a.Mutex(n).Lock(mh.Context()))) // nests
-			_, err := b.Mutex(n).TryLock(bg)
-			wantErr(t, err, holdfast.ErrHeld)
-		}
-		_, err = b.Multi([]string{"w", "y"}).TryLock(bg)
-		wantErr(t, err, holdfast.ErrHeld)
-		if n := tickets(t, a, "w"); n != 0 {
-			t.Error("a part of a failed TryLock stays held")
-		}
-		short, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		_, err = b.Multi([]string{"w", "y"}).Lock(short)
-		wantErr(t, err, context.DeadlineExceeded)
-		settle()
-		if n := tickets(t, a, "w"); n != 0 {
-			t.Error("a part of a timed-out Lock stays held")
-		}
-		if err := mh.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		wantErr(t, context.Cause(mh.Context()), holdfast.ErrReleased)
-
-		// One lost is all lost.
-		lost := errors.New("not lost")
-		err = m.Do(bg, func(ctx context.Context) error {
-			l, _ := b.Inspect(bg, "y")
-			if err := b.Break(bg, "y", l.Tickets[0].ID); err != nil {
-				t.Error(err)
-			}
-			<-ctx.Done()
-			lost = context.Cause(ctx)
-			return nil
-		})
-		wantErr(t, err, holdfast.ErrLost)
-		wantErr(t, lost, holdfast.ErrLost)
-		if n := tickets(t, a, "x") + tickets(t, a, "z"); n != 0 {
-			t.Errorf("%d tickets stay", n)
-		}
-	})
-}
-
-// F65: opposite orders never wait in a circle.
-func TestF65_MultiInOppositeOrders(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := memlock.NewStore()
-		names := []string{"a", "b", "c", "d"}
-		n := 0
-		var wg sync.WaitGroup
-		for i := range 8 {
-			c := client(t, memlock.New(s))
-			order := slices.Clone(names)
-			if i%2 == 0 {
-				slices.Reverse(order)
-			}
-			wg.Go(func() {
-				for range 50 {
-					if err := c.Multi(order[i%3:]).Do(bg, func(context.Context) error { return nil }); err != nil {
-						t.Error(err)
-					}
+// TestF110_NestedMaxHold checks that MaxHold of a nested lock ends that lock
+// and the locks nested in it, and frees its slot in the outer hold, which goes
+// on, 5 s later.
+func TestF110_NestedMaxHold(t *testing.T) {
+	for _, lock := range []struct {
+		name  string
+		outer func(*holdfast.Client, context.Context, ...holdfast.Option) (*holdfast.Hold, error)
+	}{
+		{"Mutex", func(c *holdfast.Client, ctx context.Context, o ...holdfast.Option) (*holdfast.Hold, error) {
+			return c.Mutex("a", o...).Lock(ctx)
+		}},
+		{"reader", func(c *holdfast.Client, ctx context.Context, o ...holdfast.Option) (*holdfast.Hold, error) {
+			return c.RWMutex("a", o...).RLock(ctx)
+		}},
+		{"permit", func(c *holdfast.Client, ctx context.Context, o ...holdfast.Option) (*holdfast.Hold, error) {
+			return c.Semaphore("a", 3, o...).Acquire(ctx, 2)
+		}},
+	} {
+		t.Run(lock.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memlock.NewStore()
+				var told losses
+				c, other := client(t, memlock.New(s), told.observer()), client(t, memlock.New(s))
+				outer := must(t)(lock.outer(c, bg))
+				start := time.Now()
+				in := must(t)(lock.outer(c, outer.Context(), holdfast.WithMaxHold(50*time.Millisecond)))
+				deeper := must(t)(lock.outer(c, in.Context()))
+				if left := time.Until(deeper.Deadline()); left > 50*time.Millisecond {
+					t.Errorf("a deadline in %v, beyond the MaxHold it is nested in", left)
 				}
-				if err := c.Multi(order).Do(bg, func(context.Context) error { n++; return nil }); err != nil {
-					t.Error(err)
+				hour, cancel := context.WithTimeout(outer.Context(), time.Hour)
+				defer cancel()
+				ended := make(chan time.Duration, 1)
+				go func() { <-in.Context().Done(); ended <- time.Since(start) }()
+				next := must(t)(lock.outer(c, hour)) // once the slot is free
+				if took := time.Since(start); lock.name != "reader" && took != 5*time.Second+50*time.Millisecond {
+					t.Errorf("the place was free after %v", took)
+				}
+				if took := <-ended; took != 50*time.Millisecond {
+					t.Errorf("ended after %v", took)
+				}
+				for _, h := range []*holdfast.Hold{in, deeper} {
+					lost, _ := errors.AsType[*holdfast.LostError](h.Err())
+					if lost == nil || lost.Reason != holdfast.LossMaxHold {
+						t.Errorf("Err %v", h.Err())
+					}
+					wantErr(t, h.Unlock(), holdfast.ErrLost)
+				}
+				time.Sleep(ttl)
+				if outer.Err() != nil || next.Err() != nil {
+					t.Errorf("the outer hold ended: %v, %v", outer.Err(), next.Err())
+				}
+				if n, ended := told.counts(); n != 0 || ended != 0 {
+					t.Errorf("%d losses and %d ends told of nested holds", n, ended)
+				}
+				unlock(t, next)
+				unlock(t, outer)
+				if n := tickets(t, other, "a"); n != 0 {
+					t.Errorf("%d tickets stay", n)
+				}
+				// The last hold of the lock is a nested one: its end releases
+				// the lock.
+				outer = must(t)(lock.outer(c, bg))
+				in = must(t)(lock.outer(c, outer.Context(), holdfast.WithMaxHold(50*time.Millisecond)))
+				unlock(t, outer)
+				<-in.Context().Done()
+				if n := tickets(t, other, "a"); n != 1 {
+					t.Errorf("%d tickets, want one until the bound", n)
+				}
+				time.Sleep(5 * time.Second)
+				settle()
+				if n := tickets(t, other, "a"); n != 0 {
+					t.Errorf("%d tickets stay after the last MaxHold", n)
+				}
+				// An Unlock comes before the bound.
+				outer = must(t)(lock.outer(c, bg))
+				in = must(t)(lock.outer(c, outer.Context(), holdfast.WithMaxHold(50*time.Millisecond)))
+				deeper = must(t)(lock.outer(c, in.Context()))
+				<-in.Context().Done()
+				unlock(t, outer)
+				for _, h := range []*holdfast.Hold{in, deeper} {
+					if n := tickets(t, other, "a"); n != 1 {
+						t.Errorf("%d tickets before the last Unlock", n)
+					}
+					wantErr(t, h.Unlock(), holdfast.ErrLost)
+				}
+				if n := tickets(t, other, "a"); n != 0 {
+					t.Errorf("%d tickets stay after the last Unlock", n)
 				}
 			})
+		})
+	}
+}
+
+// TestF110_NestedOptionsThatCannotBe checks that a nested lock with another
+// owner or TTL than the outer hold is refused, and that a nested lock without
+// these options has the owner and the TTL of the outer hold.
+func TestF110_NestedOptionsThatCannotBe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := client(t, memlock.New(memlock.NewStore()))
+		outer := must(t)(c.Mutex("a", holdfast.WithOwner("x"), holdfast.WithTTL(time.Minute)).Lock(bg))
+		free := must(t)(c.Mutex("b").Lock(bg))
+		for name, x := range map[string]struct {
+			in   *holdfast.Hold
+			opt  holdfast.Option
+			want string // "" if the lock nests
+		}{
+			"another owner":       {outer, holdfast.WithOwner("y"), `owner "y" inside a hold of owner "x"`},
+			"an owner in no one":  {free, holdfast.WithOwner("y"), `owner "y" inside a hold of owner ""`},
+			"another TTL":         {outer, holdfast.WithTTL(ttl), "TTL 30s inside a hold with a TTL of 1m0s"},
+			"the same owner":      {outer, holdfast.WithOwner("x"), ""},
+			"the same TTL":        {outer, holdfast.WithTTL(time.Minute), ""},
+			"a note":              {outer, holdfast.WithNote("inner"), ""},
+			"the client's TTL":    {free, holdfast.WithTTL(c.TTL()), ""},
+			"a MaxHold of no end": {free, holdfast.WithMaxHold(0), ""},
+		} {
+			for _, try := range []bool{false, true} {
+				m := c.Mutex(x.in.Name(), x.opt)
+				lock := m.Lock
+				if try {
+					lock = m.TryLock
+				}
+				h, err := lock(x.in.Context())
+				switch {
+				case err == nil && x.want == "":
+					unlock(t, h)
+				case err == nil:
+					t.Errorf("%s nests", name)
+					unlock(t, h)
+				case x.want == "" || !strings.Contains(err.Error(), x.want):
+					t.Errorf("%s: %v, want %q", name, err, x.want)
+				}
+			}
 		}
-		wg.Wait()
-		if n != 8 {
-			t.Errorf("%d of 8", n)
-		}
+		unlock(t, must(t)(c.Mutex("a").Lock(outer.Context()))) // nothing of a refused call stays
+		unlock(t, outer)
+		unlock(t, free)
 	})
 }

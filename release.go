@@ -7,75 +7,77 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// drop takes h, which holds, off its ticket. When it was the last to hold by
-// it, the ticket is handed on to the next goroutine, replaced by a new one at
-// the end of the line, or returned for the caller to leave.
-func (l *line) drop(h *Hold) *ticket {
-	t := h.t
+// dropHold removes h from its ticket. If h was the last hold of the ticket, the
+// ticket passes to the next goroutine, is replaced by a new one at the end of
+// the store's queue, or is returned, and the caller makes it leave.
+func (q *queue) dropHold(h *Hold) *ticket {
+	t := h.ticket
 	if t.state != driver.Held {
-		return nil // lost meanwhile
+		return nil // lost in the meantime
 	}
-	t.users.remove(h)
-	if t.users.first != nil {
+	t.holds.remove(h)
+	if t.holds.first != nil {
 		return nil
 	}
-	next := l.queue.first
-	if next != nil && next.wait.try {
-		next = nil // it asks for itself
+	next := q.waiters.first
+	if next != nil && (next.wait.try || q.c.closing()) {
+		next = nil // a Try sends a Join of its own, and closing ends the others
 	}
-	now := l.c.clock.now()
-	if next != nil && l.key.owner == "" && !l.key.readers() && t.valid(now) {
-		if t.passes < handOverTimes && now.sub(t.granted) < handOverTime {
-			t.passes++
-			l.give(t, next)
+	now := q.c.clock.now()
+	if next != nil && q.key.owner == "" && !q.key.readers() && t.valid(now) {
+		if t.handOffs < maxHandOffs && now.sub(t.grantedAt) < maxHandOffTime {
+			t.handOffs++
+			next.wait.local = true
+			q.grantTo(t, next)
 			return nil
 		}
-		if l.key.exclusive() && !t.unsure && l.next == nil {
-			// The others get their turn: one request leaves and joins anew.
-			l.retire(t)
+		if q.key.exclusive() && !t.joinPending && q.pending == nil {
+			// Other clients get their turn: one request leaves and joins anew.
+			q.retireHeld(t)
 			old := t.Ticket
-			old.Replaces = nil // or each would keep all before it in memory
-			l.next = l.newTicket(next)
-			l.next.Replaces = &old
-			l.appoint(next)
+			old.Replaces = nil // else each ticket would keep all earlier ones in memory
+			q.pending = q.newTicket(next)
+			q.pending.Replaces = &old
+			q.appointJoiner(next)
 			return nil
 		}
 	}
-	l.retire(t)
-	l.more()
+	q.retireHeld(t)
+	q.ensureJoiner()
 	return t
 }
 
-// leaving is what the first request to leave needs, which mostly is the only
-// one.
-type leaving struct {
+// leaveCall allocates together what the first Leave needs; mostly no second
+// Leave follows.
+type leaveCall struct {
 	call callCtx
 	refs [1]driver.Ref
 }
 
-// leave releases a ticket at the store, which retire has taken out of the
-// line. It blocks for at most releaseLimit, whatever the store does; what it
-// could not settle goes on in the background.
-func (l *line) leave(t *ticket) error {
-	limit := releaseLimit(l.key.ttl)
+// leaveStore releases at the store a ticket that retireHeld has taken out of
+// the queue, and reports whether the store had lost it before. It blocks for at
+// most releaseTimeout. If the outcome is still unknown then, the cleaner
+// continues in the background.
+func (q *queue) leaveStore(t *ticket) (gone bool, err error) {
+	limit := releaseTimeout(q.key.ttl)
 	start := time.Now()
-	first := leaving{refs: [1]driver.Ref{{Ticket: &t.Ticket, State: driver.Held, Unsure: t.unsure}}}
+	first := leaveCall{refs: [1]driver.Ref{{Ticket: &t.Ticket, State: driver.Held, JoinPending: t.joinPending}}}
 	call, refs := &first.call, first.refs[:]
-	call.begin(l.c.life, limit/2) // so that there is time for a second try
-	perhaps := false              // an earlier try may have done it
+	call.begin(q.c.requestCtx, limit/2) // leaves time for a second try
+	perhaps := false                    // an earlier try may have released the ticket
 	for try := 0; ; try++ {
-		p, err := l.leaveOnce(call, refs)
+		p, err := q.leaveOnce(call, refs)
 		call.end()
 		perhaps = perhaps || err != nil && driver.ClassOf(err) == driver.Unknown
 		switch {
 		case err == nil && p == driver.Gone && !perhaps:
-			return l.lostError(t, LossGone)
+			return true, nil
 		case err == nil:
-			// Held; or Gone at a later try, which an earlier one must have
-			// done, since the claim was good when it was sent.
-			return nil
+			// Held; or Gone at a later try: then an earlier try released the
+			// ticket, because the claim was valid when that try was sent.
+			return false, nil
 		case driver.ClassOf(err) == driver.Refused:
-			return storeError("release", l.name(), err)
+			return false, storeError("release", q.name(), err)
 		}
 		left := limit - time.Since(start)
 		pause := min(time.Millisecond<<min(try, 6), limit/10)
@@ -83,60 +85,61 @@ func (l *line) leave(t *ticket) error {
 			select {
 			case <-time.After(pause):
 				call = new(callCtx)
-				call.begin(l.c.life, left-pause)
+				call.begin(q.c.requestCtx, left-pause)
 				continue
-			case <-l.c.life.Done():
+			case <-q.c.requestCtx.Done():
 			}
 		}
-		l.c.cleaner.addRef(refs[0])
-		return storeError("release", l.name(), err)
+		q.c.cleaner.add(refs[0])
+		return false, storeError("release", q.name(), err)
 	}
 }
 
-func (l *line) leaveOnce(ctx context.Context, refs []driver.Ref) (driver.State, error) {
-	ps, err := l.c.leaveAll(ctx, refs)
+func (q *queue) leaveOnce(ctx context.Context, refs []driver.Ref) (driver.State, error) {
+	statuses, err := q.laneHealth.leaveBatch(ctx, refs)
 	if err != nil {
 		return 0, err
 	}
-	return ps[0].State, ps[0].Err
+	return statuses[0].State, statuses[0].Err
 }
 
-// lose ends a held ticket that the store has dropped or may drop: first the
-// contexts of those who hold by it end, then the queue moves on.
-func (l *line) lose(t *ticket, why LossReason) {
-	l.mu.Lock()
+// loseHeld ends a held ticket that the store has dropped or may drop. The
+// contexts of its holds end before the queue moves on.
+func (q *queue) loseHeld(t *ticket, why LossReason) {
+	q.mu.Lock()
 	if t.state != driver.Held {
-		l.mu.Unlock()
+		q.mu.Unlock()
 		return
 	}
-	l.retire(t)
-	users := t.users.empty()
-	ref := driver.Ref{Ticket: &t.Ticket, State: driver.Held, Unsure: t.unsure}
-	lost := make([]*LostError, 0, len(users))
+	q.retireHeld(t)
+	users := t.holds.empty()
+	ref := driver.Ref{Ticket: &t.Ticket, State: driver.Held, JoinPending: t.joinPending}
+	ended := make([]*Hold, 0, len(users))
+	lost := make([]endedHold, 0, len(users))
 	for _, h := range users {
-		if !h.taken { // granted, but its goroutine has not seen it yet
-			h.rouse()
+		if !h.taken { // granted, but not yet seen by its goroutine
+			h.wakeUp()
 			continue
 		}
-		// Whoever ends a hold first accounts for it.
-		if err := h.lostError(why); h.end(err) {
-			lost = append(lost, err)
+		// The first caller to end a hold reports it and releases the queue.
+		err := h.lostError(why)
+		last, reported := h.end(err)
+		if last {
+			ended = append(ended, h)
+		}
+		if last && !reported {
+			lost = append(lost, endedHold{h, q.c.clock.now(), err})
 		}
 	}
-	l.mu.Unlock()
-	if why != LossGone || ref.Unsure {
-		l.c.cleaner.addRef(ref)
+	q.mu.Unlock()
+	if why != LossGone || ref.JoinPending {
+		q.c.cleaner.add(ref)
 	}
-	l.c.tellLost(lost)
-	for range lost {
-		l.c.releaseLine(l)
+	for _, h := range ended {
+		q.c.endHold(h) // before the report: HoldDone may call Shutdown, which must not count h
 	}
-	l.mu.Lock()
-	l.more()
-	l.mu.Unlock()
-}
-
-func (l *line) lostError(t *ticket, why LossReason) *LostError {
-	return &LostError{Name: l.name(), Reason: why,
-		Token: t.tokenNow(), Since: l.c.clock.wall(t.granted)}
+	q.c.reportEnded(lost...)
+	q.mu.Lock()
+	q.ensureJoiner()
+	q.mu.Unlock()
 }

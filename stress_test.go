@@ -17,16 +17,17 @@ import (
 )
 
 var (
-	stressSeeds = flag.Uint64("stress.seeds", 250, "how many worlds TestStress makes")
+	stressSeeds = flag.Uint64("stress.seeds", 250, "how many worlds TestRandomWorldsKeepGuarantees makes")
 	stressFirst = flag.Uint64("stress.first", 1, "the seed of its first world")
 )
 
-// TestStress lets several clients do everything at random over a store that
-// fails at random, and checks what is promised: one world for each seed, in
-// fake time. A seed fixes what each client attempts and what its driver does to
-// it, but not the order of goroutines within an instant.
-// Run one again with -run TestStress -stress.seeds 1 -stress.first SEED.
-func TestStress(t *testing.T) {
+// TestRandomWorldsKeepGuarantees lets several clients do everything at random over a store that
+// fails at random, and checks the guarantees: one world for each seed, in fake
+// time. A seed fixes the attempts of each client and the faults of its driver,
+// but not the order of goroutines within an instant. Repeat one seed with
+//
+//	go test -run TestRandomWorldsKeepGuarantees -stress.seeds 1 -stress.first SEED
+func TestRandomWorldsKeepGuarantees(t *testing.T) {
 	for seed := *stressFirst; seed < *stressFirst+*stressSeeds; seed++ {
 		w := &world{seed: seed}
 		synctest.Test(t, w.run)
@@ -36,12 +37,12 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// world is one run. Its kind says what may be expected of it.
+// world is one run. Its level and exposed determine which errors are expected.
 type world struct {
 	t       *testing.T
 	seed    uint64
-	level   float64 // of faults; 0 is a world without
-	exposed bool    // the store forgets, or an operator breaks tickets
+	level   float64 // of faults; 0 is a world without faults
+	exposed bool    // the store loses data, or an operator breaks tickets
 	lag     time.Duration
 	ttl     time.Duration
 	store   *memlock.Store
@@ -49,7 +50,7 @@ type world struct {
 	storms  []*storm
 	closed  []bool // clients that were closed halfway
 
-	detached bool // some ticket was left to itself
+	detached bool // some ticket was detached
 
 	mu     sync.Mutex
 	inside map[string][]inside
@@ -57,17 +58,17 @@ type world struct {
 	writer map[string]uint64 // that of an exclusive hold
 	told   map[*holdfast.LostError]int
 	losses map[*holdfast.LostError]bool
-	doing  map[string]int // operations under way, for the report of a hang
+	doing  map[string]int // operations in progress, for the report of a hang
 }
 
-// inside is one who believes to hold.
+// inside is a goroutine that believes that it holds.
 type inside struct {
 	h     *holdfast.Hold
 	units int64
 	owner string
 }
 
-// limits are those of the names used; each is one kind of lock.
+// limits are the limits of the names in use; each name is one kind of lock.
 var limits = map[string]int64{"m0": 1, "m1": 1, "m2": 1, "owned": 1, "rw": driver.RWLimit, "sem": 3}
 
 func (w *world) String() string {
@@ -114,19 +115,18 @@ func (w *world) run(t *testing.T) {
 
 func (w *world) open(rnd *rand.Rand) {
 	s := newStorm(w.store, rand.New(rand.NewPCG(w.seed, rnd.Uint64())), w.level, w.lag, w.fail)
-	c, err := holdfast.New(s, holdfast.WithTTL(w.ttl), holdfast.WithObserver(&holdfast.Observer{
-		Lost: func(e *holdfast.LostError) {
-			w.mu.Lock()
-			w.told[e]++
-			w.mu.Unlock()
-		}}))
+	c, err := holdfast.New(s, holdfast.WithTTL(w.ttl), holdfast.WithObserver(onLoss(func(e *holdfast.LostError) {
+		w.mu.Lock()
+		w.told[e]++
+		w.mu.Unlock()
+	})))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.clients, w.storms = append(w.clients, c), append(w.storms, s)
 }
 
-// nature lets things happen that nobody asked for.
+// nature causes events that no client asked for.
 func (w *world) nature(rnd *rand.Rand, over chan struct{}) {
 	restore := func() {}
 	for {
@@ -178,7 +178,7 @@ func (w *world) breakOne(rnd *rand.Rand) {
 	}
 }
 
-// watch looks at all who hold, at instants nobody else chose, and ends a world
+// watch examines all holders at instants that no client chose, and ends a world
 // that stands still.
 func (w *world) watch(over chan struct{}) {
 	limit := time.After(time.Hour)
@@ -198,7 +198,7 @@ func (w *world) watch(over chan struct{}) {
 	}
 }
 
-// sweep checks that those who hold now fit together. The caller has w.mu.
+// sweep checks that the present holders of a name are compatible. w.mu is held.
 func (w *world) sweep(name string) {
 	var sum int64
 	owners := map[string]bool{}
@@ -214,7 +214,8 @@ func (w *world) sweep(name string) {
 	}
 }
 
-// enter says that a hold has been got, leave that it is about to be released.
+// enter notes that a hold was obtained; leave notes that it is about to be
+// released.
 func (w *world) enter(name, owner string, units int64, h *holdfast.Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,7 +250,7 @@ func (w *world) leave(name string, h *holdfast.Hold) {
 	}
 }
 
-// end heals everything and looks at what is left.
+// end heals all faults and checks the state that is left.
 func (w *world) end() {
 	for _, s := range w.storms {
 		s.calm()

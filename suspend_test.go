@@ -10,11 +10,13 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// F16: the machine sleeps; Go's clock stands still, the store's does not.
-func TestF16_Suspend(t *testing.T) {
+// TestF16_SuspendEndsTheHold covers F16. The machine sleeps: Go's clock stands
+// still, the store's does not.
+func TestF16_SuspendEndsTheHold(t *testing.T) {
 	for _, look := range []string{"Err", "context", "nobody"} {
 		t.Run(look, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -30,7 +32,8 @@ func TestF16_Suspend(t *testing.T) {
 				}
 				ctx := h.Context()
 				time.Sleep(5 * time.Second)
-				// The wall clock has gone on by 40 s, the monotonic one has not.
+				// The wall clock has advanced by 40 s, the monotonic clock has
+				// not.
 				slept.Store(int64(40 * time.Second))
 				c.clock.offset.Add(-int64(40 * time.Second))
 				switch look {
@@ -57,7 +60,110 @@ func TestF16_Suspend(t *testing.T) {
 	}
 }
 
-// F17: the wall clock steps; nothing was slept, so nothing is lost.
+// TestF105_PlaceOutlastsASuspend checks that a wait that had its place keeps
+// the right to go on through a suspend, although the store is silent before and
+// after it.
+func TestF105_PlaceOutlastsASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		s := memlock.NewStore()
+		silent := &silence{Driver: memlock.New(s)}
+		c, err := newClient(silent, func() time.Duration { return time.Duration(slept.Load()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		other, err := New(memlock.New(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		h, err := other.Mutex("a").Lock(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			h, err := c.Mutex("a").Lock(context.Background())
+			if err == nil {
+				err = h.Unlock()
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		silent.mode.Store(toAll)
+		time.Sleep(2 * DefaultTTL) // its place expires
+		slept.Store(int64(time.Hour))
+		c.clock.offset.Add(-int64(time.Hour))
+		silent.mode.Store(toTickets) // the client asks for a new place
+		time.Sleep(10 * time.Second)
+		silent.mode.Store(toAll)
+		time.Sleep(2 * DefaultTTL)
+		select {
+		case err := <-done:
+			t.Fatalf("the wait ended: %v", err)
+		default:
+		}
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+		silent.mode.Store(toNobody)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// silence is a driver whose store can fall silent.
+type silence struct {
+	driver.Driver
+	mode atomic.Int32
+}
+
+const (
+	toNobody  = iota // the store answers
+	toTickets        // the store answers Inspect alone
+	toAll
+)
+
+func (d *silence) wait(ctx context.Context, from int32) error {
+	if d.mode.Load() < from {
+		return nil
+	}
+	<-ctx.Done()
+	return driver.Wrap(driver.Unknown, ctx.Err())
+}
+
+func (d *silence) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.wait(ctx, toTickets); err != nil {
+		return driver.Status{}, err
+	}
+	return d.Driver.Join(ctx, t, wait)
+}
+
+func (d *silence) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.wait(ctx, toTickets); err != nil {
+		return nil, err
+	}
+	return d.Driver.Renew(ctx, refs)
+}
+
+func (d *silence) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.wait(ctx, toTickets); err != nil {
+		return nil, err
+	}
+	return d.Driver.Leave(ctx, refs)
+}
+
+func (d *silence) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	if err := d.wait(ctx, toAll); err != nil {
+		return driver.Queue{}, err
+	}
+	return d.Driver.Inspect(ctx, name)
+}
+
+// TestF17_WallClockStep covers F17. The wall clock steps without a sleep. The
+// test checks that nothing is lost.
 func TestF17_WallClockStep(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,20 +188,24 @@ func TestF17_WallClockStep(t *testing.T) {
 	}
 }
 
-// The real clocks of this machine agree with Go's, within a tick.
+// TestClockOfThisMachine checks that the real clocks of this machine agree with
+// Go's, within a tick.
 func TestClockOfThisMachine(t *testing.T) {
 	var c clock
+	before := time.Now()
 	c.start(sleptSinceBoot)
-	start := time.Now()
+	after := time.Now()
 	time.Sleep(20 * time.Millisecond)
-	if d := c.now().sub(0) - time.Since(start); d < -15*time.Millisecond || d > 15*time.Millisecond {
-		t.Errorf("off by %v", d)
+	least := time.Since(after)
+	got := c.now().sub(0)
+	if most := time.Since(before); got < least-15*time.Millisecond || got > most+15*time.Millisecond {
+		t.Errorf("the clock says %v, want between %v and %v", got, least, most)
 	}
 }
 
 func FuzzParseHolder(f *testing.F) {
 	var b strings.Builder
-	newMetaEncoder("o", "n\x1b<>&").write(&b, time.Now())
+	newMetaEncoder(&settings{owner: "o", note: "n\x1b<>&"}).write(&b, time.Now())
 	f.Add(b.String())
 	f.Add(`{"o":"\u001b[2J","h":"` + "\u0085" + `","p":-1,"t":1e300}`)
 	f.Add("{\"n\":\"\u202e\u2028\u200b\"}")

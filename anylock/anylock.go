@@ -28,9 +28,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/mysqllock"
@@ -43,13 +43,12 @@ import (
 // store is one row of the table of schemes.
 type store struct {
 	scheme string
-	form   string // what its URLs look like, for people
+	form   string // the form of its URLs, for people
 	local  bool   // its URLs name no server, and so hold no password
-	open   func(ctx context.Context, url string) (driver.Driver, error)
+	open   func(ctx context.Context, url string) (holdfast.Driver, error)
 }
 
-// stores is the table. What a URL means after its scheme is the store's own
-// business.
+// stores is the table. Each store parses the rest of its URLs after the scheme.
 var stores = []store{
 	{"memory", "memory:[NAME]", true, openMemory},
 	{"sqlite", "sqlite:PATH", true, open(sqlitelock.OpenURL)},
@@ -71,48 +70,15 @@ var stores = []store{
 	{"mariadb", "mariadb://... (the same)", false, open(mysqllock.Open)},
 }
 
-// open turns the function of a store's package into that of a row.
-func open[D driver.Driver](f func(context.Context, string) (D, error)) func(context.Context, string) (driver.Driver, error) {
-	return func(ctx context.Context, url string) (driver.Driver, error) {
+// open adapts the function of a store's package to a row.
+func open[D holdfast.Driver](f func(context.Context, string) (D, error)) func(context.Context, string) (holdfast.Driver, error) {
+	return func(ctx context.Context, url string) (holdfast.Driver, error) {
 		d, err := f(ctx, url)
 		if err != nil {
 			return nil, err
 		}
 		return d, nil
 	}
-}
-
-// Open returns a client of the store at a URL. It connects, and blocks until
-// the store has answered or ctx has ended.
-//
-// The error says at once what is wrong: with the URL or one of its options,
-// with an option of the client, or with the store, which is then an error with
-// a class (see driver.ClassOf). No error contains a password, nor the part of a
-// URL in which one might be.
-func Open(ctx context.Context, url string, opts ...holdfast.Option) (*holdfast.Client, error) {
-	d, err := Driver(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	c, err := holdfast.New(d, opts...)
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return c, nil
-}
-
-// Driver is Open for those who need the driver itself: to wrap it, or to make
-// one driver of several.
-func Driver(ctx context.Context, url string) (driver.Driver, error) {
-	s, url, err := find(url)
-	if err != nil {
-		return nil, err
-	}
-	d, err := s.open(ctx, url)
-	if err != nil {
-		return nil, scrub(err, url)
-	}
-	return d, nil
 }
 
 // Schemes returns the schemes of URLs that Open knows.
@@ -124,8 +90,7 @@ func Schemes() []string {
 	return names
 }
 
-// Forms returns what the URLs of each scheme look like, in the order of
-// Schemes.
+// Forms returns the form of the URLs of each scheme, in the order of Schemes.
 func Forms() []string {
 	forms := make([]string, len(stores))
 	for i, s := range stores {
@@ -134,53 +99,15 @@ func Forms() []string {
 	return forms
 }
 
-// find returns the row of a URL, and the URL with its scheme in lower case.
-func find(url string) (*store, string, error) {
-	scheme, rest, ok := cutScheme(url)
-	if !ok {
-		return nil, "", fmt.Errorf("anylock: a store is given as a URL; there are %s", list())
-	}
-	for i := range stores {
-		if s := &stores[i]; s.scheme == scheme {
-			return s, scheme + ":" + rest, nil
-		}
-	}
-	return nil, "", fmt.Errorf("anylock: unknown scheme %s; there are %s", scheme, list())
-}
-
-func list() string {
-	forms := Forms()
-	last := len(forms) - 1
-	if last == 0 {
-		return forms[0]
-	}
-	return strings.Join(forms[:last], ", ") + " and " + forms[last]
-}
-
-// maxScheme keeps what is no scheme, and perhaps a password, out of messages.
-const maxScheme = 20
-
-// cutScheme splits a URL at its first colon. A scheme begins with a letter and
-// goes on with letters, digits, '+', '-' and '.'.
-func cutScheme(url string) (scheme, rest string, ok bool) {
-	scheme, rest, ok = strings.Cut(url, ":")
-	if !ok || scheme == "" || len(scheme) > maxScheme {
-		return "", "", false
-	}
-	scheme = strings.ToLower(scheme)
-	for i, c := range scheme {
-		if c >= 'a' && c <= 'z' || i > 0 && (c >= '0' && c <= '9' || c == '+' || c == '-' || c == '.') {
-			continue
-		}
-		return "", "", false
-	}
-	return scheme, rest, true
-}
-
-func openMemory(_ context.Context, url string) (driver.Driver, error) {
+func openMemory(_ context.Context, url string) (holdfast.Driver, error) {
 	name := strings.TrimPrefix(url, "memory:")
 	if strings.ContainsAny(name, "/?#") {
 		return nil, errors.New("memlock: the URL is memory: or memory:NAME; it has no host, path or options")
+	}
+	for _, c := range name {
+		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("._-", c) {
+			return nil, fmt.Errorf("memlock: the name in the URL has the character %q: write memory:NAME with letters, digits, dots, hyphens and underscores", c)
+		}
 	}
 	return memlock.Open(name), nil
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func mustOpen(t *testing.T, url string, opts ...holdfast.Option) *holdfast.Client {
+func mustOpen(t *testing.T, url string, opts ...holdfast.ClientOption) *holdfast.Client {
 	t.Helper()
 	c, err := Open(t.Context(), url, opts...)
 	if err != nil {
@@ -55,13 +55,13 @@ func exclude(t *testing.T, a, b *holdfast.Client, want bool) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+func TestMemoryNamesAreStores(t *testing.T) {
 	exclude(t, mustOpen(t, "memory:shared"), mustOpen(t, "MEMORY:shared"), true)
 	exclude(t, mustOpen(t, "memory:shared"), mustOpen(t, "memory:other"), false)
 	exclude(t, mustOpen(t, "memory:"), mustOpen(t, "memory:"), false)
 }
 
-func TestSQLite(t *testing.T) {
+func TestSQLiteFileIsOpened(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
 	exclude(t, mustOpen(t, url), mustOpen(t, url), true)
 }
@@ -83,7 +83,7 @@ func TestOptionsReachTheClient(t *testing.T) {
 	}
 }
 
-func TestSchemes(t *testing.T) {
+func TestSchemesHaveForms(t *testing.T) {
 	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "redlock", "redlocks", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "mysql", "mariadb"}
 	if got := Schemes(); !slices.Equal(got, want) {
 		t.Errorf("schemes %v, want %v", got, want)
@@ -95,17 +95,17 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// refused are URLs that nothing can be done with. Each has hush in the place of
-// a password, and the error must name the reason and not that.
+// hush is the password in the URLs of refused; no error may contain it.
 const hush = "hunter2Qx"
 
+// refused are URLs that cannot be opened, and the reason that the error names.
 var refused = []struct{ url, reason string }{
-	{"", "given as a URL"},
-	{"locks.db", "given as a URL"},
-	{"://" + hush, "given as a URL"},
-	{"re dis://:" + hush + "@h", "given as a URL"},
-	{strings.Repeat("r", 30) + hush + ":", "given as a URL"},
-	{"oracle://u:" + hush + "@h", "unknown scheme oracle; there are memory:[NAME], "},
+	{"", "the URL is empty"},
+	{"locks.db", "not a URL: did you mean sqlite:PATH?"},
+	{"://" + hush, "not a URL"},
+	{"re dis://:" + hush + "@h", "not a URL"},
+	{strings.Repeat("r", 30) + hush + ":", "not a URL"},
+	{"oracle://u:" + hush + "@h", "unknown scheme oracle: known schemes are memory, sqlite, "},
 	{"memory:a/b", "no host, path or options"},
 	{"memory://" + hush, "no host"},
 	{"memory:a?x=" + hush, "no host"},
@@ -113,6 +113,7 @@ var refused = []struct{ url, reason string }{
 	{"sqlite::memory:", "memory:"},
 	{"sqlite:/x/y?journal=" + hush, "unknown option"},
 	{"sqlite:/nowhere/at/all/locks.db", "/nowhere/at/all"},
+	{"@u:" + hush + "@h", "contains another @"},
 	{"redis://u:" + hush + "@h:port", "URL"},
 	{"redis://u:" + hush + "%zz@h", ""},
 	{"redis://u:" + hush + "/x@h", ""},
@@ -144,7 +145,7 @@ var refused = []struct{ url, reason string }{
 	{"mariadb://u:" + hush + "@h/db?tls_ca=/nowhere", "tls_ca"},
 }
 
-func TestRefused(t *testing.T) {
+func TestBadURLsAreRefused(t *testing.T) {
 	for _, tt := range refused {
 		t.Run(tt.url, func(t *testing.T) {
 			c, err := Open(t.Context(), tt.url)
@@ -165,7 +166,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// deep is what an error shows to whoever prints it with all its fields.
+// deep returns an error and those that it wraps, printed with all fields.
 func deep(err error) string {
 	text := ""
 	for ; err != nil; err = errors.Unwrap(err) {
@@ -174,7 +175,7 @@ func deep(err error) string {
 	return text
 }
 
-func TestServerDown(t *testing.T) {
+func TestServerDownIsUnavailable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package anylock
 
 import (
+	"errors"
 	neturl "net/url"
 	"slices"
 	"strconv"
@@ -14,13 +15,20 @@ const Hidden = "***"
 
 // Redact returns a URL as it may be shown: with [Hidden] in place of each
 // password. A URL without one stays as it is. When in doubt, such as for a
-// password that is not percent-encoded, it hides more rather than less.
+// password that is not percent-encoded, it hides more rather than less. The name
+// of a file, as in @FILE, stays, unless it contains another @.
 func Redact(url string) string {
+	if name, inFile := strings.CutPrefix(url, "@"); inFile {
+		if strings.Contains(name, "@") {
+			return "@" + Hidden
+		}
+		return url
+	}
 	scheme, rest, ok := cutScheme(url)
 	if !ok {
 		return Hidden
 	}
-	s, _, err := find(url)
+	s, _, err := storeOf(url)
 	switch {
 	case err != nil:
 		return scheme + ":" + Hidden
@@ -51,9 +59,9 @@ func Redact(url string) string {
 	return scheme + ":" + slashes + user + before
 }
 
-// cutUser splits what follows a scheme's colon into user, password, and the
-// rest. It takes the last '@' there is, since whatever comes before it may
-// belong to a password that is not encoded.
+// cutUser splits the text after a scheme's colon into user, password, and the
+// rest. It takes the last '@', since all text before it may belong to a password
+// that is not encoded.
 func cutUser(rest string) (user, password, after string) {
 	rest = strings.TrimPrefix(rest, "//")
 	at := strings.LastIndexByte(rest, '@')
@@ -64,7 +72,7 @@ func cutUser(rest string) (user, password, after string) {
 	return user, password, rest[at+1:]
 }
 
-// secretOption says whether an option of a URL has a value to hide.
+// secretOption reports whether an option of a URL has a value to hide.
 func secretOption(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "auth"}, func(s string) bool {
@@ -72,10 +80,10 @@ func secretOption(name string) bool {
 	})
 }
 
-// scrub takes secrets out of the error of a store. Stores do not put any in;
-// this is for the library below that does, when it quotes the URL. The error
-// that is returned instead has the class, and wraps nothing.
-func scrub(err error, url string) error {
+// redactError removes secrets from the error of a store. Stores add none, but a
+// client library may quote the URL. An error that is changed keeps its class and
+// wraps nothing.
+func redactError(err error, url string) error {
 	text := err.Error()
 	clean := text
 	for _, s := range secrets(url) {
@@ -84,11 +92,14 @@ func scrub(err error, url string) error {
 	if clean == text {
 		return err
 	}
+	if _, classed := errors.AsType[*driver.Error](err); !classed {
+		return errors.New(clean)
+	}
 	return driver.Errorf(driver.ClassOf(err), "%s", clean)
 }
 
-// secrets are the texts that must not appear, the longest first: the URL if it
-// has a password, the password, and parts of it that a parser may have cut out.
+// secrets returns the texts that must not appear, the longest first: the URL if
+// it has a password, the password, and fragments of it that a parser may cut out.
 func secrets(url string) []string {
 	if !strings.Contains(Redact(url), Hidden) {
 		return nil
@@ -107,9 +118,9 @@ func secrets(url string) []string {
 	_, password, after := cutUser(rest)
 	add(url)
 	add(password)
-	for part := range strings.FieldsFuncSeq(password, func(r rune) bool { return strings.ContainsRune("/?#@:%[]&=", r) }) {
-		if len(part) >= 3 { // shorter ones are found in every message
-			add(part)
+	for fragment := range strings.FieldsFuncSeq(password, func(r rune) bool { return strings.ContainsRune("/?#@:%[]&=", r) }) {
+		if len(fragment) >= 3 { // shorter ones are found in every message
+			add(fragment)
 		}
 	}
 	_, query, _ := strings.Cut(after, "?")

@@ -25,6 +25,8 @@ func TestRedact(t *testing.T) {
 		{"sqlite:/data/a:b@c?dir=create", "sqlite:/data/a:b@c?dir=create"},
 		{"memory:a:b@c", "memory:a:b@c"},
 		{"oracle://u:pw@h", "oracle:***"},
+		{"@u:pw@h", "@***"},
+		{"@/etc/holdfast/store", "@/etc/holdfast/store"},
 		{"pw", "***"},
 		{"", "***"},
 	} {
@@ -44,13 +46,13 @@ func quoting(class driver.Class) store {
 	}}
 }
 
-// TestScrub has stores whose libraries put the URL into their errors.
-func TestScrub(t *testing.T) {
+// TestRedactErrorHidesSecrets has stores whose libraries put the URL into their errors.
+func TestRedactErrorHidesSecrets(t *testing.T) {
 	defer func(old []store) { stores = old }(stores)
 	stores = append(stores[:len(stores):len(stores)], quoting(driver.Refused))
 	for _, url := range []string{
 		"quoting://u:" + hush + "@h",
-		"quoting://u:" + hush + "@h:port",
+		"quoting://u:" + hush + "@h/%zz",
 		"quoting://u:" + hush + "%zz@h",
 		"quoting://u:" + hush + "/more@h",
 		"quoting://u:x/" + hush + "@h",
@@ -66,7 +68,7 @@ func TestScrub(t *testing.T) {
 			t.Errorf("%q: the class got lost: %v", url, err)
 		}
 	}
-	_, err := Open(t.Context(), "quoting://u@h:port")
+	_, err := Open(t.Context(), "quoting://u@h/%zz")
 	var ue *neturl.Error
 	if !errors.As(err, &ue) {
 		t.Errorf("an error without a secret was changed: %v", err)
@@ -93,7 +95,7 @@ func FuzzOpen(f *testing.F) {
 	cancel()
 	f.Fuzz(func(t *testing.T, scheme, before, after string) {
 		url := scheme + ":" + before + hush + after
-		s, _, err := find(url)
+		s, _, err := storeOf(url)
 		if err != nil {
 			if strings.Contains(deep(err), hush) || strings.Contains(Redact(url), hush) {
 				t.Errorf("%q: %v, %q", url, err, Redact(url))

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// rest is for how long the other nodes are waited for when a majority is open.
-const rest = time.Second
+// minorityTimeout bounds the wait for the other nodes once a majority is open.
+const minorityTimeout = time.Second
 
 // openRedlock opens a majority of the Redis servers of a URL:
 //
@@ -22,8 +22,8 @@ const rest = time.Second
 //
 // Everything but the hosts is the same for all, and as redislock.Open takes it;
 // restart_guard is on unless it is given. A server that cannot be reached is
-// opened later, as long as a majority can. The order of the hosts is of no
-// importance.
+// opened later, as long as a majority can be reached. The order of the hosts does
+// not matter.
 func openRedlock(ctx context.Context, url string) (driver.Driver, error) {
 	urls, err := nodeURLs(url)
 	if err != nil {
@@ -66,6 +66,7 @@ func nodeURLs(url string) ([]string, error) {
 	}
 	all := strings.Split(hosts, ",")
 	slices.Sort(all)
+	seen := make(map[string]bool)
 	if len(all) < 3 || len(all)%2 == 0 {
 		return nil, fmt.Errorf("the URL names %d hosts: it takes an odd number of them, at least 3", len(all))
 	}
@@ -74,9 +75,10 @@ func nodeURLs(url string) ([]string, error) {
 		switch {
 		case host == "":
 			return nil, errors.New("the URL has an empty host")
-		case i > 0 && host == all[i-1]:
+		case seen[strings.TrimSuffix(host, ":6379")]:
 			return nil, errors.New("the URL names a host twice; the nodes have to be servers of their own")
 		}
+		seen[strings.TrimSuffix(host, ":6379")] = true
 		urls[i] = scheme + "://" + user + host + path + "?" + query
 	}
 	return urls, nil
@@ -102,7 +104,7 @@ func openNodes(ctx context.Context, urls []string) ([]driver.Driver, error) {
 	nodes := make([]driver.Driver, len(urls))
 	count := 0
 	var failed, fatal []error
-	var enough <-chan time.Time
+	var deadline <-chan time.Time
 	for left := len(urls); left > 0; {
 		select {
 		case a := <-answers:
@@ -110,9 +112,9 @@ func openNodes(ctx context.Context, urls []string) ([]driver.Driver, error) {
 			if a.err == nil {
 				nodes[a.at] = a.d
 				if count++; count == len(urls)/2+1 {
-					timer := time.NewTimer(rest)
+					timer := time.NewTimer(minorityTimeout)
 					defer timer.Stop()
-					enough = timer.C
+					deadline = timer.C
 				}
 				continue
 			}
@@ -122,9 +124,9 @@ func openNodes(ctx context.Context, urls []string) ([]driver.Driver, error) {
 				cancel()
 			}
 			failed = append(failed, err)
-		case <-enough:
-			enough = nil
-			cancel() // those that have not answered are opened later
+		case <-deadline:
+			deadline = nil
+			cancel() // the rest are opened later
 		}
 	}
 	if err := errors.Join(fatal...); err != nil || count <= len(urls)/2 {
@@ -134,7 +136,7 @@ func openNodes(ctx context.Context, urls []string) ([]driver.Driver, error) {
 			}
 		}
 		if err != nil {
-			return nil, fatal[0] // the others are as a rule the same
+			return nil, fatal[0] // the others are usually the same
 		}
 		return nil, driver.Errorf(driver.Unavailable, "%d of %d nodes can be reached: %w", count, len(urls), errors.Join(failed...))
 	}

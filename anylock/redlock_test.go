@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestRedlockURLs(t *testing.T) {
@@ -24,13 +24,13 @@ func TestRedlockURLs(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"redlock:a,b,c":                         "not of the form",
+		"redlock:a,b,c":                         "no // after its scheme",
 		"redlock://u:secret@a":                  "names 1 hosts",
 		"redlock://u:secret@a,b":                "names 2 hosts",
 		"redlock://u:secret@a,b,c,d":            "names 4 hosts",
 		"redlock://u:secret@a,b,":               "empty host",
 		"redlock://u:secret@a,b,a":              "twice",
-		"redlock://u:secret@a,b,c:x":            "cannot be parsed",
+		"redlock://u:secret@a,b,c:x":            "not a number from 1 to 65535",
 		"redlock://u:secret@a,b,c?prefx=1":      "unknown option",
 		"redlock://u:secret@a,b,c?ca=x":         "needs the scheme rediss",
 		"redlock://u:secret@a,b,c?timeout=fast": "timeout is not a duration",
@@ -42,16 +42,16 @@ func TestRedlockURLs(t *testing.T) {
 	}
 }
 
-// A majority opens the lock; a server that comes later takes part, and one that
-// is named twice is noticed.
-func TestRedlock(t *testing.T) {
-	a, b, c := backends.Redis(t, backends.RedisOptions{}), backends.Redis(t, backends.RedisOptions{}), backends.Redis(t, backends.RedisOptions{})
+// TestRedlockOpensWithAMajority: a majority opens the lock, a server that starts
+// later takes part, and a server that is named twice is refused.
+func TestRedlockOpensWithAMajority(t *testing.T) {
+	a, b, c := servers.Redis(t, servers.RedisOptions{}), servers.Redis(t, servers.RedisOptions{}), servers.Redis(t, servers.RedisOptions{})
 	c.Crash(t)
 	hosts := a.Addr() + "," + b.Addr() + "," + c.Addr()
 	url := "redlock://" + hosts + "?restart_guard=off"
 	exclude(t, mustOpen(t, url), mustOpen(t, url), true)
 
-	d, err := Driver(t.Context(), url)
+	d, err := OpenDriver(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,15 +82,15 @@ func TestRedlock(t *testing.T) {
 	}
 }
 
-// Servers that have just started may have lost their data: nothing is granted
-// until a TTL has passed.
-func TestRedlockGuards(t *testing.T) {
+// TestRedlockRestartGuardIsOn: servers that have just started may have lost their
+// data, so nothing is granted for one TTL.
+func TestRedlockRestartGuardIsOn(t *testing.T) {
 	var hosts []string
 	for range 3 {
-		hosts = append(hosts, backends.Redis(t, backends.RedisOptions{}).Addr())
+		hosts = append(hosts, servers.Redis(t, servers.RedisOptions{}).Addr())
 	}
 	started := time.Now()
-	const ttl = 2 * time.Second
+	const ttl = 10 * time.Second // longer than the start of all servers takes
 	locks := mustOpen(t, "redlock://"+strings.Join(hosts, ","), holdfast.WithTTL(ttl))
 	refused := false
 	for {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/sqlitelock"
 )
 
-// schemas are the stores with tables: what makes them, for a URL or, when that
-// is empty, for one without options.
+// schemas has, by scheme, the function that returns the SQL of a store's tables,
+// for a URL or, if it is empty, for a URL without options.
 var schemas = map[string]func(url string) (string, error){
 	"sqlite":     func(string) (string, error) { return sqlitelock.Schema(), nil },
 	"postgres":   schema(pglock.OptionsOf, pglock.Schema),
@@ -32,14 +32,14 @@ func schema[O any](parse func(url string) (*O, error), text func(*O) (string, er
 	}
 }
 
-// Schema returns the SQL statements that make the tables of a store, for those
-// whose programs may not make them. The store is given as a URL, of which only
-// the options count, or as the scheme of one alone: mysql, postgres, sqlite. It
-// sends nothing. It is an error if the store has no tables.
+// Schema returns the SQL statements that make the tables of a store, for programs
+// that may not make them. The store is given as a URL, of which only the options
+// count, or as a scheme alone: mysql, postgres, sqlite. Schema sends nothing. It
+// returns an error if the store has no tables.
 func Schema(store string) (string, error) {
 	scheme, url := strings.ToLower(store), ""
 	if strings.Contains(store, ":") {
-		s, clean, err := find(store)
+		s, clean, err := storeOf(store)
 		if err != nil {
 			return "", err
 		}
@@ -54,7 +54,7 @@ func Schema(store string) (string, error) {
 	}
 	statements, err := text(url)
 	if err != nil {
-		return "", scrub(err, url)
+		return "", redactError(err, url)
 	}
 	return statements, nil
 }

@@ -14,12 +14,12 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func etcdStage(h *host) ([]bench.Target, map[string]string) {
-	s := backends.Etcd(h, backends.EtcdOptions{})
+	s := servers.Etcd(h, servers.EtcdOptions{})
 	p := server{pids: []int{s.Members[0].PID()}, count: difference(func() (counts, error) { return etcdCounts(s.Endpoints()[0]) })}
 	row := func(name, kind, role string, in func(bench.Scenario) bool) bench.Target {
 		return bench.Target{Spec: bench.Spec{Name: name, Kind: kind, Server: s.Endpoints()[0]},
@@ -30,7 +30,7 @@ func etcdStage(h *host) ([]bench.Target, map[string]string) {
 		row("concurrency.Mutex", "etcd-mutex", bench.RolePeer, peers),
 		row("concurrency.Mutex, 1 session", "etcd-mutex-1", bench.RolePeer, idle),
 		row("limit: Put and Delete", "etcd-put", bench.RoleLimit, alone),
-	}, map[string]string{"etcd": string(backends.EtcdNewest)}
+	}, map[string]string{"etcd": string(servers.EtcdNewest)}
 }
 
 // etcdCounts reads how many messages clients have sent, in calls and on

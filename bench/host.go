@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// host is what package backends takes for a test, so that its servers can be
+// host is what package servers takes for a test, so that its servers can be
 // used outside of one.
 type host struct {
 	testing.TB // of which it has what follows; anything else panics

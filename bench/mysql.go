@@ -10,19 +10,19 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func mysqlStage(h *host) ([]bench.Target, map[string]string) {
-	s := backends.MariaDB(h, backends.MariaDBOptions{})
+	s := servers.MariaDB(h, servers.MariaDBOptions{})
 	s.Exec(h, "CREATE TABLE bench_rows (name VARCHAR(100) PRIMARY KEY, n BIGINT NOT NULL)")
 	p := server{pids: []int{s.PID()}, count: difference(func() (counts, error) {
 		n := s.Value(h, "SELECT CAST(VARIABLE_VALUE AS SIGNED) FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'")
 		return counts{Requests: float64(n)}, nil
 	})}
 	config := mysql.NewConfig()
-	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "holdfast", backends.MariaDBPassword, "tcp", fmt.Sprint("127.0.0.1:", s.Port), "locks"
+	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "holdfast", servers.MariaDBPassword, "tcp", fmt.Sprint("127.0.0.1:", s.Port), "locks"
 	config.InterpolateParams = true // one round trip for a statement, not two
 	row := func(name, kind, role string, in func(bench.Scenario) bool) bench.Target {
 		return bench.Target{Spec: bench.Spec{Name: name, Kind: kind, Server: config.FormatDSN()}, Role: role, Probe: p, In: in}

@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/lib/pq" // the driver that pglock asks for
 
-	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func pgStage(h *host) ([]bench.Target, map[string]string) {
-	s := backends.Postgres(h, backends.PostgresOptions{Settings: []string{"shared_preload_libraries=pg_stat_statements"}})
+	s := servers.Postgres(h, servers.PostgresOptions{Settings: []string{"shared_preload_libraries=pg_stat_statements"}})
 	s.Exec(h, "CREATE EXTENSION pg_stat_statements")
 	s.Exec(h, "CREATE TABLE bench_rows (name text PRIMARY KEY, n bigint NOT NULL)")
 	url := s.URL("postgres", "sslmode=disable")

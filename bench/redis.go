@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func redisStage(h *host) ([]bench.Target, map[string]string) {
-	s := backends.Redis(h, backends.RedisOptions{})
+	s := servers.Redis(h, servers.RedisOptions{})
 	p := redisProbe(s)
 	row := func(name, kind, version, settings string, in func(bench.Scenario) bool) bench.Target {
 		return bench.Target{Spec: bench.Spec{Name: name, Kind: kind, Server: s.Addr(), Settings: settings},
@@ -46,23 +46,23 @@ func redisStage(h *host) ([]bench.Target, map[string]string) {
 
 func redlockStage(n int) func(h *host) ([]bench.Target, map[string]string) {
 	return func(h *host) ([]bench.Target, map[string]string) {
-		var servers []*backends.RedisServer
+		var nodes []*servers.RedisServer
 		var addrs []string
 		for range n {
-			s := backends.Redis(h, backends.RedisOptions{})
-			servers, addrs = append(servers, s), append(addrs, s.Addr())
+			s := servers.Redis(h, servers.RedisOptions{})
+			nodes, addrs = append(nodes, s), append(addrs, s.Addr())
 		}
 		all := strings.Join(addrs, ",")
 		settle(h, "redlock://"+all)
-		p := redisProbe(servers...)
-		one := ours(servers[0].URL(""), redisProbe(servers[0]))
+		p := redisProbe(nodes...)
+		one := ours(nodes[0].URL(""), redisProbe(nodes[0]))
 		one.Name, one.Role, one.In = "limit: Holdfast on one of the nodes", bench.RoleLimit, peers
 		row := func(name, settings string) bench.Target {
 			return bench.Target{Spec: bench.Spec{Name: name, Kind: "redsync", Server: all, Settings: settings},
 				Role: bench.RolePeer, Version: version("github.com/go-redsync/redsync/v4"), Probe: p}
 		}
 		return []bench.Target{ours("redlock://"+all, p), row("redsync, defaults", ""), row("redsync, 5 ms", "5ms"), one},
-			map[string]string{"redis": fmt.Sprint(n, " × ", servers[0].Info(h, "server", "redis_version"))}
+			map[string]string{"redis": fmt.Sprint(n, " × ", nodes[0].Info(h, "server", "redis_version"))}
 	}
 }
 
@@ -93,14 +93,14 @@ func settle(h *host, url string) {
 
 // redisProbe looks at Redis servers. What clients ask is counted by MONITOR,
 // which tells commands of scripts from those of clients.
-func redisProbe(servers ...*backends.RedisServer) bench.Probe {
+func redisProbe(nodes ...*servers.RedisServer) bench.Probe {
 	var p server
-	for _, s := range servers {
+	for _, s := range nodes {
 		p.pids = append(p.pids, s.PID())
 	}
 	p.count = func() (func() (counts, error), error) {
 		var stops []func() (counts, error)
-		for _, s := range servers {
+		for _, s := range nodes {
 			stop, err := monitor(s, nil)
 			if err != nil {
 				return nil, err
@@ -123,7 +123,7 @@ func redisProbe(servers ...*backends.RedisServer) bench.Probe {
 const endOfCount = "end-of-count"
 
 // monitor counts commands and messages, and shows each command to see.
-func monitor(s *backends.RedisServer, see func(line string)) (func() (counts, error), error) {
+func monitor(s *servers.RedisServer, see func(line string)) (func() (counts, error), error) {
 	c, err := s.Dial(context.Background())
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ type replay struct {
 
 // captured takes one lock and returns what Holdfast sent for it, in the form
 // of the server of a Spec.
-func captured(h *host, s *backends.RedisServer) string {
+func captured(h *host, s *servers.RedisServer) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	c, err := bench.OpenHoldfast(ctx, bench.Spec{Kind: bench.Holdfast, Server: s.URL("")}, bench.Seat{})

@@ -140,7 +140,7 @@ func judged(all results) string {
 		measured, verdict := "–", "not measured"
 		if ok {
 			measured, verdict = bench.Short(v), "met"
-			// What is shown decides: 2.0004 commands are 2.
+			// The figure that is shown decides: 2.0004 commands are 2.
 			if shown := round(v); t.least && shown < t.bound || !t.least && shown > t.bound {
 				verdict = "**missed**"
 			}

@@ -8,12 +8,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
 	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func zkStage(h *host) ([]bench.Target, map[string]string) {
-	s := backends.ZooKeeper(h, backends.ZooKeeperOptions{})
+	s := servers.ZooKeeper(h, servers.ZooKeeperOptions{})
 	m := s.Members[0]
 	p := server{pids: []int{m.PID()}, count: difference(func() (counts, error) {
 		var n counts

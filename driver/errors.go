@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
-// Class says what is known about a request that failed, which is what decides
-// what the core does next.
+// Class is the knowledge about the outcome of a request that failed. It decides
+// the core's next step.
 type Class uint8
 
-// The classes. The zero Class is Unknown, so that an error nobody classed is
-// treated with care.
+// The classes. The zero Class is Unknown, so that the core treats an error
+// without a class with care.
 const (
 	// Unknown: the request may have been carried out. The core asks again
 	// with the same ticket, or leaves it until that is confirmed.
 	Unknown Class = iota
-	// NotDone: it was surely not carried out and may be repeated at once (a
-	// deadlock chosen as victim, a slot that moved).
+	// NotDone: it was surely not carried out and may be repeated at once (the
+	// victim of a deadlock, a slot that moved).
 	NotDone
 	// Unavailable: it was surely not carried out because the store cannot be
 	// reached or does not serve now (refused connection, loading, read-only).
@@ -44,9 +45,20 @@ func (c Class) String() string {
 type Error struct {
 	Class Class
 	Err   error
+
+	// NotReady, of class Unavailable, means that the store itself answered and
+	// will serve, but not yet: it loads its data, elects a leader, or guards
+	// against losses of a restart. A Lock waits for such a store as long as its
+	// context allows, and gives a silent store up much earlier.
+	NotReady bool
+
+	// RetryAfter is the time for which a store that is not ready will surely
+	// go on refusing, counted from its answer. A Lock asks again after that,
+	// and a TryLock reports it. 0: the store does not tell.
+	RetryAfter time.Duration
 }
 
-// Error returns the class and the store's own words.
+// Error returns the class and the text of the store's error.
 func (e *Error) Error() string { return e.Class.String() + ": " + e.Err.Error() }
 
 // Unwrap returns the store's own error.
@@ -57,8 +69,23 @@ func Errorf(c Class, format string, args ...any) error {
 	return &Error{Class: c, Err: fmt.Errorf(format, args...)}
 }
 
-// Wrap gives err a class. It returns nil for nil, and leaves an error that has
-// a class as it is.
+// NotReady makes the error of a store that answered and will not serve for the
+// next d; 0 means that the store does not tell. Its class is Unavailable.
+func NotReady(d time.Duration, format string, args ...any) error {
+	return &Error{Class: Unavailable, Err: fmt.Errorf(format, args...), NotReady: true, RetryAfter: max(d, 0)}
+}
+
+// IsNotReady reports whether err is the answer of a store that is not ready
+// yet, and for how long it will surely not be ready: 0 if it did not tell.
+func IsNotReady(err error) (after time.Duration, ok bool) {
+	if e, is := errors.AsType[*Error](err); is && e.NotReady {
+		return e.RetryAfter, true
+	}
+	return 0, false
+}
+
+// Wrap gives err a class. It returns nil for nil, and an error that has a class
+// unchanged.
 func Wrap(c Class, err error) error {
 	if err == nil {
 		return nil
@@ -78,7 +105,7 @@ func ClassOf(err error) Class {
 	if _, ok := errors.AsType[*LimitError](err); ok {
 		return Refused
 	}
-	if errors.Is(err, ErrClosed) || errors.Is(err, ErrUpgrade) || errors.Is(err, ErrNoTicket) {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrUpgrade) || errors.Is(err, ErrNoTicket) || errors.Is(err, ErrStaleMark) {
 		return Refused
 	}
 	return Unknown
@@ -96,18 +123,18 @@ func Before(ctx context.Context) error {
 var (
 	// ErrClosed is returned by every method of a closed driver.
 	ErrClosed = errors.New("driver is closed")
-	// ErrUpgrade is returned by Join when an owner asks for more units than
-	// the place it has (Join 7).
+	// ErrUpgrade is returned by Join if an owner asks for more units than its
+	// place has (Join 7).
 	ErrUpgrade = errors.New("the owner's place has fewer units")
-	// ErrNoTicket is returned by Break when the line has no such ticket.
+	// ErrNoTicket is returned by Break if the queue has no such ticket.
 	ErrNoTicket = errors.New("no such ticket")
 )
 
-// LimitError is returned by Join when the line has tickets of another limit:
-// another kind of lock, or a semaphore of another size.
+// LimitError is returned by Join if the queue has tickets with another limit:
+// of another kind of lock, or of a semaphore of another size.
 type LimitError struct {
 	Name string
-	Have int64 // the line's limit
+	Have int64 // the queue's limit
 	Want int64 // the ticket's
 }
 

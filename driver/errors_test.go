@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"go.uber.org/goleak"
@@ -69,7 +70,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
+// TestConstantsPrintAsWords checks the texts of classes, states and outcomes.
+func TestConstantsPrintAsWords(t *testing.T) {
 	for want, got := range map[string]fmt.Stringer{
 		"not done": driver.NotDone, "outcome unknown": driver.Unknown, "store unavailable": driver.Unavailable, "refused": driver.Refused,
 		"waiting": driver.Waiting, "held": driver.Held, "gone": driver.Gone, "unknown": driver.State(0),
@@ -81,5 +83,20 @@ func TestWords(t *testing.T) {
 	}
 	if s := (&driver.LimitError{Name: "n", Have: 3, Want: 1}).Error(); s != "line has limit 3, ticket wants 1" {
 		t.Error(s)
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	err := fmt.Errorf("outside: %w", driver.NotReady(3*time.Second, "restart guard"))
+	if after, ok := driver.IsNotReady(err); driver.ClassOf(err) != driver.Unavailable || !ok || after != 3*time.Second {
+		t.Errorf("%v: class %v, retry after %v", err, driver.ClassOf(err), after)
+	}
+	if after, ok := driver.IsNotReady(driver.NotReady(-time.Second, "x")); !ok || after != 0 {
+		t.Errorf("a time that has passed is %v, %v, want 0, true", after, ok)
+	}
+	for _, err := range []error{nil, errors.New("plain"), driver.Errorf(driver.Unavailable, "gone")} {
+		if _, ok := driver.IsNotReady(err); ok {
+			t.Errorf("%v counts as not ready", err)
+		}
 	}
 }

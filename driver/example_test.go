@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A store whose names are single path elements.
+// ExampleCharset encodes names for a store whose names are single path elements.
 func ExampleCharset() {
 	files := driver.Charset{
 		Plain: func(b byte) bool { return b != '/' && b > ' ' && b < 0x7f },
@@ -25,8 +25,8 @@ func ExampleCharset() {
 	// ~c675a2e604b0cd1229c036e3ce0c87422980a245e295bbc605a507a2299752db
 }
 
-// A token is above the last one and not below the clock, so that it grows on
-// when the store has lost its counter.
+// ExampleNextToken makes tokens that are above the last one and not below the
+// clock: they still grow when the store has lost its counter.
 func ExampleNextToken() {
 	now := driver.Epoch.Add(time.Second)
 	first := driver.NextToken(0, 0, now)
@@ -34,7 +34,8 @@ func ExampleNextToken() {
 	// Output: 40000 40001 80000
 }
 
-// What the core does next depends on the class alone.
+// ExampleClassOf reads the class of an error; the core decides its next step by
+// the class alone.
 func ExampleClassOf() {
 	err := driver.Errorf(driver.Unavailable, "connecting: %w", errors.New("connection refused"))
 	fmt.Println(err)

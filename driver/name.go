@@ -25,7 +25,7 @@ func CheckName(name string) error {
 	case name == "":
 		return errors.New("name is empty")
 	case len(name) > MaxName:
-		return fmt.Errorf("name has %d bytes, the most is %d", len(name), MaxName)
+		return fmt.Errorf("name is %d bytes long; the maximum is %d", len(name), MaxName)
 	case !utf8.ValidString(name):
 		return errors.New("name is not valid UTF-8")
 	}
@@ -38,7 +38,7 @@ func CheckName(name string) error {
 func CheckOwner(owner string) error {
 	switch {
 	case len(owner) > MaxOwner:
-		return fmt.Errorf("owner has %d bytes, the most is %d", len(owner), MaxOwner)
+		return fmt.Errorf("owner is %d bytes long; the maximum is %d", len(owner), MaxOwner)
 	case !utf8.ValidString(owner):
 		return errors.New("owner is not valid UTF-8")
 	case strings.ContainsFunc(owner, func(r rune) bool { return r < ' ' || r == 0x7f }):
@@ -52,17 +52,17 @@ func CheckOwner(owner string) error {
 func CheckMeta(meta string) error {
 	switch {
 	case len(meta) > MaxMeta:
-		return fmt.Errorf("metadata has %d bytes, the most is %d", len(meta), MaxMeta)
+		return fmt.Errorf("metadata is %d bytes long; the maximum is %d", len(meta), MaxMeta)
 	case !utf8.ValidString(meta):
 		return errors.New("metadata is not valid UTF-8")
 	}
 	return nil
 }
 
-// A Charset says how names are written where a store does not take every byte:
-// as a path element, a file, a key with structure.
+// Charset encodes names for stores that do not take every byte: as a path
+// element, a file, a key with structure.
 type Charset struct {
-	// Plain says which bytes stand for themselves. '%' and '~' never do.
+	// Plain reports whether a byte stands for itself. '%' and '~' never do.
 	Plain func(b byte) bool
 	// Max is the greatest length of an encoded name in bytes; it is at least
 	// 65, the length of a hashed one.
@@ -102,8 +102,8 @@ func (c Charset) Encode(name string) string {
 	return string(b)
 }
 
-// Decode returns the name that Encode was given. It returns an error for a
-// hashed name, which cannot be turned back, and for what Encode never writes.
+// Decode returns the name from which Encode made enc. It returns an error for a
+// hashed name, which cannot be decoded, and for a text that Encode never writes.
 func (c Charset) Decode(enc string) (string, error) {
 	if strings.HasPrefix(enc, "~") {
 		return "", errors.New("a hashed name has no way back")

@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest"
 )
 
+// TestCheckName checks legal and illegal names.
+//
 // Covers: F61.
 func TestCheckName(t *testing.T) {
 	for _, ok := range append(drivertest.Nasty(), "a", strings.Repeat("n", driver.MaxName), strings.Repeat("界", driver.MaxName/3), "\ufffd", "\U0010ffff") {
@@ -97,8 +99,9 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Names that were mixed up by somebody, somewhere, have encodings of
-// their own in every charset, also where case does not count.
+// TestF61_F62_NastyNamesStayApart checks that names that some store or program
+// has confused have encodings of their own in every charset, also where case does
+// not count.
 func TestF61_F62_NastyNamesStayApart(t *testing.T) {
 	for kind, c := range charsets {
 		seen := make(map[string]string)
@@ -136,8 +139,8 @@ func check(t *testing.T, kind string, c driver.Charset, name, enc string) {
 	}
 }
 
-// Two names never have one encoding, and an encoding tells its name or that it
-// cannot.
+// FuzzEncode checks that two names never have one encoding, and that Decode
+// returns the name of an encoding or an error.
 func FuzzEncode(f *testing.F) {
 	for i, name := range drivertest.Nasty() {
 		f.Add(name, drivertest.Nasty()[max(i-1, 0)])
@@ -155,7 +158,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// Whatever is decoded is what Encode wrote.
+// FuzzDecode checks that Decode accepts only what Encode returns.
 func FuzzDecode(f *testing.F) {
 	for _, enc := range []string{"a", "%2F", "%2f", "%61", "~", "%7E", "%", "a%2"} {
 		f.Add(enc)
@@ -169,8 +172,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Checks and encodings never fail on any bytes at all, and agree with what
-// they say of themselves.
+// FuzzChecks checks that checks and encodings accept all bytes without a panic, and
+// keep their documented bounds.
 func FuzzChecks(f *testing.F) {
 	for _, s := range []string{"", "a", "\x00", "\xff", "\x7f", "ä"} {
 		f.Add(s)

@@ -16,8 +16,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Tokens grow whatever the store's clock and counter do: F19, F20, F26, F27,
-// F39.
+// TestNextToken checks that tokens grow whatever the store's clock and counter do.
 //
 // Covers: F19, F20, F26, F27, F39.
 func TestNextToken(t *testing.T) {
@@ -48,7 +47,8 @@ func TestNextToken(t *testing.T) {
 	}
 }
 
-// Times 256, tokens are exact in a double until 2052.
+// TestF38_TokensFitADouble checks that tokens times 256 are exact in a double
+// until 2052.
 func TestF38_TokensFitADouble(t *testing.T) {
 	const exact = 1 << 53
 	if token := driver.NextToken(0, 0, time.Date(2052, 1, 1, 0, 0, 0, 0, time.UTC)); token*256 > exact {

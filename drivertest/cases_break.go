@@ -10,15 +10,15 @@ var breakCases = []Case{
 	{Name: "break-held", Rules: "Break 2, 3, Watch 1", run: func(w *world) {
 		// The ticket is gone at once, its client learns of it, and the next
 		// one holds and is told.
-		a, b, op := w.client(), w.client(), w.deaf()
+		a, b, op := w.client(), w.client(), w.clientIgnoringPushes()
 		ta, tb := a.mutex("n"), b.mutex("n")
 		first := a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
-		op.brk(ta)
-		w.line(ta.Name, []*driver.Ticket{tb})
+		op.breakTicket(ta)
+		w.checkQueue(ta.Name, []*driver.Ticket{tb})
 		if w.traits.Push {
-			a.hears(ta, driver.Gone)
-			b.hears(tb, driver.Held)
+			a.awaitPush(ta, driver.Gone)
+			b.awaitPush(tb, driver.Held)
 		}
 		a.renew(ta, driver.Gone)
 		a.leave(ta, driver.Gone)
@@ -32,14 +32,14 @@ var breakCases = []Case{
 		a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
 		c.join(tc, driver.Waiting)
-		a.brk(tb)
-		w.line(ta.Name, []*driver.Ticket{ta}, tc)
+		a.breakTicket(tb)
+		w.checkQueue(ta.Name, []*driver.Ticket{ta}, tc)
 		if w.traits.Push {
-			b.hears(tb, driver.Gone)
+			b.awaitPush(tb, driver.Gone)
 		}
 		b.renew(tb, driver.Gone)
 		a.leave(ta, driver.Held)
-		w.line(ta.Name, []*driver.Ticket{tc})
+		w.checkQueue(ta.Name, []*driver.Ticket{tc})
 	}},
 	{Name: "break-nobody", Rules: "Break 1", run: func(w *world) {
 		// There is no such ticket: an error, and nothing happens.
@@ -58,19 +58,19 @@ var breakCases = []Case{
 			}
 			cancel()
 		}
-		w.line(ta.Name, []*driver.Ticket{ta})
-		w.line(other.Name, []*driver.Ticket{other})
+		w.checkQueue(ta.Name, []*driver.Ticket{ta})
+		w.checkQueue(other.Name, []*driver.Ticket{other})
 	}},
 	{Name: "break-one-of-an-owner", Rules: "Break 2, Join 7", Needs: Owner, run: func(w *world) {
 		a, b, c := w.client(), w.client(), w.client()
-		t1, t2, tc := a.owned("job", a.mutex("n")), b.owned("job", b.mutex("n")), c.mutex("n")
+		t1, t2, tc := a.withOwner("job", a.mutex("n")), b.withOwner("job", b.mutex("n")), c.mutex("n")
 		a.join(t1, driver.Held)
 		b.join(t2, driver.Held)
 		c.join(tc, driver.Waiting)
-		c.brk(t1)
-		w.line(t1.Name, []*driver.Ticket{t2}, tc)
+		c.breakTicket(t1)
+		w.checkQueue(t1.Name, []*driver.Ticket{t2}, tc)
 		a.renew(t1, driver.Gone)
-		c.brk(t2)
-		w.line(t1.Name, []*driver.Ticket{tc})
+		c.breakTicket(t2)
+		w.checkQueue(t1.Name, []*driver.Ticket{tc})
 	}},
 }

@@ -29,7 +29,7 @@ func Nasty() []string {
 
 var nameCases = []Case{
 	{Name: "nasty-names", Rules: "Driver 9, Names 1, F61, F62", run: func(w *world) {
-		// Every name is a line of its own: all are held at once, each is
+		// Every name is a queue of its own: all are held at once, each is
 		// inspected alone, and all are listed as they were given.
 		a := w.client()
 		var all []string
@@ -57,12 +57,12 @@ var nameCases = []Case{
 			add(w.tag + strings.Repeat("n", driver.MaxName-len(w.tag)-1) + last)
 		}
 		for name, t := range held {
-			if l := w.lineOf(name); len(l.Tickets) != 1 || l.Tickets[0].ID != t.ID {
-				w.Errorf("the line of name %.40q (%d bytes) is %s, want held:%s", name, len(name), tickets(l), t.ID)
+			if l := w.queueOf(name); len(l.Tickets) != 1 || l.Tickets[0].ID != t.ID {
+				w.Errorf("the line of name %.40q (%d bytes) is %s, want held:%s", name, len(name), formatQueue(l), t.ID)
 			}
 		}
 		var ours []string
-		for _, name := range a.names("") {
+		for _, name := range a.listNames("") {
 			if strings.Contains(name, w.tag) {
 				ours = append(ours, name)
 			}
@@ -80,16 +80,16 @@ var nameCases = []Case{
 			if p := a.leaveAll([]driver.Ref{{Ticket: t, State: driver.Held}})[0]; p.State != driver.Held {
 				w.Errorf("name %.40q (%d bytes): Leave answers %v", name, len(name), p.State)
 			}
-			a.settled(t)
+			a.forget(t)
 		}
-		w.listed(a, w.tag)
+		w.checkNames(a, w.tag)
 	}},
 	{Name: "bare-names", Rules: "Driver 9, F61, F62", run: func(w *world) {
 		// The same for names that are nothing but a separator or a pattern.
 		// They may be in use by others: what is in the way is broken.
 		a := w.client()
 		for _, name := range []string{"/", ".", "..", "*", "?", " ", "\x00", "%", "~", "{", "}", "{}", "'", "0", "-"} {
-			for _, e := range w.lineOf(name).Tickets {
+			for _, e := range w.queueOf(name).Tickets {
 				ctx, cancel := w.limit()
 				_ = a.d.Break(ctx, name, e.ID)
 				cancel()
@@ -97,8 +97,8 @@ var nameCases = []Case{
 			t := a.mutex("")
 			t.Name = name
 			a.join(t, driver.Held)
-			w.line(name, []*driver.Ticket{t})
-			if !slices.Contains(a.names(name), name) {
+			w.checkQueue(name, []*driver.Ticket{t})
+			if !slices.Contains(a.listNames(name), name) {
 				w.Errorf("name %q is not listed", name)
 			}
 		}
@@ -106,6 +106,6 @@ var nameCases = []Case{
 	{Name: "nasty-owners", Rules: "Driver 9, Join 7, F61", Needs: Owner, run: func(w *world) {
 		// Owners come back byte for byte, and are told apart.
 		long := strings.Repeat("o", driver.MaxOwner-1)
-		w.strangers("a", "A", "a ", " a", "ä", "a\u0308", "a:1", "a/b", "{a}", "*", "%", "%41", "'", `"`, "\\", "0", "00", long, long+"p", long+"q")
+		w.checkDistinctOwners("a", "A", "a ", " a", "ä", "a\u0308", "a:1", "a/b", "{a}", "*", "%", "%41", "'", `"`, "\\", "0", "00", long, long+"p", long+"q")
 	}},
 }

@@ -12,7 +12,7 @@ var orderCases = []Case{
 		c.try(tc, driver.Gone)
 		b.renew(tb, driver.Waiting)
 		a.renew(ta, driver.Held)
-		w.line(ta.Name, []*driver.Ticket{ta}, tb)
+		w.checkQueue(ta.Name, []*driver.Ticket{ta}, tb)
 	}},
 	{Name: "first-come", Rules: "Join 3", Needs: Fair, run: func(w *world) {
 		// Waiters of several clients are granted in the order of their joins.
@@ -29,16 +29,16 @@ var orderCases = []Case{
 			}
 		}
 		for i := range n {
-			w.line(ts[i].Name, ts[i:i+1], ts[i+1:]...)
-			// Where the client finds out by itself that it is first, the push is
-			// that; without, a Leave would be that of one who waits.
+			w.checkQueue(ts[i].Name, ts[i:i+1], ts[i+1:]...)
+			// Where the client itself finds out that it is first, this renewal tells
+			// it; without, its Leave would be that of a waiter.
 			clients[i%3].renew(ts[i], driver.Held)
 			clients[i%3].leave(ts[i], driver.Held)
 		}
-		w.empty(ts[0].Name)
+		w.checkEmpty(ts[0].Name)
 	}},
 	{Name: "leave-the-middle", Rules: "Join 3, Leave 1", Needs: Fair, run: func(w *world) {
-		// Who gives up waiting makes room for nobody but those behind it.
+		// A waiter that gives up lets only the tickets behind it move forward.
 		a, b := w.client(), w.client()
 		ts := []*driver.Ticket{a.mutex("n"), b.mutex("n"), a.mutex("n"), b.mutex("n")}
 		a.join(ts[0], driver.Held)
@@ -46,11 +46,11 @@ var orderCases = []Case{
 		a.join(ts[2], driver.Waiting)
 		b.join(ts[3], driver.Waiting)
 		a.leave(ts[2], driver.Waiting)
-		w.line(ts[0].Name, ts[:1], ts[1], ts[3])
+		w.checkQueue(ts[0].Name, ts[:1], ts[1], ts[3])
 		b.leave(ts[1], driver.Waiting)
-		w.line(ts[0].Name, ts[:1], ts[3])
+		w.checkQueue(ts[0].Name, ts[:1], ts[3])
 		a.leave(ts[0], driver.Held)
-		w.line(ts[0].Name, ts[3:])
+		w.checkQueue(ts[0].Name, ts[3:])
 	}},
 	{Name: "try-overtakes-nobody", Rules: "Join 3, F53", Needs: Shared | Fair, run: func(w *world) {
 		// There is room for one more, but somebody waits for more than that.
@@ -59,7 +59,7 @@ var orderCases = []Case{
 		a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
 		c.try(c.ticket("n", 1, 2), driver.Gone)
-		w.line(ta.Name, []*driver.Ticket{ta}, tb)
+		w.checkQueue(ta.Name, []*driver.Ticket{ta}, tb)
 		b.leave(tb, driver.Waiting)
 		c.try(c.ticket("n", 1, 2), driver.Held)
 	}},
@@ -72,11 +72,11 @@ var orderCases = []Case{
 		a.join(r2, driver.Waiting)
 		b.try(b.reader("n"), driver.Gone)
 		b.join(r3, driver.Waiting)
-		w.line(r1.Name, []*driver.Ticket{r1}, wr, r2, r3)
+		w.checkQueue(r1.Name, []*driver.Ticket{r1}, wr, r2, r3)
 		a.leave(r1, driver.Held)
-		w.line(r1.Name, []*driver.Ticket{wr}, r2, r3)
+		w.checkQueue(r1.Name, []*driver.Ticket{wr}, r2, r3)
 		b.leave(wr, driver.Held)
-		w.line(r1.Name, []*driver.Ticket{r2, r3})
+		w.checkQueue(r1.Name, []*driver.Ticket{r2, r3})
 	}},
 	{Name: "readers-and-writers", Rules: "Join 4, Driver 6", Needs: Shared, run: func(w *world) {
 		// Readers hold together; a writer holds alone.
@@ -91,11 +91,11 @@ var orderCases = []Case{
 		a.renew(w1, driver.Held)
 		b.join(w2, driver.Waiting)
 		a.join(r3, driver.Waiting)
-		w.line(r1.Name, []*driver.Ticket{w1}, w2, r3)
+		w.checkQueue(r1.Name, []*driver.Ticket{w1}, w2, r3)
 		a.leave(w1, driver.Held)
-		w.line(r1.Name, []*driver.Ticket{w2}, r3)
+		w.checkQueue(r1.Name, []*driver.Ticket{w2}, r3)
 		b.leave(w2, driver.Held)
-		w.line(r1.Name, []*driver.Ticket{r3})
+		w.checkQueue(r1.Name, []*driver.Ticket{r3})
 	}},
 	{Name: "units", Rules: "Join 4, Driver 6", Needs: Shared | Fair, run: func(w *world) {
 		// Units add up to the limit and never above it.
@@ -112,12 +112,12 @@ var orderCases = []Case{
 		w2 := take(a, 2, driver.Waiting)
 		w3 := take(b, 3, driver.Waiting)
 		a.leave(t2, driver.Held) // 3 and 1 hold; 4 does not fit, 2 is not asked
-		w.line(t2.Name, []*driver.Ticket{t3, w1}, w4, w2, w3)
+		w.checkQueue(t2.Name, []*driver.Ticket{t3, w1}, w4, w2, w3)
 		b.leave(t3, driver.Held) // 1 and 4
-		w.line(t2.Name, []*driver.Ticket{w1, w4}, w2, w3)
+		w.checkQueue(t2.Name, []*driver.Ticket{w1, w4}, w2, w3)
 		a.leave(w1, driver.Held) // 4: 2 does not fit
-		w.line(t2.Name, []*driver.Ticket{w4}, w2, w3)
+		w.checkQueue(t2.Name, []*driver.Ticket{w4}, w2, w3)
 		b.leave(w4, driver.Held) // 2 and 3
-		w.line(t2.Name, []*driver.Ticket{w2, w3})
+		w.checkQueue(t2.Name, []*driver.Ticket{w2, w3})
 	}},
 }

@@ -17,8 +17,8 @@ const programs, steps = 4, 120
 
 var programCases = []Case{
 	{Name: "program", Rules: "Driver 6, Join 1, 2, 3, 4, 5, 6, 7, 8, Renew 2, 3, Leave 1, 2, 5, Inspect 1, Names 1, Break 1, 3", Needs: Fair, run: func(w *world) {
-		// What a random program does, one request after the other, has the same
-		// answers here as in the executable specification.
+		// A random program, one request after the other, gets the same answers here
+		// as from the executable specification.
 		for seed := range uint64(programs) {
 			if w.Failed() {
 				return
@@ -28,12 +28,12 @@ var programCases = []Case{
 	}},
 }
 
-// program plays one program here and in memory, step by step.
+// program runs one program on the driver and in memory, step by step.
 func (w *world) program(seed uint64) {
 	store := memlock.NewStore()
 	spec := newWorld(w.T, Harness{Open: func(T) driver.Driver { return memlock.New(store) }})
 	defer spec.end()
-	here, there := w.player(seed, w.traits), spec.player(seed, w.traits)
+	here, there := w.newProgramRunner(seed, w.traits), spec.newProgramRunner(seed, w.traits)
 	for i := range steps {
 		is, want := here.step(), there.step()
 		if w.Failed() {
@@ -41,38 +41,38 @@ func (w *world) program(seed uint64) {
 		}
 		if is != want {
 			w.Fatalf("program %d, step %d: it is\n  %s\nand should be\n  %s\nafter\n  %s",
-				seed, i, is, want, strings.Join(there.said[max(0, i-12):i], "\n  "))
+				seed, i, is, want, strings.Join(there.transcript[max(0, i-12):i], "\n  "))
 			return
 		}
 	}
 }
 
-// A player plays a program. What it does next depends on the seed and on what it
-// has done, not on answers, as long as these are as they should be.
-type player struct {
-	w       *world
-	rnd     *rand.Rand
-	owners  bool
-	names   []string
-	clients []*client
-	all     []*played
-	said    []string
-	tokens  map[string][]uint64 // of exclusive grants, in each line, as they were seen
+// programRunner runs a program. Its next step depends on the seed and on its
+// earlier steps. It does not depend on answers, as long as they are correct.
+type programRunner struct {
+	w          *world
+	rnd        *rand.Rand
+	owners     bool
+	names      []string
+	clients    []*client
+	all        []*programTicket
+	transcript []string
+	tokens     map[string][]uint64 // of exclusive grants, in each queue, as they were seen
 }
 
-// played is a ticket of a program.
-type played struct {
+// programTicket is a ticket of a program.
+type programTicket struct {
 	*driver.Ticket
-	n    int
-	c    *client
-	over bool // it has left, or was refused: it does not join again
-	held bool // when it was last heard of
+	n      int
+	client *client
+	over   bool // it has left, or was refused: it does not join again
+	held   bool // when it was last heard of
 }
 
-func (w *world) player(seed uint64, traits driver.Traits) *player {
-	p := &player{w: w, rnd: rand.New(rand.NewPCG(seed, 0)), owners: traits.Owner, tokens: map[string][]uint64{}}
+func (w *world) newProgramRunner(seed uint64, traits driver.Traits) *programRunner {
+	p := &programRunner{w: w, rnd: rand.New(rand.NewPCG(seed, 0)), owners: traits.Owner, tokens: map[string][]uint64{}}
 	for range 3 {
-		p.clients = append(p.clients, w.deaf())
+		p.clients = append(p.clients, w.clientIgnoringPushes())
 	}
 	p.names = []string{"m"}
 	if traits.Shared {
@@ -84,59 +84,60 @@ func (w *world) player(seed uint64, traits driver.Traits) *player {
 	return p
 }
 
-func (p *player) step() string {
-	said := p.any()
-	p.said = append(p.said, said)
+func (p *programRunner) step() string {
+	said := p.randomName()
+	p.transcript = append(p.transcript, said)
 	return said
 }
 
-func (p *player) any() string {
+func (p *programRunner) randomName() string {
 	name := p.names[p.rnd.IntN(len(p.names))]
 	switch k := p.rnd.IntN(100); {
 	case k < 28:
-		return p.join(p.fresh(name), true)
+		return p.join(p.newTicket(name), true)
 	case k < 38:
-		return p.join(p.fresh(name), false)
+		return p.join(p.newTicket(name), false)
 	case k < 42:
-		if x := p.one(func(x *played) bool { return !x.over }); x != nil {
+		if x := p.pickTicket(func(x *programTicket) bool { return !x.over }); x != nil {
 			return p.join(x, p.rnd.IntN(3) > 0)
 		}
 	case k < 46:
-		if x := p.one(func(x *played) bool { return x.held && !x.over && x.Owner == "" }); x != nil {
-			y := p.copy(x)
+		if x := p.pickTicket(func(x *programTicket) bool { return x.held && !x.over && x.Owner == "" }); x != nil {
+			y := p.copyTicket(x)
 			y.Replaces, x.over = x.Ticket, true
 			return p.join(y, true)
 		}
 	case k < 50:
-		x := p.fresh(name)
+		x := p.newTicket(name)
 		x.Limit++
 		return p.join(x, true)
 	case k < 72:
-		if x := p.one(func(x *played) bool { return !x.over }); x != nil {
+		if x := p.pickTicket(func(x *programTicket) bool { return !x.over }); x != nil {
 			return p.leave(x)
 		}
 	case k < 74:
-		if x := p.one(func(x *played) bool { return x.over }); x != nil {
+		if x := p.pickTicket(func(x *programTicket) bool { return x.over }); x != nil {
 			return p.leave(x)
 		}
 	case k < 86:
-		if x := p.one(func(*played) bool { return true }); x != nil {
+		if x := p.pickTicket(func(*programTicket) bool { return true }); x != nil {
 			return p.renew(x)
 		}
 	case k < 91:
 		dead := p.rnd.IntN(5) == 0
-		if x := p.one(func(x *played) bool { return dead == x.over }); x != nil {
-			return p.brk(x)
+		if x := p.pickTicket(func(x *programTicket) bool { return dead == x.over }); x != nil {
+			return p.breakTicket(x)
 		}
 	case k < 94:
-		return p.lines()
+		return p.listNames()
 	}
 	return p.inspect(name)
 }
 
-// one draws a ticket for which ok is true, nil if there is none.
-func (p *player) one(ok func(*played) bool) *played {
-	var xs []*played
+// pickTicket draws a ticket for which ok is true. It returns nil if there is
+// none.
+func (p *programRunner) pickTicket(ok func(*programTicket) bool) *programTicket {
+	var xs []*programTicket
 	for _, x := range p.all {
 		if ok(x) {
 			xs = append(xs, x)
@@ -148,7 +149,7 @@ func (p *player) one(ok func(*played) bool) *played {
 	return xs[p.rnd.IntN(len(xs))]
 }
 
-func (p *player) fresh(name string) *played {
+func (p *programRunner) newTicket(name string) *programTicket {
 	units, limit := int64(1), int64(1)
 	switch name[0] {
 	case 'r':
@@ -161,7 +162,7 @@ func (p *player) fresh(name string) *played {
 		units = 1 + p.rnd.Int64N(5)
 	}
 	c := p.clients[p.rnd.IntN(len(p.clients))]
-	x := &played{Ticket: c.ticket(name, units, limit), n: len(p.all), c: c}
+	x := &programTicket{Ticket: c.ticket(name, units, limit), n: len(p.all), client: c}
 	if k := p.rnd.IntN(6); p.owners && k < 2 {
 		x.Owner = fmt.Sprintf("owner %d", k)
 	}
@@ -169,53 +170,53 @@ func (p *player) fresh(name string) *played {
 	return x
 }
 
-func (p *player) copy(of *played) *played {
-	x := &played{Ticket: of.c.ticket("", of.Units, of.Limit), n: len(p.all), c: of.c}
+func (p *programRunner) copyTicket(of *programTicket) *programTicket {
+	x := &programTicket{Ticket: of.client.ticket("", of.Units, of.Limit), n: len(p.all), client: of.client}
 	x.Name = of.Name
 	p.all = append(p.all, x)
 	return x
 }
 
-func (p *player) join(x *played, wait bool) string {
+func (p *programRunner) join(x *programTicket, wait bool) string {
 	ctx, cancel := p.w.limit()
 	defer cancel()
 	does := fmt.Sprintf("client %d: Join(%d of %s, %d/%d units, owner %q, wait=%v)",
-		slices.Index(p.clients, x.c), x.n, p.bare(x.Name), x.Units, x.Limit, x.Owner, wait)
+		slices.Index(p.clients, x.client), x.n, p.bareName(x.Name), x.Units, x.Limit, x.Owner, wait)
 	if x.Replaces != nil {
-		does += fmt.Sprintf(" for %d", p.number(x.Replaces.ID))
+		does += fmt.Sprintf(" for %d", p.numberOf(x.Replaces.ID))
 	}
-	a, err := x.c.d.Join(ctx, x.Ticket, wait)
+	a, err := x.client.d.Join(ctx, x.Ticket, wait)
 	if err != nil || a.State == driver.Gone {
 		x.over = true
 	}
-	return does + ": " + p.answer(x, a, err)
+	return does + ": " + p.describeStatus(x, a, err)
 }
 
-func (p *player) leave(x *played) string {
+func (p *programRunner) leave(x *programTicket) string {
 	does := fmt.Sprintf("Leave(%d)", x.n)
-	a := x.c.leaveAll([]driver.Ref{{Ticket: x.Ticket, State: state(x)}})[0]
+	a := x.client.leaveAll([]driver.Ref{{Ticket: x.Ticket, State: state(x)}})[0]
 	x.over, x.held = true, false
 	a.Token = 0 // need not be told
 	return does + ": " + a.State.String()
 }
 
-func (p *player) renew(x *played) string {
+func (p *programRunner) renew(x *programTicket) string {
 	does := fmt.Sprintf("Renew(%d)", x.n)
-	return does + ": " + p.answer(x, x.c.renewAll([]driver.Ref{{Ticket: x.Ticket, State: state(x)}})[0], nil)
+	return does + ": " + p.describeStatus(x, x.client.renewAll([]driver.Ref{{Ticket: x.Ticket, State: state(x)}})[0], nil)
 }
 
-func state(x *played) driver.State {
+func state(x *programTicket) driver.State {
 	if x.held {
 		return driver.Held
 	}
 	return driver.Waiting
 }
 
-// answer puts into words what must be the same: not the token itself, but how it
-// stands to those before it.
-func (p *player) answer(x *played, a driver.Place, err error) string {
+// describeStatus describes the parts of an answer that must be the same on all
+// stores: not the token itself, but its order among the earlier tokens.
+func (p *programRunner) describeStatus(x *programTicket, a driver.Status, err error) string {
 	if err != nil {
-		return p.refusal(err)
+		return p.describeError(err)
 	}
 	x.held = a.State == driver.Held
 	said := a.State.String()
@@ -233,8 +234,8 @@ func (p *player) answer(x *played, a driver.Place, err error) string {
 	return fmt.Sprintf("%s, token %d of %d", said, i+1, len(p.tokens[x.Name]))
 }
 
-// refusal tells errors apart as callers do.
-func (p *player) refusal(err error) string {
+// describeError tells errors apart as callers do.
+func (p *programRunner) describeError(err error) string {
 	var limit *driver.LimitError
 	switch {
 	case errors.As(err, &limit):
@@ -248,24 +249,24 @@ func (p *player) refusal(err error) string {
 	return err.Error()
 }
 
-func (p *player) brk(x *played) string {
+func (p *programRunner) breakTicket(x *programTicket) string {
 	ctx, cancel := p.w.limit()
 	defer cancel()
 	said := fmt.Sprintf("Break(%d): ", x.n)
-	if err := x.c.d.Break(ctx, x.Name, x.ID); err != nil {
-		return said + p.refusal(err)
+	if err := x.client.d.Break(ctx, x.Name, x.ID); err != nil {
+		return said + p.describeError(err)
 	}
 	return said + "done"
 }
 
-// inspect lists holders by their numbers, and waiters in their order; which of an
-// owner's tickets comes first in their place is open.
-func (p *player) inspect(name string) string {
+// inspect lists holders by their numbers, and waiters in order. The order of an
+// owner's tickets within their place is undefined.
+func (p *programRunner) inspect(name string) string {
 	name = p.w.name(name)
-	l := p.w.lineOf(name)
+	l := p.w.queueOf(name)
 	var held, waiting []int
 	for _, e := range l.Tickets {
-		n := p.number(e.ID)
+		n := p.numberOf(e.ID)
 		if n < 0 || e.Owner != p.all[n].Owner || e.Units != p.all[n].Units && e.Owner == "" {
 			p.w.Errorf("Inspect: %d, %s, has %d units and the owner %q", n, e.ID, e.Units, e.Owner)
 			continue
@@ -280,18 +281,18 @@ func (p *player) inspect(name string) string {
 		}
 	}
 	slices.Sort(held)
-	return fmt.Sprintf("Inspect(%s): limit %d, held by %v, wait %v", p.bare(name), l.Limit, held, waiting)
+	return fmt.Sprintf("Inspect(%s): limit %d, held by %v, wait %v", p.bareName(name), l.Limit, held, waiting)
 }
 
-func (p *player) lines() string {
-	ctx, cancel := context.WithTimeout(context.Background(), p.w.patience())
+func (p *programRunner) listNames() string {
+	ctx, cancel := context.WithTimeout(context.Background(), p.w.maxWait())
 	defer cancel()
 	var names []string
 	for name, err := range p.w.witness().d.Names(ctx, p.w.tag) {
 		if err != nil {
-			return "Names: " + p.refusal(err)
+			return "Names: " + p.describeError(err)
 		}
-		if name = p.bare(name); slices.Contains(p.names, name) {
+		if name = p.bareName(name); slices.Contains(p.names, name) {
 			names = append(names, name)
 		}
 	}
@@ -299,8 +300,8 @@ func (p *player) lines() string {
 	return fmt.Sprintf("Names: %v", names)
 }
 
-func (p *player) bare(name string) string { return strings.TrimPrefix(name, p.w.tag) }
+func (p *programRunner) bareName(name string) string { return strings.TrimPrefix(name, p.w.tag) }
 
-func (p *player) number(id string) int {
-	return slices.IndexFunc(p.all, func(x *played) bool { return x.ID == id })
+func (p *programRunner) numberOf(id string) int {
+	return slices.IndexFunc(p.all, func(x *programTicket) bool { return x.ID == id })
 }

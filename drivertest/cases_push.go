@@ -1,6 +1,9 @@
 package drivertest
 
 import (
+	"context"
+	"time"
+
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -22,11 +25,11 @@ var pushCases = []Case{
 		}
 		for i := range n - 1 {
 			clients[i].leave(ts[i], driver.Held)
-			if p := clients[i+1].hears(ts[i+1], driver.Held); p.Lease != 0 {
+			if p := clients[i+1].awaitPush(ts[i+1], driver.Held); p.Lease != 0 {
 				w.Errorf("a push has a Lease of %v", p.Lease)
 			}
 			for j := i + 2; j < n; j++ {
-				if len(clients[j].told(ts[j])) > 0 {
+				if len(clients[j].pushesOf(ts[j])) > 0 {
 					w.Errorf("client %d was told something at the turn of client %d", j, i+1)
 				}
 			}
@@ -47,7 +50,7 @@ var pushCases = []Case{
 		}
 	}},
 	{Name: "push-readers", Rules: "Watch 1, Driver 6", Needs: Push | Shared, run: func(w *world) {
-		// All who are granted by one release are told.
+		// Each ticket that one release grants gets a push.
 		a, b := w.client(), w.client()
 		wr := a.writer("n")
 		a.join(wr, driver.Held)
@@ -60,21 +63,64 @@ var pushCases = []Case{
 		}
 		a.leave(wr, driver.Held)
 		for i, c := range clients {
-			c.hears(ts[i], driver.Held)
+			c.awaitPush(ts[i], driver.Held)
 		}
 	}},
 	{Name: "push-for-the-dead", Rules: "Watch 1, Driver 6", Needs: Push | Fair, run: func(w *world) {
-		// Whoever's request finds the dead, the one whose turn it is is told.
+		// The next ticket gets a push, whichever client's request finds the expired
+		// one.
 		a, b, c := w.client(), w.client(), w.client()
-		ta, tb, tc := a.mortal(a.mutex("n")), b.mutex("n"), c.mutex("n")
+		ta, tb, tc := a.shortLived(a.mutex("n")), b.mutex("n"), c.mutex("n")
+		begun := time.Now()
 		a.join(ta, driver.Held)
-		b.join(tb, driver.Waiting)
+		if !b.joinBehind(tb, begun, ta.TTL) {
+			return
+		}
 		c.joinAny(tc)
 		w.until("a push says that it is held", func() bool {
-			c.ask(tc)
-			return len(b.told(tb)) > 0
+			c.renewAny(tc)
+			return len(b.pushesOf(tb)) > 0
 		})
-		b.hears(tb, driver.Held)
+		b.awaitPush(tb, driver.Held)
+	}},
+	{Name: "push-failed", Rules: "Watch 5, Renew 3, F124", run: func(w *world) {
+		// When Watch has failed tickets take their places, and turns are found by
+		// asking.
+		a, b := w.client(), w.clientWithoutWatch()
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = b.d.Watch(over, func(string, driver.Status) {})
+		ta, tb := a.mutex("n"), b.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		a.leave(ta, driver.Held)
+		b.renew(tb, driver.Held)
+		b.leave(tb, driver.Held)
+		free := b.mutex("free")
+		b.join(free, driver.Held)
+		b.leave(free, driver.Held)
+	}},
+	{Name: "push-unwritable", Rules: "Leave 1, 5, Break 3, Renew 3, F125", Needs: Push | FailPushes, Alone: true, run: func(w *world) {
+		// The push of a grant cannot be written. Releases and grants are made all the
+		// same, and a waiter learns of its grant with its renewal.
+		restore := w.h.FailPushes(w.T)
+		a, b, c := w.client(), w.client(), w.client()
+		ta, tb, tc := a.mutex("n"), b.mutex("n"), c.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		c.join(tc, driver.Waiting)
+		a.leave(ta, driver.Held)
+		b.renew(tb, driver.Held)
+		ctx, cancel := w.limit()
+		defer cancel()
+		if err := a.d.Break(ctx, tb.Name, tb.ID); err != nil {
+			w.Errorf("Break: %v", err)
+		}
+		c.renew(tc, driver.Held)
+		b.renew(tb, driver.Gone)
+		c.leave(tc, driver.Held)
+		restore()
+		w.checkEmpty(ta.Name)
 	}},
 	{Name: "push-ends", Rules: "Watch 1, Close 1", Needs: Push, run: func(w *world) {
 		// Pushes end with the context of Watch, and with Close.
@@ -88,12 +134,12 @@ var pushCases = []Case{
 		w.settle()
 		a.leave(ta, driver.Held)
 		w.settle()
-		if len(b.told(tb)) > 0 {
+		if len(b.pushesOf(tb)) > 0 {
 			w.Errorf("told after the context of Watch had ended")
 		}
-		a.brk(tb)
+		a.breakTicket(tb)
 		w.settle()
-		if len(c.told(tc)) > 0 {
+		if len(c.pushesOf(tc)) > 0 {
 			w.Errorf("told after Close")
 		}
 	}},

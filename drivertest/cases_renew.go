@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -8,8 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// lane keeps the tickets whose names share the lane of the first one (Renew 6).
-func (w *world) lane(refs []driver.Ref) []driver.Ref {
+// sameLane keeps the tickets whose names share the lane of the first one (Renew
+// 6).
+func (w *world) sameLane(refs []driver.Ref) []driver.Ref {
 	lane := w.traits.Lane
 	if lane == nil {
 		return refs
@@ -21,25 +23,27 @@ var renewCases = []Case{
 	{Name: "renew-keeps", Rules: "Renew 1, Join 9", run: func(w *world) {
 		// Holders and waiters that are renewed stay.
 		a, b := w.client(), w.client()
-		ta, tb := a.mortal(a.mutex("n")), b.mortal(b.mutex("n"))
+		ta, tb := a.shortLived(a.mutex("n")), b.shortLived(b.mutex("n"))
 		begun := time.Now()
 		first := a.join(ta, driver.Held)
-		b.join(tb, driver.Waiting)
-		if w.keep(begun, ta.TTL*5/2, func() []driver.Place {
-			return []driver.Place{a.ask(ta), b.ask(tb)}
+		if !b.joinBehind(tb, begun, ta.TTL) {
+			return
+		}
+		if w.keepAlive(begun, ta.TTL*5/2, func() []driver.Status {
+			return []driver.Status{a.renewAny(ta), b.renewAny(tb)}
 		}, driver.Held, driver.Waiting) {
-			if p := a.ask(ta); p.State == driver.Held && p.Token != first.Token {
+			if p := a.renewAny(ta); p.State == driver.Held && p.Token != first.Token {
 				w.Errorf("token %d became %d", first.Token, p.Token)
 			}
 		}
 	}},
 	{Name: "renew-answers", Rules: "Renew 1, 2", run: func(w *world) {
-		// The answers of a batch are in the order of its tickets, each for
-		// itself, whatever the core believes about them.
+		// The answers of a batch are in the order of its tickets, each about its
+		// own ticket, whatever the core believes.
 		a, b := w.client(), w.client()
 		var refs []driver.Ref
-		want := make(map[string]driver.Place)
-		add := func(t *driver.Ticket, p driver.Place) {
+		want := make(map[string]driver.Status)
+		add := func(t *driver.Ticket, p driver.Status) {
 			refs = append(refs, driver.Ref{Ticket: t, State: []driver.State{driver.Held, driver.Waiting}[len(refs)%2]})
 			want[t.ID] = p
 		}
@@ -54,24 +58,24 @@ var renewCases = []Case{
 				add(t, a.join(t, driver.Waiting))
 			case 2:
 				a.join(t, driver.Held)
-				b.brk(t)
-				add(t, driver.Place{State: driver.Gone})
+				b.breakTicket(t)
+				add(t, driver.Status{State: driver.Gone})
 			case 3:
-				add(t, driver.Place{State: driver.Gone}) // never joined
+				add(t, driver.Status{State: driver.Gone}) // never joined
 			}
 		}
-		// One line with several of them, in the opposite order.
+		// One queue with several of them, in the opposite order.
 		for range 3 {
 			t := a.mutex("na")
 			add(t, a.join(t, driver.Waiting))
 		}
 		slices.Reverse(refs)
-		refs = w.lane(refs)
+		refs = w.sameLane(refs)
 		for i, p := range a.renewAll(refs) {
 			if q := want[refs[i].ID]; p.State != q.State || q.State == driver.Held && p.Token != q.Token {
 				w.Errorf("answer %d is %v with token %d, want %v with %d", i, p.State, p.Token, q.State, q.Token)
 			}
-			a.sane("Renew", refs[i].Ticket, p)
+			a.checkStatus("Renew", refs[i].Ticket, p)
 		}
 		if ps := a.renewAll(nil); len(ps) != 0 {
 			w.Errorf("no tickets have %d answers", len(ps))
@@ -96,34 +100,72 @@ var renewCases = []Case{
 			if p.State != driver.Held {
 				w.Errorf("Leave: answer %d is %v, want held", i, p.State)
 			}
-			a.settled(refs[i].Ticket)
+			a.forget(refs[i].Ticket)
 		}
-		w.empty(w.name("n"))
+		w.checkEmpty(w.name("n"))
 	}},
 	{Name: "renew-creates-nothing", Rules: "Renew 2, F9", run: func(w *world) {
 		a, b := w.client(), w.client()
 		never, left, broken := a.mutex("n"), a.mutex("n"), a.mutex("n")
 		a.renew(never, driver.Gone)
-		w.empty(never.Name)
+		w.checkEmpty(never.Name)
 		a.join(left, driver.Held)
 		a.leave(left, driver.Held)
 		a.join(broken, driver.Held)
-		b.brk(broken)
+		b.breakTicket(broken)
 		for _, t := range []*driver.Ticket{never, left, broken} {
 			a.renew(t, driver.Gone)
 		}
-		w.empty(never.Name)
+		w.checkEmpty(never.Name)
 		// Nor beside one who holds.
 		tb := b.mutex("n")
 		b.join(tb, driver.Held)
 		for _, t := range []*driver.Ticket{never, left, broken} {
 			a.renew(t, driver.Gone)
 		}
-		w.line(tb.Name, []*driver.Ticket{tb})
+		w.checkQueue(tb.Name, []*driver.Ticket{tb})
+	}},
+	{Name: "renew-of-the-silent", Rules: "Renew 7, Join 1, Watch 1, F105", Needs: Pause, Alone: true, run: func(w *world) {
+		// A store that is silent for two leases says nothing, and so does its
+		// driver, also not by a push.
+		a, b := w.client(), w.client()
+		ta, tb := a.mutex("n"), b.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		resume := w.h.Pause(w.T)
+		call := func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), max(w.h.TTL/6, 50*time.Millisecond))
+		}
+		for start := time.Now(); time.Since(start) < 2*w.h.TTL; {
+			for _, x := range []struct {
+				c   *client
+				ref driver.Ref
+			}{{a, driver.Ref{Ticket: ta, State: driver.Held}}, {b, driver.Ref{Ticket: tb, State: driver.Waiting}}} {
+				ctx, cancel := call()
+				ps, err := x.c.d.Renew(ctx, []driver.Ref{x.ref})
+				cancel()
+				if err == nil && (len(ps) != 1 || ps[0].Err == nil) {
+					w.Errorf("Renew answered %+v for %s while the store was silent", ps, x.ref.ID)
+				}
+			}
+			ctx, cancel := call()
+			if p, err := b.d.Join(ctx, b.mutex("other"), true); err == nil {
+				w.Errorf("Join answered %+v while the store was silent", p)
+			}
+			cancel()
+		}
+		for _, c := range []*client{a, b} {
+			for _, p := range append(a.pushesOf(ta), c.pushesOf(tb)...) {
+				if p.State == driver.Gone {
+					w.Errorf("a push said Gone while the store was silent")
+				}
+			}
+		}
+		resume()
 	}},
 	{Name: "renew-reports", Rules: "Renew 3, F46, F50", run: func(w *world) {
 		// A client that hears nothing learns of its grant by asking.
-		a, b := w.client(), w.deaf()
+		a, b := w.client(), w.clientIgnoringPushes()
 		ta, tb := a.mutex("n"), b.mutex("n")
 		first := a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
@@ -132,22 +174,22 @@ var renewCases = []Case{
 		if p := b.renew(tb, driver.Held); w.traits.Fencing && p.Token <= first.Token {
 			w.Errorf("token %d after %d", p.Token, first.Token)
 		}
-		b.brk(tb)
+		b.breakTicket(tb)
 		b.renew(tb, driver.Gone)
 	}},
 	{Name: "renew-too-late", Rules: "Renew 4, F9, F12, F58", run: func(w *world) {
 		// A holder that slept finds another one in its place: renewing and
 		// leaving tell it Gone, and do not touch the other.
 		a, b := w.client(), w.client()
-		ta, tb := a.mortal(a.mutex("n")), b.mutex("n")
+		ta, tb := a.shortLived(a.mutex("n")), b.mutex("n")
 		a.join(ta, driver.Held)
-		b.granted(tb, b.joinAny(tb))
+		b.awaitGrant(tb, b.joinAny(tb))
 		a.renew(ta, driver.Gone)
 		a.leave(ta, driver.Gone)
-		w.line(ta.Name, []*driver.Ticket{tb})
+		w.checkQueue(ta.Name, []*driver.Ticket{tb})
 		b.leave(tb, driver.Held)
 		a.renew(ta, driver.Gone)
-		w.empty(ta.Name)
+		w.checkEmpty(ta.Name)
 	}},
 	{Name: "renew-against-leave", Rules: "Driver 1, 8, Renew 2, F8", run: func(w *world) {
 		// A Leave that overtakes a renewal releases, and says so; the renewal
@@ -170,6 +212,6 @@ var renewCases = []Case{
 			wg.Wait()
 			a.renew(t, driver.Gone)
 		}
-		w.empty(w.name("n"))
+		w.checkEmpty(w.name("n"))
 	}},
 }

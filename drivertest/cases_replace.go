@@ -6,23 +6,23 @@ import (
 
 var replaceCases = []Case{
 	{Name: "replaces", Rules: "Join 8", run: func(w *world) {
-		// The old ticket leaves before the new one takes its place at the end:
-		// who waits is granted, and told, first.
+		// The old ticket leaves before the new one takes its place at the end, so
+		// that a waiter is granted, and gets its push, first.
 		a, b := w.client(), w.client()
 		old, tb, next := a.mutex("n"), b.mutex("n"), a.mutex("n")
 		first := a.join(old, driver.Held)
 		b.join(tb, driver.Waiting)
 		next.Replaces = old
 		a.join(next, driver.Waiting)
-		w.line(old.Name, []*driver.Ticket{tb}, next)
+		w.checkQueue(old.Name, []*driver.Ticket{tb}, next)
 		if w.traits.Push {
-			b.hears(tb, driver.Held)
+			b.awaitPush(tb, driver.Held)
 		}
 		if p := b.renew(tb, driver.Held); w.traits.Fencing && p.Token <= first.Token {
 			w.Errorf("token %d after %d", p.Token, first.Token)
 		}
 		a.renew(old, driver.Gone)
-		w.line(old.Name, []*driver.Ticket{tb}, next)
+		w.checkQueue(old.Name, []*driver.Ticket{tb}, next)
 	}},
 	{Name: "replaces-alone", Rules: "Join 8, Join 1", run: func(w *world) {
 		// Nobody waits: the new ticket holds at once, with a new token, and
@@ -44,7 +44,7 @@ var replaceCases = []Case{
 			if r := join(next, driver.Held); r.Token != q.Token {
 				w.Errorf("token %d became %d", q.Token, r.Token)
 			}
-			w.line(old.Name, []*driver.Ticket{next})
+			w.checkQueue(old.Name, []*driver.Ticket{next})
 			old, p = next, q
 		}
 	}},
@@ -56,7 +56,7 @@ var replaceCases = []Case{
 		a.join(left, driver.Held)
 		a.leave(left, driver.Held)
 		a.join(broken, driver.Held)
-		b.brk(broken)
+		b.breakTicket(broken)
 		tb := b.mutex("n")
 		b.join(tb, driver.Held)
 		var waiting []*driver.Ticket
@@ -66,7 +66,7 @@ var replaceCases = []Case{
 			a.join(next, driver.Waiting)
 			waiting = append(waiting, next)
 		}
-		w.line(tb.Name, []*driver.Ticket{tb}, waiting...)
+		w.checkQueue(tb.Name, []*driver.Ticket{tb}, waiting...)
 	}},
 	{Name: "replaces-shared", Rules: "Join 8", Needs: Shared, run: func(w *world) {
 		// A reader that joins anew lets the writer in that waits for it.
@@ -76,6 +76,6 @@ var replaceCases = []Case{
 		b.join(wr, driver.Waiting)
 		r2.Replaces = r1
 		a.join(r2, driver.Waiting)
-		w.line(r1.Name, []*driver.Ticket{wr}, r2)
+		w.checkQueue(r1.Name, []*driver.Ticket{wr}, r2)
 	}},
 }

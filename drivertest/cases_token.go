@@ -11,7 +11,7 @@ var tokenCases = []Case{
 		// Over release, hand-off, TryLock and Break.
 		a, b := w.client(), w.client()
 		var last uint64
-		grown := func(how string, p driver.Place) {
+		grown := func(how string, p driver.Status) {
 			w.Helper()
 			if p.Token <= last {
 				w.Errorf("%s: token %d after %d", how, p.Token, last)
@@ -26,7 +26,7 @@ var tokenCases = []Case{
 			grown("hand-off", b.renew(tb, driver.Held))
 			tc := a.mutex("n")
 			a.join(tc, driver.Waiting)
-			a.brk(tb)
+			a.breakTicket(tb)
 			grown("break", a.renew(tc, driver.Held))
 			a.leave(tc, driver.Held)
 			td := b.mutex("n")
@@ -42,10 +42,10 @@ var tokenCases = []Case{
 		a.join(ta, driver.Held)
 		b.join(tb, driver.Waiting)
 		a.leave(ta, driver.Held)
-		pushed := b.hears(tb, driver.Held)
-		l := w.lineOf(tb.Name)
+		pushed := b.awaitPush(tb, driver.Held)
+		l := w.queueOf(tb.Name)
 		if len(l.Tickets) != 1 {
-			w.Fatalf("the line is %s", tickets(l))
+			w.Fatalf("the line is %s", formatQueue(l))
 		}
 		if l.Token != 0 && l.Token != pushed.Token {
 			w.Errorf("Inspect says that the last token is %d, the push said %d", l.Token, pushed.Token)
@@ -80,69 +80,69 @@ var tokenCases = []Case{
 		}
 	}},
 	{Name: "token-floor", Rules: "Join 5", Needs: Fencing, run: func(w *world) {
-		// A token is not below the ticket's floor, for those granted at once
-		// and for those who waited; and the next one is above it.
+		// A token is not below the ticket's minimum, whether it was granted at once
+		// or after waiting. The next token is above it.
 		a, b := w.client(), w.client()
 		ta := a.mutex("n")
 		p := a.join(ta, driver.Held)
 		tb := b.mutex("n")
-		tb.Floor = p.Token + 1000_000
+		tb.MinToken = p.Token + 1000_000
 		b.join(tb, driver.Waiting)
 		a.leave(ta, driver.Held)
-		if p = b.renew(tb, driver.Held); p.Token < tb.Floor {
-			w.Errorf("token %d with a floor of %d", p.Token, tb.Floor)
+		if p = b.renew(tb, driver.Held); p.Token < tb.MinToken {
+			w.Errorf("token %d with a floor of %d", p.Token, tb.MinToken)
 		}
 		b.leave(tb, driver.Held)
 		last := p.Token
 		tc := a.mutex("n")
-		tc.Floor = last + 1000_000
-		if p = a.join(tc, driver.Held); p.Token < tc.Floor {
-			w.Errorf("token %d with a floor of %d", p.Token, tc.Floor)
+		tc.MinToken = last + 1000_000
+		if p = a.join(tc, driver.Held); p.Token < tc.MinToken {
+			w.Errorf("token %d with a floor of %d", p.Token, tc.MinToken)
 		}
 		a.leave(tc, driver.Held)
 		last = p.Token
 		td := b.mutex("n")
-		td.Floor = 1
+		td.MinToken = 1
 		if p = b.join(td, driver.Held); p.Token <= last {
 			w.Errorf("token %d after %d", p.Token, last)
 		}
 	}},
 	{Name: "tokens-after-expiry", Rules: "Join 5", Needs: Fencing, run: func(w *world) {
 		a, b := w.client(), w.client()
-		ta, tb := a.mortal(a.mutex("n")), b.mortal(b.mutex("n"))
+		ta, tb := a.shortLived(a.mutex("n")), b.shortLived(b.mutex("n"))
 		first := a.join(ta, driver.Held)
-		p := b.granted(tb, b.join(tb, driver.Waiting))
+		p := b.awaitGrant(tb, b.joinAny(tb)) // on a slow machine, the first has expired already
 		if p.Token <= first.Token {
 			w.Errorf("token %d after %d", p.Token, first.Token)
 		}
-		// The line stays alone for longer than anything in it lives.
-		time.Sleep(w.latest(tb.TTL))
+		// The queue is left alone for longer than its last lease.
+		time.Sleep(w.latestExpiry(tb.TTL))
 		tc := b.mutex("n")
-		if q := b.granted(tc, b.joinAny(tc)); q.Token <= p.Token {
+		if q := b.awaitGrant(tc, b.joinAny(tc)); q.Token <= p.Token {
 			w.Errorf("token %d after %d", q.Token, p.Token)
 		}
 	}},
 }
 
-// joinAny joins, whether that means holding or waiting.
-func (c *client) joinAny(t *driver.Ticket) driver.Place {
+// joinAny joins and accepts both Held and Waiting.
+func (c *client) joinAny(t *driver.Ticket) driver.Status {
 	c.w.Helper()
-	p := c.rejoin(t)
+	p := c.joinWith(t, true)
 	if p.State == driver.Gone {
 		c.w.Fatalf("Join(%s) answers gone", t.ID)
 	}
 	return p
 }
 
-// rejoin joins, whatever comes of it.
-func (c *client) rejoin(t *driver.Ticket) driver.Place {
+// joinWith joins and accepts any state.
+func (c *client) joinWith(t *driver.Ticket, wait bool) driver.Status {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
-	p, err := c.d.Join(ctx, t, true)
+	p, err := c.d.Join(ctx, t, wait)
 	if err != nil {
 		c.w.Fatalf("Join(%s): %v", t.ID, err)
 	}
-	c.sane("Join", t, p)
+	c.checkStatus("Join", t, p)
 	return p
 }

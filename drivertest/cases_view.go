@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// names lists the lines whose names begin with prefix.
-func (c *client) names(prefix string) []string {
+// listNames lists the names that begin with prefix.
+func (c *client) listNames(prefix string) []string {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
@@ -25,11 +25,12 @@ func (c *client) names(prefix string) []string {
 	return all
 }
 
-// listed checks what Names yields.
-func (w *world) listed(c *client, prefix string, want ...string) {
+// checkNames checks the names that Names yields.
+func (w *world) checkNames(c *client, prefix string, want ...string) {
 	w.Helper()
 	slices.Sort(want)
-	if got := c.names(prefix); !slices.Equal(got, want) {
+	w.awaitView(func() bool { return slices.Equal(c.listNames(prefix), want) })
+	if got := c.listNames(prefix); !slices.Equal(got, want) {
 		if len(got)+len(want) > 20 {
 			w.Errorf("Names(%q) yields %d names, want %d others", prefix, len(got), len(want))
 		} else {
@@ -59,7 +60,7 @@ var viewCases = []Case{
 				last = max(last, p.Token)
 			}
 		}
-		l := w.lineOf(ts[0].Name)
+		l := w.queueOf(ts[0].Name)
 		if l.Limit != ts[0].Limit {
 			w.Errorf("Limit is %d, want %d", l.Limit, ts[0].Limit)
 		}
@@ -67,12 +68,12 @@ var viewCases = []Case{
 			w.Errorf("Token is %d, want %d", l.Token, last)
 		}
 		if len(l.Tickets) != len(ts) {
-			w.Fatalf("the line is %s, want %d tickets", tickets(l), len(ts))
+			w.Fatalf("the line is %s, want %d tickets", formatQueue(l), len(ts))
 		}
 		for i, t := range ts {
 			at := slices.IndexFunc(l.Tickets, func(e driver.Entry) bool { return e.ID == t.ID })
 			if at < 0 || at != i && (w.traits.Fair && i >= int(held) || at >= int(held)) {
-				w.Errorf("ticket %d is at %d of %s", i, at, tickets(l))
+				w.Errorf("ticket %d is at %d of %s", i, at, formatQueue(l))
 				continue
 			}
 			e := l.Tickets[at]
@@ -83,18 +84,18 @@ var viewCases = []Case{
 			if e.State != s || e.Units != t.Units || e.Owner != t.Owner || e.Meta != t.Meta {
 				w.Errorf("ticket %d is listed as %+v, want state %v, units %d, owner %q, meta %q", i, e, s, t.Units, t.Owner, t.Meta)
 			}
-			if e.Left > w.latest(t.TTL) || e.Left < -w.latest(t.TTL) || h(w, e) {
+			if e.Left > w.latestExpiry(t.TTL) || e.Left < -w.latestExpiry(t.TTL) || badToken(w, e) {
 				w.Errorf("ticket %d is listed with %v left and token %d, and a TTL of %v", i, e.Left, e.Token, t.TTL)
 			}
 		}
 	}},
 	{Name: "inspect-nothing", Rules: "Inspect 1", run: func(w *world) {
-		// No line, and a line that everybody has left.
+		// A queue that never was, and a queue that everybody has left.
 		a := w.client()
 		t := a.mutex("n")
 		for range 2 {
-			if l := w.lineOf(t.Name); len(l.Tickets) != 0 || l.Limit != 0 {
-				w.Errorf("the line is %s with a limit of %d", tickets(l), l.Limit)
+			if l := w.queueOf(t.Name); len(l.Tickets) != 0 || l.Limit != 0 {
+				w.Errorf("the line is %s with a limit of %d", formatQueue(l), l.Limit)
 			}
 			a.joinAny(t)
 			a.leave(t, driver.Held)
@@ -102,31 +103,31 @@ var viewCases = []Case{
 		}
 	}},
 	{Name: "inspect-renews-nothing", Rules: "Inspect 2, Names 3", run: func(w *world) {
-		// Who is only looked at dies in its time.
+		// Inspect does not extend a lease.
 		a := w.client()
-		t := a.mortal(a.mutex("n"))
+		t := a.shortLived(a.mutex("n"))
 		sent := time.Now()
 		p := a.join(t, driver.Held)
 		answered := time.Now()
 		for {
 			asked := time.Now()
-			w.witness().names(t.Name)
-			l := w.lineOf(t.Name)
+			w.witness().listNames(t.Name)
+			l := w.queueOf(t.Name)
 			if len(l.Tickets) == 0 {
 				if kept := time.Since(sent); kept < p.Lease {
 					w.Errorf("gone after %v, with a lease of %v", kept, p.Lease)
 				}
 				return
 			}
-			if kept := asked.Sub(answered); kept > w.latest(t.TTL) {
+			if kept := asked.Sub(answered); kept > w.latestExpiry(t.TTL) && kept > w.latestExpiry(t.TTL)+w.still.since(answered) {
 				w.Fatalf("still there after %v with a TTL of %v", kept, t.TTL)
 			}
-			// What is left may grow meanwhile: a store may keep all tickets of a
+			// The remaining time may grow meanwhile: a store may keep all tickets of a
 			// client by one lease, which lives as long as the client.
 			if left := l.Tickets[0].Left; left > t.TTL*2 {
 				w.Errorf("%v left of a TTL of %v", left, t.TTL)
 			}
-			time.Sleep(w.tick())
+			time.Sleep(w.pollInterval())
 		}
 	}},
 	{Name: "inspect-meta", Rules: "Join 10, Inspect", run: func(w *world) {
@@ -139,7 +140,7 @@ var viewCases = []Case{
 			t := a.mutex(fmt.Sprint("n", i))
 			t.Meta = meta
 			a.join(t, driver.Held)
-			if l := w.lineOf(t.Name); len(l.Tickets) != 1 || l.Tickets[0].Meta != meta {
+			if l := w.queueOf(t.Name); len(l.Tickets) != 1 || l.Tickets[0].Meta != meta {
 				w.Errorf("metadata %.40q is listed as %.60q", meta, fmt.Sprintf("%+v", l.Tickets))
 			}
 			if p := a.try(a.mutex(fmt.Sprint("n", i)), driver.Gone); p.Holder != "" && p.Holder != meta {
@@ -160,13 +161,13 @@ var viewCases = []Case{
 			all = append(all, t.Name)
 		}
 		a.leave(free, driver.Held)
-		w.listed(b, w.tag, all...)
-		w.listed(a, w.name("a"), w.name("a"), w.name("ab"), w.name("abc"), w.name("a/b"), w.name("a*"))
-		w.listed(a, w.name("ab"), w.name("ab"), w.name("abc"))
-		w.listed(a, w.name("a*"), w.name("a*"))
-		w.listed(a, w.name("a/"), w.name("a/b"))
-		w.listed(a, w.name("abcd"))
-		w.listed(a, w.name("?"))
+		w.checkNames(b, w.tag, all...)
+		w.checkNames(a, w.name("a"), w.name("a"), w.name("ab"), w.name("abc"), w.name("a/b"), w.name("a*"))
+		w.checkNames(a, w.name("ab"), w.name("ab"), w.name("abc"))
+		w.checkNames(a, w.name("a*"), w.name("a*"))
+		w.checkNames(a, w.name("a/"), w.name("a/b"))
+		w.checkNames(a, w.name("abcd"))
+		w.checkNames(a, w.name("?"))
 	}},
 	{Name: "names-many", Rules: "Names 1", run: func(w *world) {
 		// More than a store lists in one go; and the list may be left early.
@@ -178,7 +179,7 @@ var viewCases = []Case{
 			a.join(t, driver.Held)
 			all[i] = t.Name
 		}
-		w.listed(b, w.tag, all...)
+		w.checkNames(b, w.tag, all...)
 		ctx, cancel := w.limit()
 		defer cancel()
 		seen := 0
@@ -196,7 +197,7 @@ var viewCases = []Case{
 	}},
 }
 
-// h says whether a held entry has no token, or a waiting one has one.
-func h(w *world, e driver.Entry) bool {
+// badToken reports whether a held entry has no token, or a waiting one has one.
+func badToken(w *world, e driver.Entry) bool {
 	return w.traits.Fencing && (e.State == driver.Held) != (e.Token != 0)
 }

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A client is a driver and what the suite knows about it.
+// client is a driver and the suite's record of its tickets and pushes.
 type client struct {
 	w       *world
 	d       driver.Driver
@@ -24,48 +25,52 @@ type client struct {
 	n       int
 	tickets []*driver.Ticket
 	pushes  []push
-	wake    map[string]chan driver.Place
+	wake    map[string]chan driver.Status
 	gaps    int
 }
 
 type push struct {
-	id string
-	p  driver.Place
+	id     string
+	status driver.Status
 }
 
-// client opens a client that listens for pushes.
+// client opens a client that records its pushes.
 func (w *world) client() *client {
 	w.Helper()
-	c := w.bare()
+	c := w.clientWithoutWatch()
 	c.watch()
 	return c
 }
 
-// deaf opens a client that hears no pushes.
-func (w *world) deaf() *client {
+// clientIgnoringPushes opens a client that calls Watch and drops its pushes.
+func (w *world) clientIgnoringPushes() *client {
 	w.Helper()
-	c := w.bare()
-	if err := c.d.Watch(context.Background(), func(string, driver.Place) {}); err != nil {
+	c := w.clientWithoutWatch()
+	if err := c.d.Watch(context.Background(), func(string, driver.Status) {}); err != nil {
 		w.Fatalf("Watch: %v", err)
 	}
 	return c
 }
 
-// bare opens a client that has not called Watch, and never waits.
-func (w *world) bare() *client {
+// clientWithoutWatch opens a client that has not called Watch. It never waits.
+func (w *world) clientWithoutWatch() *client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.newClient()
+	return w.newClientLocked()
 }
 
-func (w *world) newClient() *client {
+// newClientLocked opens a client. The name says that w.mu is held.
+func (w *world) newClientLocked() *client { return w.adoptLocked(w.h.Open(w.T)) }
+
+// adoptLocked makes a client of a driver.
+func (w *world) adoptLocked(d driver.Driver) *client {
 	var b [16]byte
 	rand.Read(b[:])
 	c := &client{
 		w:    w,
-		d:    w.h.Open(w.T),
+		d:    d,
 		uuid: fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]),
-		wake: make(map[string]chan driver.Place),
+		wake: make(map[string]chan driver.Status),
 	}
 	w.clients = append(w.clients, c)
 	return c
@@ -82,18 +87,18 @@ func (c *client) watchOnce() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
 	c.w.Cleanup(cancel)
-	return c.d.Watch(ctx, c.moved)
+	return c.d.Watch(ctx, c.notify)
 }
 
-// moved takes a push.
-func (c *client) moved(id string, p driver.Place) {
+// notify records a push.
+func (c *client) notify(id string, p driver.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id == "" {
 		c.gaps++
 		for _, ch := range c.wake {
 			select {
-			case ch <- driver.Place{}:
+			case ch <- driver.Status{}:
 			default:
 			}
 		}
@@ -108,25 +113,25 @@ func (c *client) moved(id string, p driver.Place) {
 	}
 }
 
-// told returns the pushes of a ticket so far.
-func (c *client) told(t *driver.Ticket) []driver.Place {
+// pushesOf returns the pushes of a ticket so far.
+func (c *client) pushesOf(t *driver.Ticket) []driver.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var ps []driver.Place
+	var ps []driver.Status
 	for _, p := range c.pushes {
 		if p.id == t.ID {
-			ps = append(ps, p.p)
+			ps = append(ps, p.status)
 		}
 	}
 	return ps
 }
 
-// hears waits for a push of a ticket in this state.
-func (c *client) hears(t *driver.Ticket, s driver.State) driver.Place {
+// awaitPush waits for a push that reports a ticket in this state.
+func (c *client) awaitPush(t *driver.Ticket, s driver.State) driver.Status {
 	c.w.Helper()
-	var found driver.Place
+	var found driver.Status
 	c.w.until(fmt.Sprintf("a push says that %s is %v", t.ID, s), func() bool {
-		for _, p := range c.told(t) {
+		for _, p := range c.pushesOf(t) {
 			if p.State == s {
 				found = p
 				return true
@@ -143,7 +148,7 @@ func (c *client) all() []*driver.Ticket {
 	return slices.Clone(c.tickets)
 }
 
-// ticket makes one that lives long enough for a case on a slow store to end.
+// ticket makes a ticket whose TTL outlasts a case on a slow store.
 func (c *client) ticket(name string, units, limit int64) *driver.Ticket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,15 +158,15 @@ func (c *client) ticket(name string, units, limit int64) *driver.Ticket {
 		Name:  c.w.name(name),
 		Units: units,
 		Limit: limit,
-		TTL:   c.w.long(),
+		TTL:   c.w.longTTL(),
 	}
 	t.Meta = "meta of " + t.ID
 	c.tickets = append(c.tickets, t)
 	return t
 }
 
-// settled forgets a ticket that is gone, so that end has less to do.
-func (c *client) settled(t *driver.Ticket) {
+// forget drops a ticket that is gone, so that end has less to do.
+func (c *client) forget(t *driver.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.wake, t.ID)
@@ -170,8 +175,8 @@ func (c *client) settled(t *driver.Ticket) {
 	}
 }
 
-// mortal gives a ticket the harness's TTL: its end is awaited.
-func (c *client) mortal(t *driver.Ticket) *driver.Ticket {
+// shortLived gives a ticket the harness's TTL, for cases that await its expiry.
+func (c *client) shortLived(t *driver.Ticket) *driver.Ticket {
 	t.TTL = c.w.h.TTL
 	return t
 }
@@ -183,18 +188,18 @@ func (c *client) writer(name string) *driver.Ticket {
 }
 
 // join joins with wait=true and expects a state.
-func (c *client) join(t *driver.Ticket, want driver.State) driver.Place {
+func (c *client) join(t *driver.Ticket, want driver.State) driver.Status {
 	c.w.Helper()
-	return c.joined(t, true, want)
+	return c.joinExpecting(t, true, want)
 }
 
 // try joins with wait=false and expects a state.
-func (c *client) try(t *driver.Ticket, want driver.State) driver.Place {
+func (c *client) try(t *driver.Ticket, want driver.State) driver.Status {
 	c.w.Helper()
-	return c.joined(t, false, want)
+	return c.joinExpecting(t, false, want)
 }
 
-func (c *client) joined(t *driver.Ticket, wait bool, want driver.State) driver.Place {
+func (c *client) joinExpecting(t *driver.Ticket, wait bool, want driver.State) driver.Status {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
@@ -205,12 +210,12 @@ func (c *client) joined(t *driver.Ticket, wait bool, want driver.State) driver.P
 	if p.State != want {
 		c.w.Fatalf("Join(%s, wait=%v) answers %v, want %v", t.ID, wait, p.State, want)
 	}
-	c.sane("Join", t, p)
+	c.checkStatus("Join", t, p)
 	return p
 }
 
-// refused joins and expects an error.
-func (c *client) refused(t *driver.Ticket) error {
+// joinRefused joins and expects an error of class Refused.
+func (c *client) joinRefused(t *driver.Ticket) error {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
@@ -224,8 +229,8 @@ func (c *client) refused(t *driver.Ticket) error {
 	return err
 }
 
-// sane checks what holds for every answer.
-func (c *client) sane(op string, t *driver.Ticket, p driver.Place) {
+// checkStatus checks the duties that hold for every answer.
+func (c *client) checkStatus(op string, t *driver.Ticket, p driver.Status) {
 	c.w.Helper()
 	switch p.State {
 	case driver.Held, driver.Waiting:
@@ -245,53 +250,53 @@ func (c *client) sane(op string, t *driver.Ticket, p driver.Place) {
 }
 
 // renew renews and expects a state.
-func (c *client) renew(t *driver.Ticket, want driver.State) driver.Place {
+func (c *client) renew(t *driver.Ticket, want driver.State) driver.Status {
 	c.w.Helper()
-	p := c.ask(t)
+	p := c.renewAny(t)
 	if p.State != want {
 		c.w.Fatalf("Renew(%s) answers %v, want %v", t.ID, p.State, want)
 	}
 	return p
 }
 
-// ask renews.
-func (c *client) ask(t *driver.Ticket) driver.Place {
+// renewAny renews, whatever the state.
+func (c *client) renewAny(t *driver.Ticket) driver.Status {
 	c.w.Helper()
 	ps := c.renewAll([]driver.Ref{{Ticket: t, State: driver.Held}})
-	c.sane("Renew", t, ps[0])
+	c.checkStatus("Renew", t, ps[0])
 	return ps[0]
 }
 
-func (c *client) renewAll(refs []driver.Ref) []driver.Place {
+func (c *client) renewAll(refs []driver.Ref) []driver.Status {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
 	ps, err := c.d.Renew(ctx, refs)
-	c.answers("Renew", refs, ps, err)
+	c.checkAnswers("Renew", refs, ps, err)
 	return ps
 }
 
-// leave leaves and expects to have been in a state.
-func (c *client) leave(t *driver.Ticket, want driver.State) driver.Place {
+// leave leaves and expects that the ticket had a state.
+func (c *client) leave(t *driver.Ticket, want driver.State) driver.Status {
 	c.w.Helper()
 	p := c.leaveAll([]driver.Ref{{Ticket: t, State: driver.Held}})[0]
 	if p.State != want {
 		c.w.Fatalf("Leave(%s) answers %v, want %v", t.ID, p.State, want)
 	}
-	c.settled(t)
+	c.forget(t)
 	return p
 }
 
-func (c *client) leaveAll(refs []driver.Ref) []driver.Place {
+func (c *client) leaveAll(refs []driver.Ref) []driver.Status {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
 	ps, err := c.d.Leave(ctx, refs)
-	c.answers("Leave", refs, ps, err)
+	c.checkAnswers("Leave", refs, ps, err)
 	return ps
 }
 
-func (c *client) answers(op string, refs []driver.Ref, ps []driver.Place, err error) {
+func (c *client) checkAnswers(op string, refs []driver.Ref, ps []driver.Status, err error) {
 	c.w.Helper()
 	if err != nil {
 		c.w.Fatalf("%s: %v", op, err)
@@ -308,15 +313,15 @@ func (c *client) answers(op string, refs []driver.Ref, ps []driver.Place, err er
 
 // leaveQuietly makes sure that a ticket has no place.
 func (c *client) leaveQuietly(ctx context.Context, t *driver.Ticket) error {
-	ps, err := c.d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held, Unsure: true}})
+	ps, err := c.d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held, JoinPending: true}})
 	if err == nil && len(ps) == 1 {
 		err = ps[0].Err
 	}
 	return err
 }
 
-// brk breaks a ticket.
-func (c *client) brk(t *driver.Ticket) {
+// breakTicket breaks a ticket.
+func (c *client) breakTicket(t *driver.Ticket) {
 	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
@@ -325,13 +330,23 @@ func (c *client) brk(t *driver.Ticket) {
 	}
 }
 
-// granted waits until a ticket is held, as the core does: it listens, asks
-// when Recheck says so, and every third of the harness's TTL.
-func (c *client) granted(t *driver.Ticket, p driver.Place) driver.Place {
+// breakAny breaks a ticket if the store has any of it.
+func (c *client) breakAny(t *driver.Ticket) {
+	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	if err := c.d.Break(ctx, t.Name, t.ID); err != nil && !errors.Is(err, driver.ErrNoTicket) {
+		c.w.Fatalf("Break(%s): %v", t.ID, err)
+	}
+}
+
+// awaitGrant waits until a ticket is held, as the core does: it waits for
+// pushes, and renews at Recheck and every third of the harness's TTL.
+func (c *client) awaitGrant(t *driver.Ticket, p driver.Status) driver.Status {
 	c.w.Helper()
 	var start = time.Now()
 	for p.State == driver.Waiting {
-		if time.Since(start) > c.w.patience() {
+		if time.Since(start) > c.w.maxWait() {
 			c.w.Fatalf("%s waits for ever", t.ID)
 		}
 		wait := min(t.TTL, c.w.h.TTL) / 3
@@ -339,10 +354,10 @@ func (c *client) granted(t *driver.Ticket, p driver.Place) driver.Place {
 			wait = min(wait, p.Recheck)
 		}
 		if !c.w.traits.Push {
-			wait = min(wait, c.w.tick())
+			wait = min(wait, c.w.pollInterval())
 		}
-		c.doze(t, wait)
-		p = c.ask(t)
+		c.waitForPush(t, wait)
+		p = c.renewAny(t)
 	}
 	if p.State != driver.Held {
 		c.w.Fatalf("%s is %v, want held", t.ID, p.State)
@@ -350,17 +365,17 @@ func (c *client) granted(t *driver.Ticket, p driver.Place) driver.Place {
 	return p
 }
 
-// doze waits for a push about t, for d at the most. One that came before the
-// first time, ahead of the answer to the Join even, counts.
-func (c *client) doze(t *driver.Ticket, d time.Duration) driver.Place {
+// waitForPush waits for a push about t, for at most d. On its first call for t
+// it also returns pushes that came earlier, even before the answer to the Join.
+func (c *client) waitForPush(t *driver.Ticket, d time.Duration) driver.Status {
 	c.mu.Lock()
 	ch := c.wake[t.ID]
 	if ch == nil {
-		ch = make(chan driver.Place, 4)
+		ch = make(chan driver.Status, 4)
 		c.wake[t.ID] = ch
 		for _, p := range c.pushes {
 			if p.id == t.ID && len(ch) < cap(ch) {
-				ch <- p.p
+				ch <- p.status
 			}
 		}
 	}
@@ -371,6 +386,6 @@ func (c *client) doze(t *driver.Ticket, d time.Duration) driver.Place {
 	case p := <-ch:
 		return p
 	case <-timer.C:
-		return driver.Place{}
+		return driver.Status{}
 	}
 }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/faults"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// The core keeps the guarantees that the seam gives to drivers, and its own
-// promise, whatever happens to its requests: F1 to F4, F8 to F10, F14, F15, F50.
+// TestCoreUnderFaults checks that the core keeps the guarantees that the seam
+// gives to drivers, and its own promise, whatever happens to its requests.
 //
 // Covers: F1, F2, F3, F4, F8, F9, F10, F14, F15, F50.
 func TestCoreUnderFaults(t *testing.T) {

@@ -2,8 +2,8 @@
 // driver and any store, the duties that package driver numbers.
 //
 // The suite is data. A [Case] has a name, the rules it checks ("Join 3", and
-// the numbers of known faults, "F4"), what it needs of a driver, and the
-// function that acts and checks. A driver's own test describes its store with
+// the numbers of known faults, "F4"), its needs of a driver and a harness, and
+// the function that acts and checks. A driver's own test describes its store with
 // a [Harness] and calls [Run]; for a store that lives by the process's clock,
 // [RunBubbles] runs every case in a testing/synctest bubble, where hours pass
 // in milliseconds.
@@ -15,16 +15,20 @@
 //		})
 //	}
 //
-// The cases judge by order, tokens, counts and by times that stay right on a
-// slow machine: too early is measured from before a request to after its
-// answer, too late from an answer to before the next request.
+// The cases judge by order, tokens, counts, and times that stay valid on a slow
+// machine: earliness is measured from before a request to after its answer,
+// lateness from an answer to before the next request.
 //
-// Package drivertest/broken has drivers with one flaw each, every one of which
-// fails the case named for it; package drivertest/faults loses, delays and
-// doubles requests and answers on the way to any driver.
+// [Run] checks what a driver answers. [RunLocks] checks the lock as its users see
+// it, the core on a driver, and uses the same Harness.
+//
+// Package internal/testkit/broken has drivers with one flaw each, each of which fails
+// the case named for it. Package internal/testkit/faults loses, delays and doubles
+// requests and answers on the way to any driver.
 package drivertest
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +37,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// T is what a case reports to: a *testing.T, or what [Record] makes.
+// T is the target of a case's reports: a *testing.T, or the value that [Record]
+// makes.
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -46,52 +51,94 @@ type T interface {
 
 // A Harness describes a store to the suite. Only Open is needed.
 type Harness struct {
-	// Open returns a new client; all that it ever returned speak to the same
-	// store. The suite closes them.
+	// Open returns a new client. All its clients use the same store. The suite
+	// closes them.
 	Open func(t T) driver.Driver
 
-	// TTL is that of the tickets in most cases, which wait for its end a few
-	// times: short, but long enough for the store and its expiry. The zero
-	// value means a second, or the driver's MinTTL if that is more.
+	// TTL is the TTL of the tickets in most cases. The cases wait for its end a
+	// few times, so it should be short, but long enough for the store and its
+	// expiry. Zero means a second, or the driver's MinTTL if that is longer.
 	TTL time.Duration
 
-	// Slack is by how much the store may be late beyond the promised 5 % and
-	// its Granularity before that is a failure. The zero value means a
-	// second, and five milliseconds in a bubble.
+	// Slack is the lateness that is allowed to the store beyond the promised
+	// 5 % and its Granularity. Zero means a second, and five milliseconds in a
+	// bubble.
 	Slack time.Duration
 
-	// Many is how many tickets wait in one line in the case that counts what
-	// they cost. The zero value means 1,000.
-	Many int
+	// LateViews says that Inspect and Names may show a ticket for a moment after
+	// its Leave was answered, as where a store is several servers of which a
+	// majority answered. The cases then wait until the ticket is gone. A store of
+	// one server shows what it answered.
+	LateViews bool
 
-	// Clients and Rounds size the cases that hammer a line: how many clients,
-	// with four goroutines each, and how often each goroutine takes its turn.
-	// The zero values mean 4 and 10.
+	// TellsLeft says that the store tells a ticket that must not wait how long
+	// it keeps the holder (Join 10).
+	TellsLeft bool
+
+	// Waiters is the number of tickets that wait in one queue in the case that
+	// counts their cost. Zero means 1,000.
+	Waiters int
+
+	// Clients and Rounds size the cases with many concurrent clients: the number
+	// of clients, with four goroutines each, and the number of turns of each
+	// goroutine. Zero means 4 clients and 10 rounds.
 	Clients, Rounds int
 
-	// Pause makes the store silent: it accepts requests, or seems to, and
-	// does not answer until resume is called. Nil when it cannot.
+	// Pause makes the store silent: it accepts requests, or seems to, and does
+	// not answer until resume is called. Nil if the test cannot do that.
 	Pause func(t T) (resume func())
 
 	// Restart stops the store and starts it again, in the way that
-	// Traits.SurvivesRestart speaks of. Nil when it cannot.
+	// Traits.SurvivesRestart describes. Nil if the test cannot do that.
 	Restart func(t T)
 
-	// LoseData empties the store. Nil when it cannot.
+	// LoseData empties the store. Nil if the test cannot do that.
 	LoseData func(t T)
 
-	// Snapshot remembers what the store holds; restore brings it back to
-	// that. Nil when it cannot.
+	// Snapshot copies the store's data, and restore brings the copy back. Nil
+	// if the test cannot do that.
 	Snapshot func(t T) (restore func())
 
-	// StepClock sets the store's own clock by d. Nil when it cannot.
+	// StepClock moves the store's own clock by d. Nil if the test cannot do that.
 	StepClock func(t T, d time.Duration)
 
-	// Connections counts the store's connections. Nil when it cannot.
+	// FailPushes makes the store fail to write the push of a grant, for clients
+	// opened meanwhile, until restore is called. Nil where a push cannot fail by
+	// itself.
+	FailPushes func(t T) (restore func())
+
+	// OpenAt opens a client as a user's program without options does, at an
+	// address (host and port) where there is no such store. Nil for stores
+	// without a network connection.
+	OpenAt func(ctx context.Context, address string) (driver.Driver, error)
+
+	// Connections counts the store's connections. Nil if the test cannot do that.
 	Connections func(t T) int
 
-	// LeaveOut names cases that are not run on this store, with the reason.
-	// It is printed. An unknown name is an error.
+	// Rights describes the rights that the store gives to its users. Nil for a
+	// store without users.
+	Rights *Rights
+
+	// Foreign lists the values that other programs may keep where the store keeps
+	// a queue. Nil if there are none.
+	Foreign []Foreign
+
+	// Elsewhere lists the ways in which a client may see the store that differ
+	// from those of Open's clients. Nil for a store that looks the same from
+	// everywhere.
+	Elsewhere []Elsewhere
+
+	// LockRow locks the store's record of a queue, as another program with an
+	// open transaction does, until release is called. Nil for stores without
+	// transactions of others, or with one transaction at a time.
+	LockRow func(t T, name string) (release func())
+
+	// Rows counts the store's records of queues, including those without
+	// tickets. Nil if the test cannot do that, or the store keeps none for long.
+	Rows func(t T) int
+
+	// LeaveOut names the cases that are not run on this store, each with its
+	// reason, which is printed. An unknown name is an error.
 	LeaveOut map[string]string
 
 	bubble bool
@@ -100,15 +147,14 @@ type Harness struct {
 // A Case is one case of the suite.
 type Case struct {
 	Name  string // of the subtest
-	Rules string // "Join 1, F4": what it checks, by method and number of package driver, and which faults
+	Rules string // "Join 1, F4": the duties of package driver that it checks, and the faults
 	Needs Needs
-	Alone bool // not at the same time as others: it counts or disturbs
+	Alone bool // not at the same time as other cases: it counts resources or disturbs the store
 	run   func(*world)
 }
 
-// Needs are the traits of a driver and the means of a Harness without which a
-// case says nothing.
-type Needs uint16
+// Needs is the set of a driver's traits and a harness's means that a case needs.
+type Needs uint32
 
 // The needs.
 const (
@@ -122,9 +168,21 @@ const (
 	LoseData
 	Snapshot
 	StepClock
+	HasRights
+	OpenAt
+	HasForeign
+	HasElsewhere
+	LockRow
+	Rows
+	FailPushes
+	Marks
 )
 
-var needNames = []string{"Shared", "Owner", "Fair", "Push", "Fencing", "Pause", "Restart", "LoseData", "Snapshot", "StepClock"}
+var needNames = []string{
+	"Shared", "Owner", "Fair", "Push", "Fencing",
+	"Pause", "Restart", "LoseData", "Snapshot", "StepClock",
+	"Rights", "OpenAt", "Foreign", "Elsewhere", "LockRow", "Rows", "FailPushes", "Marks",
+}
 
 // String lists the needs.
 func (n Needs) String() string {
@@ -137,12 +195,13 @@ func (n Needs) String() string {
 	return strings.Join(s, ", ")
 }
 
-// has returns what the driver and the harness offer.
+// has returns the needs that the driver and the harness meet.
 func (h *Harness) has(tr driver.Traits) Needs {
 	var n Needs
 	for i, ok := range []bool{
 		tr.Shared, tr.Owner, tr.Fair, tr.Push, tr.Fencing,
 		h.Pause != nil, h.Restart != nil, h.LoseData != nil, h.Snapshot != nil, h.StepClock != nil,
+		h.Rights != nil, h.OpenAt != nil, h.Foreign != nil, h.Elsewhere != nil, h.LockRow != nil, h.Rows != nil, h.FailPushes != nil, tr.Marks,
 	} {
 		if ok {
 			n |= 1 << i
@@ -156,17 +215,18 @@ func Cases() []Case {
 	var all []Case
 	for _, cases := range [][]Case{
 		joinCases, orderCases, tokenCases, limitCases, ownerCases, replaceCases, timeCases,
-		renewCases, leaveCases, pushCases, breakCases, viewCases, nameCases, lifeCases, storeCases, programCases, hammerCases,
+		renewCases, leaveCases, pushCases, breakCases, viewCases, nameCases, lifeCases, openCases, storeCases, rightsCases,
+		programCases, foreignCases, elsewhereCases, rowCases, agedCases, edgeCases, markCases, hammerCases,
 	} {
 		all = append(all, cases...)
 	}
 	return all
 }
 
-// Run runs the suite on a store, a subtest for each case. Cases that the
-// driver or the harness has no means for are left out, and named in the log.
-// Some cases count goroutines and connections: Run must not be called by two
-// parallel tests of one process.
+// Run runs the suite on a store, with a subtest for each case. It leaves out the
+// cases that the driver or the harness has no means for, and logs their names.
+// Some cases count goroutines and connections: do not call Run from two parallel
+// tests of one process.
 func Run(t *testing.T, h Harness) {
 	d := h.Open(t)
 	traits := d.Traits()
@@ -183,7 +243,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// RunBubbles is Run for a store that lives by the process's clock: each case
+// RunBubbles is Run for a store that lives by the process's clock. Each case
 // runs in a testing/synctest bubble of its own, on the store that fresh makes
 // there.
 func RunBubbles(t *testing.T, fresh func(t T) Harness) {
@@ -230,8 +290,8 @@ func chosen(t T, h *Harness, traits driver.Traits) []Case {
 	return run
 }
 
-// RunCase runs one case. In a bubble, it has to be called there, with a
-// Harness made by [InBubble].
+// RunCase runs one case. In a bubble, call it there, with a Harness made by
+// [InBubble].
 func RunCase(t T, h Harness, c Case) {
 	w := newWorld(t, h)
 	defer w.end()

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// One case by itself, on a store in memory.
+// Example runs one case by itself, on a store in memory.
 func Example() {
 	store := memlock.NewStore()
 	h := drivertest.Harness{
@@ -33,11 +33,12 @@ func Example() {
 	// Output: one-holder checks Join 3, 4, F57: 0 failures
 }
 
-// Every case has a name of its own, and says which rules it checks.
-func TestCasesAreData(t *testing.T) {
+// TestCasesHaveUniqueNamesAndRules checks that each case has a name of its own
+// and says which rules it checks.
+func TestCasesHaveUniqueNamesAndRules(t *testing.T) {
 	seen := make(map[string]bool)
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	rule := regexp.MustCompile(`^(Driver|Traits|Join|Renew|Leave|Watch|Inspect|Names|Break|Close|Identifier|Checker|F?\d+)( \d+)?$`)
+	rule := regexp.MustCompile(`^(Driver|OpenLimit|Traits|Join|Renew|Leave|Watch|Inspect|Names|Break|Mark|SetMark|Close|Identifier|Checker|F?\d+)( \d+)?$`)
 	for _, c := range drivertest.Cases() {
 		if !name.MatchString(c.Name) || seen[c.Name] {
 			t.Errorf("name %q", c.Name)
@@ -59,12 +60,13 @@ func TestCasesAreData(t *testing.T) {
 	}
 }
 
-// The suite itself keeps the guarantees that the seam gives to drivers.
-func TestSuiteIsALegalCaller(t *testing.T) {
+// TestSuiteKeepsTheCallersGuarantees checks that the suite itself keeps the
+// guarantees that the seam gives to drivers.
+func TestSuiteKeepsTheCallersGuarantees(t *testing.T) {
 	drivertest.RunBubbles(t, func(t drivertest.T) drivertest.Harness {
 		s := memlock.NewStore()
 		return drivertest.Harness{
-			Open: func(t drivertest.T) driver.Driver { return drivertest.Strict(t, laned{memlock.New(s)}) },
+			Open: func(t drivertest.T) driver.Driver { return drivertest.Strict(t, laneDriver{memlock.New(s)}) },
 			TTL:  30 * time.Second,
 			LeaveOut: map[string]string{
 				"hammer-faults": "its faults break guarantees by their nature; it has a check of its own before them",
@@ -73,10 +75,10 @@ func TestSuiteIsALegalCaller(t *testing.T) {
 	})
 }
 
-// laned is a driver with many lanes.
-type laned struct{ driver.Driver }
+// laneDriver is a driver with many lanes.
+type laneDriver struct{ *memlock.Driver }
 
-func (d laned) Traits() driver.Traits {
+func (d laneDriver) Traits() driver.Traits {
 	tr := d.Driver.Traits()
 	tr.Lane = func(name string) uint64 {
 		h := fnv.New64a()
@@ -86,43 +88,43 @@ func (d laned) Traits() driver.Traits {
 	return tr
 }
 
-// A driver that offers as little as is legal passes, too: no pushes, nothing
-// told about those ahead, no readers, owners or fairness to speak of.
-func TestLeastDriver(t *testing.T) {
+// TestMinimalDriverPasses runs the suite on a driver that offers the least that
+// is legal: no pushes, no Ahead or Holder, no shared locks, owners or fairness.
+func TestMinimalDriverPasses(t *testing.T) {
 	drivertest.RunBubbles(t, func(t drivertest.T) drivertest.Harness {
 		s := memlock.NewStore()
 		return drivertest.Harness{
-			Open: func(drivertest.T) driver.Driver { return least{memlock.New(s)} },
+			Open: func(drivertest.T) driver.Driver { return minimalDriver{memlock.New(s)} },
 			TTL:  30 * time.Second,
 		}
 	})
 }
 
-type least struct{ driver.Driver }
+type minimalDriver struct{ driver.Driver }
 
-func (d least) Traits() driver.Traits {
+func (d minimalDriver) Traits() driver.Traits {
 	tr := d.Driver.Traits()
 	return driver.Traits{Scheme: "least", MinTTL: tr.MinTTL, MaxTTL: tr.MaxTTL, Granularity: time.Second}
 }
 
-func (d least) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	return d.Driver.Watch(ctx, func(string, driver.Place) {})
+func (d minimalDriver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	return d.Driver.Watch(ctx, func(string, driver.Status) {})
 }
 
-func (d least) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+func (d minimalDriver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	p, err := d.Driver.Join(ctx, t, wait)
-	return little(p), err
+	return withoutDetails(p), err
 }
 
-func (d least) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d minimalDriver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	ps, err := d.Driver.Renew(ctx, refs)
 	for i := range ps {
-		ps[i] = little(ps[i])
+		ps[i] = withoutDetails(ps[i])
 	}
 	return ps, err
 }
 
-func (d least) Inspect(ctx context.Context, name string) (driver.Line, error) {
+func (d minimalDriver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
 	l, err := d.Driver.Inspect(ctx, name)
 	l.Token = 0
 	for i := range l.Tickets {
@@ -131,7 +133,7 @@ func (d least) Inspect(ctx context.Context, name string) (driver.Line, error) {
 	return l, err
 }
 
-func little(p driver.Place) driver.Place {
+func withoutDetails(p driver.Status) driver.Status {
 	if p.State == driver.Waiting {
 		p.Ahead, p.Recheck = -1, 0
 	}
@@ -139,8 +141,9 @@ func little(p driver.Place) driver.Place {
 	return p
 }
 
-// A case that is left out has to exist.
-func TestLeaveOut(t *testing.T) {
+// TestLeaveOutNeedsAKnownCase checks that LeaveOut refuses the name of an
+// unknown case.
+func TestLeaveOutNeedsAKnownCase(t *testing.T) {
 	failures := drivertest.Record("leave out", func(rt drivertest.T) {
 		drivertest.Chosen(rt, drivertest.Harness{LeaveOut: map[string]string{"join-free": "reason", "no-such-case": "reason"}})
 	})
@@ -149,7 +152,7 @@ func TestLeaveOut(t *testing.T) {
 	}
 }
 
-func TestRecord(t *testing.T) {
+func TestRecordReturnsFailures(t *testing.T) {
 	var order []string
 	failures := drivertest.Record("name", func(t drivertest.T) {
 		t.Cleanup(func() { order = append(order, "first") })

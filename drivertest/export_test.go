@@ -8,7 +8,7 @@ import (
 
 // Chosen makes the choice of cases on a driver that has every trait.
 func Chosen(t T, h Harness) []Case {
-	return chosen(t, &h, driver.Traits{Shared: true, Owner: true, Fair: true, Push: true, Fencing: true})
+	return chosen(t, &h, driver.Traits{Shared: true, Owner: true, Fair: true, Push: true, Fencing: true, Marks: true})
 }
 
 // A Hold is a grant as the hammers write it down, in milliseconds.

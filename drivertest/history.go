@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A history is what the holders of one line believed.
+// history is the holds of one queue, as the holders believed them.
 type history struct {
 	mu    sync.Mutex
 	holds []hold
 }
 
-// A hold is one grant. Its holder believed in it from from to to: from the
-// answer that granted it to just before the Leave, or to the end of its claim.
+// hold is one grant. Its holder relied on it from from to to: from the answer
+// that granted it until just before the Leave, or until the end of its claim.
 type hold struct {
 	id       string
 	units    int64
@@ -31,8 +31,8 @@ func (h *history) add(x hold) {
 	}
 }
 
-// check looks for more units at one time than the limit allows, and for
-// tokens that are not in the order of the grants.
+// check fails if more units were held at one time than the limit allows, or if
+// tokens are not in the order of the grants.
 func (h *history) check(w *world, limit int64) {
 	w.Helper()
 	type edge struct {
@@ -72,7 +72,8 @@ func (h *history) check(w *world, limit int64) {
 		}
 		seen[x.token] = x.id
 	}
-	// Who asked after another's grant was known has the greater token.
+	// A ticket that was asked for after another one's grant was known has the
+	// greater token.
 	byFrom := slices.Clone(h.holds)
 	slices.SortFunc(byFrom, func(a, b hold) int { return a.from.Compare(b.from) })
 	var known hold

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest"
 )
 
-// The checker of histories sees what it is there to see, and nothing else.
-func TestHistories(t *testing.T) {
+// TestHistoryCheckFindsViolations checks histories with and without violations.
+func TestHistoryCheckFindsViolations(t *testing.T) {
 	type hold = drivertest.Hold
 	for name, c := range map[string]struct {
 		limit int64

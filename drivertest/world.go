@@ -10,12 +10,13 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A world is what one case plays in: a store, clients, and names of its own.
+// world is the stage of one case: a store, clients, and names of its own.
 type world struct {
 	T
 	h      Harness
 	traits driver.Traits
 	tag    string // begins every name of this case
+	still  *standstills
 
 	mu      sync.Mutex
 	clients []*client
@@ -33,7 +34,7 @@ func newWorld(t T, h Harness) *world {
 			*v = value
 		}
 	}
-	set(&w.h.Many, 1000)
+	set(&w.h.Waiters, 1000)
 	set(&w.h.Clients, 4)
 	set(&w.h.Rounds, 10)
 	if w.h.TTL == 0 {
@@ -45,11 +46,15 @@ func newWorld(t T, h Harness) *world {
 			w.h.Slack = 5 * time.Millisecond
 		}
 	}
+	if !h.bubble {
+		w.still = watchStandstills()
+	}
 	return w
 }
 
-// end leaves whatever the case left, and closes its clients.
+// end removes the tickets that the case left, and closes its clients.
 func (w *world) end() {
+	defer w.still.end()
 	for _, c := range w.clients {
 		for _, t := range c.all() {
 			ctx, cancel := w.limit()
@@ -68,7 +73,7 @@ func (w *world) end() {
 	}
 }
 
-// breakQuietly removes what a closed client left.
+// breakQuietly removes a ticket of a closed client.
 func (w *world) breakQuietly(ctx context.Context, t *driver.Ticket) {
 	d := w.h.Open(w.T)
 	_ = d.Break(ctx, t.Name, t.ID)
@@ -77,47 +82,58 @@ func (w *world) breakQuietly(ctx context.Context, t *driver.Ticket) {
 
 // limit returns a context for one call.
 func (w *world) limit() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), w.patience())
+	return context.WithTimeout(context.Background(), w.maxWait())
 }
 
 // name returns a name of this case.
 func (w *world) name(s string) string { return w.tag + s }
 
-// tick is how often a case asks while it waits for the store's time.
-func (w *world) tick() time.Duration {
+// pollInterval is the time between two requests while a case waits for the
+// store's time.
+func (w *world) pollInterval() time.Duration {
 	return min(max(w.h.TTL/50, time.Millisecond), 50*time.Millisecond)
 }
 
-// long is the TTL of tickets that do not die, however slow the machine.
-func (w *world) long() time.Duration {
+// longTTL is the TTL of tickets that must not expire, however slow the machine.
+func (w *world) longTTL() time.Duration {
 	return min(max(2*time.Minute, 4*w.h.TTL), w.traits.MaxTTL)
 }
 
-// latest is after how long at most the store drops a ticket of this TTL.
-func (w *world) latest(ttl time.Duration) time.Duration {
+// latestExpiry is the longest time for which the store may keep a ticket of this
+// TTL.
+func (w *world) latestExpiry(ttl time.Duration) time.Duration {
 	return ttl + ttl/20 + w.traits.Granularity + w.h.Slack
 }
 
-// patience bounds every wait for something that has to happen: a driver that is
-// right never reaches it, however slow the machine.
-func (w *world) patience() time.Duration { return 30*time.Second + 4*w.latest(w.h.TTL) }
+// maxWait bounds each wait for an event that has to happen. A correct driver
+// never reaches it, however slow the machine.
+func (w *world) maxWait() time.Duration { return 30*time.Second + 4*w.latestExpiry(w.h.TTL) }
 
-// settle gives what should not happen the time to happen.
-func (w *world) settle() { time.Sleep(max(5*w.tick(), 20*time.Millisecond)) }
+// settle gives an event that must not happen the time to happen.
+func (w *world) settle() { time.Sleep(max(5*w.pollInterval(), 20*time.Millisecond)) }
 
 // until waits for a condition.
 func (w *world) until(what string, cond func() bool) {
 	w.Helper()
 	for start := time.Now(); !cond(); {
-		if time.Since(start) > w.patience() {
-			w.Fatalf("after %v: still not: %s", w.patience(), what)
+		if time.Since(start) > w.maxWait() {
+			w.Fatalf("after %v: still not: %s", w.maxWait(), what)
 		}
-		time.Sleep(w.tick())
+		time.Sleep(w.pollInterval())
 	}
 }
 
-// lineOf inspects a line through a client that does nothing else.
-func (w *world) lineOf(name string) driver.Line {
+// awaitView waits until Inspect and Names show what was answered, where they may be
+// late. The caller then checks what they show, so awaitView does not fail.
+func (w *world) awaitView(shown func() bool) {
+	w.Helper()
+	for start := time.Now(); w.h.LateViews && time.Since(start) < w.maxWait() && !shown(); {
+		time.Sleep(w.pollInterval())
+	}
+}
+
+// queueOf inspects a queue through a client that does nothing else.
+func (w *world) queueOf(name string) driver.Queue {
 	w.Helper()
 	ctx, cancel := w.limit()
 	defer cancel()
@@ -131,8 +147,7 @@ func (w *world) lineOf(name string) driver.Line {
 	return l
 }
 
-// witness is the world's first client, which never has tickets of its own
-// when a case begins with it.
+// witness is the client that inspects queues. It has no tickets of its own.
 func (w *world) witness() *client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,24 +156,27 @@ func (w *world) witness() *client {
 			return c
 		}
 	}
-	c := w.newClient()
+	c := w.newClientLocked()
 	c.witness = true
 	return c
 }
 
-// empty checks that a line has no tickets.
-func (w *world) empty(name string) {
+// checkEmpty checks that a queue has no tickets.
+func (w *world) checkEmpty(name string) {
 	w.Helper()
-	if l := w.lineOf(name); len(l.Tickets) != 0 {
-		w.Errorf("the line should be empty, has %s", tickets(l))
+	w.awaitView(func() bool { return len(w.queueOf(name).Tickets) == 0 })
+	if l := w.queueOf(name); len(l.Tickets) != 0 {
+		w.Errorf("the line should be empty, has %s", formatQueue(l))
 	}
 }
 
-// line checks who holds a line, in any order, and who waits, in order.
-func (w *world) line(name string, held []*driver.Ticket, waiting ...*driver.Ticket) {
+// checkQueue checks the holders of a queue, in any order, and its waiters, in
+// order.
+func (w *world) checkQueue(name string, held []*driver.Ticket, waiting ...*driver.Ticket) {
 	w.Helper()
-	l := w.lineOf(name)
-	want := driver.Line{}
+	w.awaitView(func() bool { return len(w.queueOf(name).Tickets) == len(held)+len(waiting) })
+	l := w.queueOf(name)
+	want := driver.Queue{}
 	for _, t := range held {
 		want.Tickets = append(want.Tickets, driver.Entry{ID: t.ID, State: driver.Held})
 	}
@@ -180,12 +198,12 @@ func (w *world) line(name string, held []*driver.Ticket, waiting ...*driver.Tick
 		same = same && found[t.ID]
 	}
 	if !same {
-		w.Errorf("the line is %s, want %s", tickets(l), tickets(want))
+		w.Errorf("the line is %s, want %s", formatQueue(l), formatQueue(want))
 	}
 }
 
-// tickets prints a line.
-func tickets(l driver.Line) string {
+// formatQueue prints the tickets of a queue.
+func formatQueue(l driver.Queue) string {
 	s := "["
 	for i, e := range l.Tickets {
 		if i == 8 {

@@ -11,13 +11,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 )
 
-// lossy loses the answer of a transaction that was carried out, or keeps one
-// back until late is closed, which its caller does not wait for.
+// lossy drops the answer of a transaction that was carried out, or fails a
+// transaction at once and sends it only when late is closed.
 type lossy struct {
 	next, hold atomic.Bool
 	late, done chan struct{}
@@ -25,7 +25,7 @@ type lossy struct {
 
 var errCut = errors.New("the answer was lost")
 
-func lossyClient(t testing.TB, s *backends.EtcdServer, l *lossy) *clientv3.Client {
+func lossyClient(t testing.TB, s *servers.EtcdServer, l *lossy) *clientv3.Client {
 	t.Helper()
 	return dialed(t, s,
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -49,12 +49,13 @@ func lossyClient(t testing.TB, s *backends.EtcdServer, l *lossy) *clientv3.Clien
 		}))
 }
 
-// TestF3_LateJoin: a Join arrives at the server after its ticket has left.
+// TestF3_LateJoin checks that a Join that reaches the server after its ticket
+// has left takes no place.
 func TestF3_LateJoin(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
-		s := backends.SharedEtcd(t, v)
+		s := servers.SharedEtcd(t, v)
 		for _, c := range []struct {
 			limit int64
 			wait  bool
@@ -74,14 +75,14 @@ func TestF3_LateJoin(t *testing.T) {
 			if _, err := d.Join(ctx, tk, c.wait); err == nil || driver.ClassOf(err) != driver.Unknown {
 				t.Errorf("Join without an answer: %v", err)
 			}
-			ps, err := d.Leave(ctx, []driver.Ref{{Ticket: tk, State: driver.Waiting, Unsure: true}})
+			ps, err := d.Leave(ctx, []driver.Ref{{Ticket: tk, State: driver.Waiting, JoinPending: true}})
 			if err != nil || ps[0].State != driver.Gone {
 				t.Errorf("Leave: %+v, %v", ps, err)
 			}
 			close(l.late)
 			<-l.done
-			if line, err := d.Inspect(ctx, "n"); err != nil || len(line.Tickets) > 0 {
-				t.Errorf("%+v: the late Join took a place: %+v, %v", c, line, err)
+			if queue, err := d.Inspect(ctx, "n"); err != nil || len(queue.Tickets) > 0 {
+				t.Errorf("%+v: the late Join took a place: %+v, %v", c, queue, err)
 			}
 			d.Leave(ctx, []driver.Ref{{Ticket: first, State: driver.Held}})
 			d.Close()
@@ -89,15 +90,15 @@ func TestF3_LateJoin(t *testing.T) {
 	})
 }
 
-// TestF1_F2_F75_LostAnswers: the answer to a Join is lost, and the repeated one finds the
-// place; the answer to a Leave is lost, and the repeated one does not
-// touch the same client's newer lock (F2, etcd#22082): that has another key as
-// long as the older one's end is not confirmed.
+// TestF1_F2_F75_LostAnswers checks that a repeated Join, after one whose answer
+// was lost, finds the place. A Leave that is repeated after a lost answer does
+// not touch the same client's newer lock (F2, etcd#22082): that lock has
+// another key as long as the end of the older one is not confirmed.
 func TestF1_F2_F75_LostAnswers(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
-		s := backends.SharedEtcd(t, v)
+		s := servers.SharedEtcd(t, v)
 		var l lossy
 		d, err := etcdlock.New(lossyClient(t, s, &l), &etcdlock.Options{Prefix: "answers/"})
 		if err != nil {
@@ -131,9 +132,9 @@ func TestF1_F2_F75_LostAnswers(t *testing.T) {
 				t.Errorf("Leave again: %v, %v", ps, err)
 			}
 		}
-		line, err := witness.Inspect(ctx, "n")
-		if err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != newer.ID {
-			t.Errorf("the line is %+v, %v", line, err)
+		queue, err := witness.Inspect(ctx, "n")
+		if err != nil || len(queue.Holders)+len(queue.Waiters) != 1 || queue.Holders[0].ID != newer.ID {
+			t.Errorf("the line is %+v, %v", queue, err)
 		}
 		if ps, err := d.Leave(ctx, []driver.Ref{{Ticket: newer, State: driver.Held}}); err != nil || ps[0].State != driver.Held {
 			t.Errorf("Leave: %v, %v", ps, err)

@@ -13,10 +13,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Check implements [driver.Checker]. What the user of the client has no rights
-// to see is a finding too.
+// Check implements [driver.Checker]. It also reports as a finding anything that
+// the client's user has no right to read.
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	var took []time.Duration
@@ -45,7 +45,7 @@ func checkTrip(trip time.Duration) driver.Finding {
 	return f
 }
 
-// checkWrite makes a key under a lease, as a lock does, and takes both back.
+// checkWrite makes a key under a lease, as a lock does, and deletes both again.
 func (d *Driver) checkWrite(ctx context.Context) driver.Finding {
 	f := driver.Finding{Topic: "writing", Detail: "leases and keys can be made and deleted"}
 	err := func() error {
@@ -73,7 +73,7 @@ func (d *Driver) checkWrite(ctx context.Context) driver.Finding {
 	return f
 }
 
-// checkMembers asks every member for itself.
+// checkMembers asks each endpoint of the client for the status of its member.
 func (d *Driver) checkMembers(ctx context.Context) []driver.Finding {
 	list, err := d.cli.MemberList(ctx)
 	if err != nil {
@@ -126,8 +126,9 @@ func (d *Driver) status(ctx context.Context, endpoint string) (*clientv3.StatusR
 	return d.cli.Status(ctx, endpoint)
 }
 
-// checkHistory says whether anybody ever compacts: a lock and its release are
-// some hundred bytes that stay until then, and a full store takes no lock.
+// checkHistory reports whether the store is ever compacted. A lock and its
+// release leave some hundred bytes until the next compaction, and a full store
+// grants no lock.
 func (d *Driver) checkHistory(ctx context.Context, revision int64) driver.Finding {
 	const long = 100_000
 	f := driver.Finding{Topic: "compaction", Detail: fmt.Sprintf("at revision %d", revision)}

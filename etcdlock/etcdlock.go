@@ -9,21 +9,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tombstone"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// MinTTL and MaxTTL are the shortest and the longest TTL. Servers round what
-// is below their own minimum up, which is 2 s with the usual settings. A lock
-// that has to outlive the election of a new leader wants 12 s or more.
+// MinTTL and MaxTTL are the shortest and the longest TTL. Servers round a TTL
+// below their own minimum up to it; the minimum is 2 s with the usual settings.
+// A lock that has to outlive the election of a new leader needs 12 s or more.
 const (
 	MinTTL = time.Second
 	MaxTTL = 10 * 365 * 24 * time.Hour
 )
 
-// Granularity is how much later than its time a dead client's place may end:
-// leases are whole seconds, and the leader looks twice a second for those that
-// are over.
+// Granularity is the greatest delay with which a dead client's place ends after
+// its time: leases are whole seconds, and the leader looks for expired leases
+// twice a second.
 const Granularity = 1500 * time.Millisecond
 
 var traits = driver.Traits{
@@ -33,6 +34,7 @@ var traits = driver.Traits{
 	Owner:            true,
 	Fair:             true,
 	Push:             true,
+	Marks:            true,
 	SurvivesRestart:  true,
 	SurvivesFailover: true,
 	MinTTL:           MinTTL,
@@ -40,15 +42,14 @@ var traits = driver.Traits{
 	Granularity:      Granularity,
 }
 
-// Options are what [New] may be told. The zero value, and nil, are the
-// defaults.
+// Options configure [New]. The zero value and nil select the defaults.
 type Options struct {
-	// Prefix begins every key. Default none: a lock's name is then what
-	// etcdctl lock and concurrency.NewMutex take.
+	// Prefix begins every key. It is empty by default: a lock's name is then
+	// the name that etcdctl lock and concurrency.NewMutex use.
 	Prefix string
-	// Namespace begins every key, before Prefix: what other programs give to
-	// package namespace of the client library. (A client that was changed by
-	// that package is used without its namespace.)
+	// Namespace begins every key, before Prefix. It is the value that other
+	// programs pass to package namespace of the client library. (New ignores
+	// the namespace of a client that was changed by that package.)
 	Namespace string
 }
 
@@ -59,29 +60,31 @@ type Driver struct {
 	leases  pb.LeaseClient
 	watches pb.WatchClient
 	keys    layout
-	opened  bool // cli is the driver's own
+	opened  bool          // the driver opened cli itself
+	conns   *trackedConns // of cli, if the driver opened it
 
 	life context.Context
 	end  context.CancelFunc
 	busy sync.WaitGroup
 
-	room    room
-	heart   heart
-	watcher watcher
-	minder  minder
+	txnLimit  txnLimit
+	pace      pace
+	keepAlive keepAlive
+	watcher   watcher
+	janitor   janitor
 
-	mu       sync.Mutex
-	closed   bool
-	watching context.Context
-	moved    func(string, driver.Place)
-	sessions map[time.Duration]*session
-	opening  map[time.Duration]*opening
-	leased   map[int64]*session // sessions by lease, those of owners too
-	byID     map[string]*place
-	byKey    map[string][]*place
-	watched  int // own keys
-	graves   graves
-	burial   burial
+	mu             sync.Mutex
+	closed         bool
+	watching       context.Context
+	notify         func(string, driver.Status)
+	sessions       map[time.Duration]*session
+	opening        map[time.Duration]*opening
+	leased         map[int64]*session // sessions by lease, those of owners included
+	byID           map[string]*place
+	byKey          map[string][]*place
+	watched        int                   // watches on keys of the driver's own places
+	tombstones     tombstone.Set[string] // the driver's own; those at the store stop requests that are still under way
+	tombstoneLease tombstoneLease
 }
 
 var (
@@ -90,13 +93,19 @@ var (
 	_ driver.Checker    = (*Driver)(nil)
 )
 
-// New makes a driver of a client that the user has, and leaves that open. It
+// New returns a driver that uses the user's client, which it leaves open. It
 // sends nothing and does not block. It returns an error for a nil client, and
 // for a prefix or namespace that is not UTF-8 or longer than driver.MaxName.
 func New(cli *clientv3.Client, opts *Options) (*Driver, error) {
 	if cli == nil {
 		return nil, errors.New("etcdlock: the client is nil")
 	}
+	return newDriver(cli, nil, opts)
+}
+
+// newDriver returns a driver that uses cli. The connections are nil for a
+// client that the user opened.
+func newDriver(cli *clientv3.Client, ws *trackedConns, opts *Options) (*Driver, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -109,6 +118,8 @@ func New(cli *clientv3.Client, opts *Options) (*Driver, error) {
 	conn := cli.ActiveConnection()
 	d := &Driver{
 		cli:      cli,
+		conns:    ws,
+		opened:   ws != nil,
 		kv:       pb.NewKVClient(conn),
 		leases:   pb.NewLeaseClient(conn),
 		watches:  pb.NewWatchClient(conn),
@@ -119,21 +130,22 @@ func New(cli *clientv3.Client, opts *Options) (*Driver, error) {
 		byID:     make(map[string]*place),
 		byKey:    make(map[string][]*place),
 	}
+	d.tombstones.Keep = tombstoneTTL
 	d.life, d.end = context.WithCancel(context.Background())
-	d.heart.start(d)
+	d.keepAlive.start(d)
 	d.watcher.start(d)
-	d.minder.start(d)
+	d.janitor.start(d)
 	return d, nil
 }
 
-// goes runs f on a goroutine that Close waits for. f ends with Driver.life.
-func (d *Driver) goes(f func()) {
+// goUntilClosed runs f on a goroutine that Close waits for. f must end with Driver.life.
+func (d *Driver) goUntilClosed(f func()) {
 	d.busy.Go(f)
 }
 
-// behind runs f on a goroutine that Close waits for, with a context that ends
-// soon.
-func (d *Driver) behind(f func(ctx context.Context)) {
+// goBriefly runs f on a goroutine that Close waits for, with a context that ends
+// after two seconds. It does nothing once the driver is closed.
+func (d *Driver) goBriefly(f func(ctx context.Context)) {
 	d.mu.Lock()
 	closed := d.closed
 	if !closed {
@@ -151,7 +163,7 @@ func (d *Driver) behind(f func(ctx context.Context)) {
 	}()
 }
 
-func (d *Driver) before(ctx context.Context) error {
+func (d *Driver) checkOpen(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -164,41 +176,45 @@ func (d *Driver) before(ctx context.Context) error {
 func (d *Driver) Traits() driver.Traits { return traits }
 
 // Watch implements [driver.Driver].
-func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	if err := d.before(ctx); err != nil {
+func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
 	d.mu.Lock()
-	d.watching, d.moved = ctx, moved
+	d.watching, d.notify = ctx, notify
 	all := make([]*session, 0, len(d.leased))
 	for _, s := range d.leased {
 		all = append(all, s)
 	}
 	d.mu.Unlock()
 	for _, s := range all {
-		if err := d.listen(ctx, s); err != nil {
+		confirmed, err := d.awaitWatch(ctx, s)
+		if err == nil && !confirmed {
+			err = driver.Wrap(driver.Unavailable, d.withRefusal(errNoWatch))
+		}
+		if err != nil {
 			return err
 		}
 	}
-	d.minder.kick()
+	d.janitor.kick()
 	return nil
 }
 
-// push tells the core. The caller has no lock.
-func (d *Driver) push(id string, p driver.Place) {
+// push passes a status to the core. No mutex of the driver may be held.
+func (d *Driver) push(id string, p driver.Status) {
 	d.mu.Lock()
-	moved := d.moved
+	notify := d.notify
 	if d.closed || d.watching != nil && d.watching.Err() != nil {
-		moved = nil
+		notify = nil
 	}
 	d.mu.Unlock()
-	if moved != nil {
-		moved(id, p)
+	if notify != nil {
+		notify(id, p)
 	}
 }
 
-// Close implements [driver.Driver]. Leases by which nothing lives any more are
-// given back; the others end by themselves, within the TTL.
+// Close implements [driver.Driver]. It revokes the leases that no place uses
+// any longer; the others end by themselves, within the TTL.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -226,9 +242,10 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// Identity implements [driver.Identifier]: the cluster's id and the prefix.
+// Identity implements [driver.Identifier]: it returns the cluster's id and the
+// prefix.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	r, err := d.read(ctx, limit(keysOnly(all(d.keys.prefix+"%", d.keys.prefix+"&")), 1))
@@ -238,5 +255,5 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	return fmt.Sprintf("etcd:%x/%s", r.Header.ClusterId, d.keys.prefix), nil
 }
 
-// splitLines yields the lines of s.
-func splitLines(s string) func(func(string) bool) { return strings.SplitSeq(s, "\n") }
+// splitMessages yields the lines of s.
+func splitMessages(s string) func(func(string) bool) { return strings.SplitSeq(s, "\n") }

@@ -10,7 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A driver on a client that the program has, for the core.
+// ExampleNew makes a client of the core with a driver on the program's own etcd
+// client.
 func ExampleNew() {
 	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
 	if err != nil {

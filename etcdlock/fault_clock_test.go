@@ -8,19 +8,20 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF18_F19_ClockSet: each member comes back with a monotonic clock, by which it
-// judges leases, that is hours ahead, and then hours behind what it was, the
-// leader's too, while one holds and another waits. The hold survives, nothing is
-// granted beside it, and tokens grow. A clock that is set under a member that runs
-// is not tested: nothing can set its monotonic one, and its wall clock, which no
-// lease depends on, only together with the machine's.
+// TestF18_F19_ClockSet restarts each member, the leader too, with its monotonic
+// clock, by which it judges leases, hours ahead, and then hours behind that,
+// while one client holds and another waits. It checks that the hold survives,
+// that no other ticket is granted beside it, and that tokens grow. The test
+// does not set a clock under a running member: its monotonic clock cannot be
+// set, and its wall clock, which no lease depends on, can be set only together
+// with the machine's.
 func TestF18_F19_ClockSet(t *testing.T) {
 	t.Parallel()
-	s := backends.Etcd(t, backends.EtcdOptions{Members: 3})
-	a, b := locks(t, s, "", holdfast.WithTTL(20*time.Second)), locks(t, s, "", holdfast.WithTTL(20*time.Second))
+	s := servers.Etcd(t, servers.EtcdOptions{Members: 3})
+	a, b := locks(t, s, "", holdfast.WithTTL(time.Minute)), locks(t, s, "", holdfast.WithTTL(time.Minute))
 	h := lock(t, a, "n")
 	got := locking(t, b, "n")
 	waiting(t, a, "n", 2)
@@ -47,14 +48,15 @@ func TestF18_F19_ClockSet(t *testing.T) {
 	}
 }
 
-// TestF67_TokensEnd: the store's revisions, which tokens are, come to what is the
-// last token of a user, and near to their own end: the lock is refused, and no token
-// is less than one before. At the end etcd itself dies.
+// TestF67_TokensEnd brings the store's revisions, which are the tokens, near to
+// the last token that a user may get, and then near to their own end. It checks
+// that the lock is refused there, and that no token is less than one before. At
+// the end, etcd itself dies.
 func TestF67_TokensEnd(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
-		s := backends.Etcd(t, backends.EtcdOptions{Version: v})
+		s := servers.Etcd(t, servers.EtcdOptions{Version: v})
 		var last uint64
 		for _, end := range []int64{driver.MaxToken, math.MaxInt64} {
 			cli := client(t, s, nil)
@@ -66,7 +68,7 @@ func TestF67_TokensEnd(t *testing.T) {
 			c := locks(t, s, "")
 			refused := 0
 			for i := 0; i < 60 && refused < 5; i++ {
-				h, err := c.Mutex("n").Lock(within(t, 20*time.Second))
+				h, err := c.Mutex("n").Lock(within(t, time.Minute))
 				if err == nil {
 					if h.Token() <= last || refused > 0 {
 						t.Errorf("token %x after %x, and %d refusals", h.Token(), last, refused)

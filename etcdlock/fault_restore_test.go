@@ -7,17 +7,17 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF78_RestoredFromASnapshot: an operator brings back the data of before, and
-// revisions with them. The holder is told that it lost its lock, the next one
-// gets it, with a token of before; and a guard that has seen the later token lets
-// that one's writes in no more than those of the first: they stall, and nothing is
-// written over.
+// TestF78_RestoredFromASnapshot restores older data, and with it older
+// revisions. It checks that the holder learns of its loss, and that the next
+// holder gets the lock with a token from before. A guard that has seen the
+// later token refuses the next holder's writes: they stall, and overwrite
+// nothing.
 func TestF78_RestoredFromASnapshot(t *testing.T) {
 	t.Parallel()
-	s := backends.Etcd(t, backends.EtcdOptions{Version: backends.EtcdNewest})
+	s := servers.Etcd(t, servers.EtcdOptions{Version: servers.EtcdNewest})
 	c, other := locks(t, s, "", holdfast.WithTTL(10*time.Second)), locks(t, s, "", holdfast.WithTTL(10*time.Second))
 	before := lock(t, c, "n")
 	if err := before.Unlock(); err != nil {
@@ -35,7 +35,7 @@ func TestF78_RestoredFromASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	restore()
-	lost(t, h, 30*time.Second)
+	lost(t, h, 2*time.Minute)
 	next := lock(t, other, "n")
 	defer next.Unlock()
 	if next.Token() > h.Token() {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// FuzzEntry: whatever keys stand in a line, each is one place of it or refused,
-// and those that hold together fit.
+// FuzzEntry checks that each key of a queue, whatever it is, becomes one place
+// or is refused, and that the units of the holders fit the limit.
 func FuzzEntry(f *testing.F) {
 	for _, key := range []string{"l/7b", "l/7b-a:1", "l/rw-1-7b-a:1", "l/rw-40000000-7b-a:1", "l/s3-2-7b-a:1", "l/s3-4-7b-a", "l/s1-1-7b-a", "l/sffffffffffffffff-1-7b", "l/", "k/7b", "l/-7b", "l/07b", "l/rw-0-7b-x"} {
 		f.Add(key, "l/s3-1-7b-b", "hf1\na:1\n1000\no\nmeta\nmore", int64(0x7b))
@@ -42,8 +42,9 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzMessage: what is written to a wake key is understood or not, and what is
-// understood is written as it was meant.
+// FuzzMessage checks that the text of a wake key is either refused or
+// understood, and that a message stays the same when it is encoded and decoded
+// again.
 func FuzzMessage(f *testing.F) {
 	for _, s := range []string{"+5  l/7b", "-0 . l/7b", "+5 7b:6,7c:8! l/7b", "+ x", "+5 %zz:1 k", "", "+5 :, k", "-9223372036854775808 a:-1! "} {
 		f.Add(s)
@@ -65,7 +66,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzParseURL: whatever is wrong with a URL, its password is not told.
+// FuzzParseURL checks that no error about a URL contains its password.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"@h", "@h:1,i:2?prefix=a/", "@h?prefix=%zz", "/x@h", "%@h", "@[::1]:2379", "@h?dial_timeout=x", "@h?ca=nowhere", "@,h"} {
 		f.Add("u", s)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// BenchmarkHandOver measures from the call of Unlock to the return of another
-// client's Lock that surely waits, beside one Delete and in turns with it.
+// BenchmarkHandOver measures the time from the call of Unlock to the return of
+// another client's Lock, which is certainly waiting. It measures one Delete in
+// turns with it, for comparison.
 func BenchmarkHandOver(b *testing.B) {
 	for _, clients := range []int{2, 4} {
 		b.Run(fmt.Sprint(clients, "clients"), func(b *testing.B) { handOver(b, clients) })
@@ -19,7 +20,7 @@ func BenchmarkHandOver(b *testing.B) {
 }
 
 func handOver(b *testing.B, clients int) {
-	s := backends.SharedEtcd(b, backends.EtcdNewest)
+	s := servers.SharedEtcd(b, servers.EtcdNewest)
 	cli := client(b, s, nil)
 	var cs []*holdfast.Client
 	for range clients {
@@ -68,7 +69,7 @@ func handOver(b *testing.B, clients int) {
 			b.Fatal(err)
 		}
 		deletes = append(deletes, time.Since(start))
-		time.Sleep(5 * time.Millisecond) // the new one stands in line
+		time.Sleep(5 * time.Millisecond) // until the new ticket waits in the queue
 	}
 	h.Unlock()
 	for _, ch := range queue[1:] {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
 // locks returns a client of the core on a server.
-func locks(t testing.TB, s *backends.EtcdServer, query string, opts ...holdfast.Option) *holdfast.Client {
+func locks(t testing.TB, s *servers.EtcdServer, query string, opts ...holdfast.ClientOption) *holdfast.Client {
 	t.Helper()
 	d, err := etcdlock.Open(ctx, s.URL(query))
 	if err != nil {
@@ -27,7 +27,7 @@ func locks(t testing.TB, s *backends.EtcdServer, query string, opts ...holdfast.
 	return locksOn(t, d, opts...)
 }
 
-func locksOn(t testing.TB, d *etcdlock.Driver, opts ...holdfast.Option) *holdfast.Client {
+func locksOn(t testing.TB, d *etcdlock.Driver, opts ...holdfast.ClientOption) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.New(d, opts...)
 	if err != nil {
@@ -41,7 +41,7 @@ func locksOn(t testing.TB, d *etcdlock.Driver, opts ...holdfast.Option) *holdfas
 	return c
 }
 
-// within bounds what has to happen, on a machine however busy.
+// within returns a context with a bound that is long enough for a busy machine.
 func within(t testing.TB, d time.Duration) context.Context {
 	c, cancel := context.WithTimeout(ctx, d)
 	t.Cleanup(cancel)
@@ -50,31 +50,32 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never came true: %s", what)
 		}
 	}
 }
 
-// waiting waits until a line has n tickets.
+// waiting waits until a queue has n tickets.
 func waiting(t testing.TB, c *holdfast.Client, name string, n int) {
 	t.Helper()
 	eventually(t, "enough tickets are in line", func() bool {
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+		limit, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		l, err := c.Inspect(limit, name)
-		return err == nil && len(l.Tickets) == n
+		return err == nil && len(l.Holders)+len(l.Waiters) == n
 	})
 }
 
-// lockCommand starts etcdctl lock NAME, which holds until it is told to end.
+// lockCommand is a run of etcdctl lock NAME, which holds the lock until end is
+// called.
 type lockCommand struct {
 	cmd  *exec.Cmd
 	held chan string // its key
 }
 
-func etcdctlLock(t *testing.T, s *backends.EtcdServer, name string) *lockCommand {
+func etcdctlLock(t *testing.T, s *servers.EtcdServer, name string) *lockCommand {
 	t.Helper()
 	l := &lockCommand{cmd: s.Ctl(t, "lock", name), held: make(chan string, 1)}
 	out, err := l.cmd.StdoutPipe()
@@ -103,7 +104,7 @@ func (l *lockCommand) wait(t *testing.T) string {
 	select {
 	case key := <-l.held:
 		return key
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("etcdctl lock does not get the lock")
 		return ""
 	}
@@ -111,10 +112,10 @@ func (l *lockCommand) wait(t *testing.T) string {
 
 func TestEtcdctlLockExcludesUsAndWeIt(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
-		s := backends.SharedEtcd(t, v)
-		// With this TTL, nothing but an event can wake us in time.
+		s := servers.SharedEtcd(t, v)
+		// With this TTL, only an event can wake our client in time.
 		c := locks(t, s, "", holdfast.WithTTL(time.Hour))
 		m := c.Mutex("ctl")
 		theirs := etcdctlLock(t, s, "ctl")
@@ -129,7 +130,7 @@ func TestEtcdctlLockExcludesUsAndWeIt(t *testing.T) {
 		}
 		got := make(chan *holdfast.Hold, 1)
 		go func() {
-			h, err := m.Lock(within(t, 40*time.Second))
+			h, err := m.Lock(within(t, 2*time.Minute))
 			if err != nil {
 				t.Error(err)
 			}
@@ -165,14 +166,14 @@ func mutexOf(t *testing.T, cli *clientv3.Client, name string) *concurrency.Mutex
 	return concurrency.NewMutex(s, name)
 }
 
-// TestForeignMutexInLine: ours, theirs and ours again come to their turns in
-// the order in which they asked.
+// TestForeignMutexInLine checks that our client, a foreign one and ours again
+// get their turns in the order of their requests.
 func TestForeignMutexInLine(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
-		s := backends.SharedEtcd(t, v)
-		// With this TTL, nothing but events can wake them in time.
+		s := servers.SharedEtcd(t, v)
+		// With this TTL, only events can wake the waiters in time.
 		a, b := locks(t, s, "", holdfast.WithTTL(time.Hour)), locks(t, s, "", holdfast.WithTTL(time.Hour))
 		cli := client(t, s, nil)
 		theirs := mutexOf(t, cli, "line")
@@ -186,13 +187,13 @@ func TestForeignMutexInLine(t *testing.T) {
 		}
 		errs := make(chan error, 2)
 		go func() {
-			err := theirs.Lock(within(t, 30*time.Second))
+			err := theirs.Lock(within(t, 2*time.Minute))
 			order <- "theirs"
 			errs <- errors.Join(err, theirs.Unlock(ctx))
 		}()
 		waiting(t, a, "line", 2)
 		go func() {
-			h, err := b.Mutex("line").Lock(within(t, 30*time.Second))
+			h, err := b.Mutex("line").Lock(within(t, 2*time.Minute))
 			order <- "ours"
 			if err == nil {
 				err = h.Unlock()
@@ -217,10 +218,11 @@ func TestForeignMutexInLine(t *testing.T) {
 	})
 }
 
-// TestMixedCount: clients of both kinds count together.
+// TestMixedCount checks that clients of both kinds, counting together, come to
+// the exact number.
 func TestMixedCount(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	n, inside := 0, 0
 	errs := make(chan error)
 	const each = 5
@@ -264,11 +266,11 @@ func TestMixedCount(t *testing.T) {
 	}
 }
 
-// TestF62_NestedNames: a lock is not in the way of the one whose name it begins
-// with.
+// TestF62_NestedNames checks that a lock does not block another one whose name
+// begins with its own.
 func TestF62_NestedNames(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	c := locks(t, s, "")
 	for _, name := range []string{"nest/ed/deep", "nest/", "nest/ed", "nest"} {
 		h, err := c.Mutex(name).TryLock(ctx)
@@ -280,12 +282,12 @@ func TestF62_NestedNames(t *testing.T) {
 	}
 }
 
-// TestSlashInTheirNames: what they call a/b is our b with the prefix a/, both ways.
-// Our a/b is another lock, and our line a is refused while a key of theirs, or one of
-// ours with the prefix a/, lies in it.
+// TestSlashInTheirNames checks that the foreign name a/b is our b with the
+// prefix a/, both ways. Our a/b is another lock. Our queue a is refused while
+// it contains a foreign key, or one of ours with the prefix a/.
 func TestSlashInTheirNames(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	below, bare := locks(t, s, "prefix=slashed/"), locks(t, s, "")
 	theirs := mutexOf(t, client(t, s, nil), "slashed/b")
 	h := lock(t, below, "b")
@@ -327,13 +329,13 @@ func TestSlashInTheirNames(t *testing.T) {
 	}
 }
 
-// TestForeignContent: what is no lock in the place of a line is an error, and
-// stays as it is; nothing of ours stays.
+// TestForeignContent checks that a key in a queue that is not a lock's leads to
+// an error and stays unchanged, and that no key of ours stays.
 //
 // Covers: F37, F66.
 func TestForeignContent(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	c := locks(t, s, "prefix=foreign/")
 	cli := client(t, s, nil)
 	for _, key := range []string{"zzz", "0abc", "abc", "s1-1-a-x", "rw-zz", "config/value", ""} {

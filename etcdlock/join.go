@@ -11,27 +11,31 @@ import (
 
 // Join implements [driver.Driver].
 //
-// An unnamed ticket's Join is one transaction, which makes the key only if
-// there is no tombstone and no place of another limit, and reads who is first
-// and whom to wait for. Where room has to be counted before the key may be
-// made (wait=false, limit above 1) it reads first. What the ticket replaces
-// leaves in requests of its own before.
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Place{}, err
+// For a ticket without an owner, Join is one transaction. It makes the key only
+// if there is no tombstone and no place with another limit, and it reads the
+// first place and the predecessor. If the units must be counted before the key
+// may be made (wait=false, limit above 1), Join reads the queue first. The
+// ticket in Replaces leaves before, in requests of its own.
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Status{}, err
 	}
 	start := time.Now()
 	d.mu.Lock()
-	p := d.find(t)
-	gone := p != nil && (p.over.Load() || p.late) || p == nil && d.graves.has(t.ID)
+	p := d.findLocked(t)
+	late := p != nil && p.mustLeave
+	gone := p != nil && p.over.Load() || p == nil && d.tombstones.Has(t.ID)
 	known := !gone && p != nil && p.ownRev() != 0
 	d.mu.Unlock()
 	if gone {
-		return driver.Place{State: driver.Gone}, nil
+		return driver.Status{State: driver.Gone}, nil
+	}
+	if late {
+		return d.overdue(ctx, p)
 	}
 	if old := t.Replaces; old != nil {
 		if _, err := d.leave(ctx, driver.Ref{Ticket: old, State: driver.Held}); err != nil {
-			return driver.Place{}, err
+			return driver.Status{}, err
 		}
 	}
 	if known {
@@ -39,16 +43,17 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	}
 	s, err := d.session(ctx, t.TTL)
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	d.mu.Lock()
-	if p = d.find(t); p == nil {
-		p = d.enter(t, s)
+	if p = d.findLocked(t); p == nil {
+		p = d.enterLocked(t, s)
 	} else if p.sess.over {
 		// An earlier Join of the ticket, which may have been carried out, was
-		// in a session that is over: with it went whatever it made.
-		d.forget(p)
-		p = d.enter(t, s)
+		// in a session that is over: any place that it made ended with the
+		// session.
+		d.forgetLocked(p)
+		p = d.enterLocked(t, s)
 	}
 	d.mu.Unlock()
 	for range maxTries {
@@ -68,76 +73,76 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 		if err != nil || wait || a.State != driver.Waiting {
 			return a, err
 		}
-		// It had been asked for with wait=true, and its place was found.
+		// An earlier Join had wait=true, and this one found its place.
 		if _, err := d.leave(ctx, driver.Ref{Ticket: t, State: driver.Waiting}); err != nil {
-			return driver.Place{}, err
+			return driver.Status{}, err
 		}
-		return driver.Place{State: driver.Gone, Holder: a.Holder}, nil
+		return driver.Status{State: driver.Gone, Holder: a.Holder}, nil
 	}
-	return driver.Place{}, driver.Errorf(driver.NotDone, "the line changed %d times while it was read", maxTries)
+	return driver.Status{}, driver.Errorf(driver.NotDone, "gave up after %d attempts: the queue kept changing", maxTries)
 }
 
-// maxTries bounds how often one call begins anew because the line was changed
+// maxTries bounds how often one call starts again because the queue changed
 // between two of its requests.
 const maxTries = 8
 
-// joined is what came of one attempt.
+// joined is the result of one attempt to join.
 type joined struct {
 	state  driver.State
 	rev    int64
-	place  driver.Place // Ahead, Recheck, Holder
-	first  *entry       // who holds
-	pred   *entry       // whom it waits for
-	again  bool         // the line has changed: once more
-	absent bool         // the store has nothing of the ticket
+	place  driver.Status // Ahead, Recheck, Holder
+	first  *entry        // the first holder
+	pred   *entry        // the predecessor
+	again  bool          // the queue has changed: try again
+	absent bool          // the store has no place of the ticket
 }
 
-// finishJoin settles what an attempt has left: the driver's memory and the
-// promise of the lease.
-func (d *Driver) finishJoin(ctx context.Context, p *place, r joined, err error, start time.Time) (driver.Place, error) {
+// finishJoin records the result of an attempt in the driver, and completes the
+// status with the promise of the lease.
+func (d *Driver) finishJoin(ctx context.Context, p *place, r joined, err error, start time.Time) (driver.Status, error) {
 	if err != nil {
 		if noLease(err) {
-			d.doubt(p.sess)
+			d.verifySession(p.sess)
 		}
 		if driver.ClassOf(err) == driver.Refused {
-			d.abandon(p)
+			d.forgetRefused(p)
 		}
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
-	if r.absent { // wait=false found no room, or a tombstone forbids it
+	if r.absent { // wait=false found too few free units, or a tombstone forbids the place
 		d.mu.Lock()
-		d.forget(p)
+		d.forgetLocked(p)
 		if r.state != driver.Gone {
-			p.t.Aux = nil
+			p.t.DriverData = nil
 		}
 		d.mu.Unlock()
-		r.place.State = driver.Gone
+		r.place.State, r.place.Recheck = driver.Gone, 0
 		return r.place, nil
 	}
-	if uint64(r.rev) < p.t.Floor {
+	if uint64(r.rev) < p.t.MinToken {
 		if _, err := d.leave(ctx, driver.Ref{Ticket: p.t}); err != nil {
-			return driver.Place{}, err
+			return driver.Status{}, err
 		}
-		return driver.Place{}, driver.Errorf(driver.Refused, "tokens are the store's revisions: %d is below the floor of %d", r.rev, p.t.Floor)
+		return driver.Status{}, driver.Errorf(driver.Refused, "tokens are the store's revisions: %d is below the floor of %d", r.rev, p.t.MinToken)
 	}
 	d.mu.Lock()
-	r.place.State = d.known(p, r.rev, r.state)
+	r.place.State = d.setPlacedLocked(p, r.rev, r.state)
 	if r.pred != nil && p.member == "" {
-		p.before = r.pred.key
+		p.predecessorKey = r.pred.key
 	}
 	if r.pred != nil && r.pred.ours && r.place.Ahead == 1 && p.t.Limit == 1 {
-		p.rival = r.pred.key
+		p.onlyPredecessor = r.pred.key
 	}
 	if r.state == driver.Waiting && r.pred != nil && !r.pred.ours {
-		d.minder.look(p, 0) // nobody will wake it
+		d.janitor.scheduleCheckLocked(p, 0) // no client will wake it
 	}
-	p.due = time.Now().Add(driver.Keep(p.t.TTL))
+	p.expiresAt = time.Now().Add(driver.Keep(p.t.TTL))
 	d.mu.Unlock()
 	return d.answer(ctx, p, r.place, start)
 }
 
-// answer adds the promise of the lease to what is known of a place.
-func (d *Driver) answer(ctx context.Context, p *place, a driver.Place, start time.Time) (driver.Place, error) {
+// answer adds the promise of the lease to the status of a place.
+func (d *Driver) answer(ctx context.Context, p *place, a driver.Status, start time.Time) (driver.Status, error) {
 	if a.State == driver.Gone {
 		return a, nil
 	}
@@ -151,66 +156,84 @@ func (d *Driver) answer(ctx context.Context, p *place, a driver.Place, start tim
 		lease = min(lease, max(l, 0))
 	}
 	if err == errOver {
-		d.goneNow(p)
-		return driver.Place{State: driver.Gone}, nil
+		d.onGone(p)
+		return driver.Status{State: driver.Gone}, nil
 	}
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
-	// Its time may have been over, or it may have left, since it was read: then
-	// somebody else may hold by now. From here on its time begins anew, in the
-	// same moment, so that nothing comes between.
+	// Since the place was read, its time may have ended, or it may have left;
+	// another ticket may hold by now. The check and the new due time share one
+	// critical section, so that nothing comes between them.
 	d.mu.Lock()
-	gone := p.late || p.state == driver.Gone
+	gone := p.mustLeave || p.state == driver.Gone
 	if !gone {
-		p.due = time.Now().Add(driver.Keep(p.t.TTL))
+		p.expiresAt = time.Now().Add(driver.Keep(p.t.TTL))
 	}
 	d.mu.Unlock()
 	if gone {
-		return driver.Place{State: driver.Gone}, nil
+		return d.overdue(ctx, p)
 	}
 	a.Lease = min(lease, p.t.TTL)
 	if a.State == driver.Held {
 		a.Token = uint64(rev)
 		a.Ahead, a.Recheck = 0, 0
+	} else {
+		a.Recheck = d.recheckUnwatched(own, a.Recheck)
 	}
 	return a, nil
 }
 
-// joinAgain finds the place of a ticket that has one.
-func (d *Driver) joinAgain(ctx context.Context, p *place, wait bool, start time.Time) (driver.Place, error) {
+// overdue answers for a place whose time is over. Gone is the store's word, so
+// overdue removes the place there first. Without an answer the state is
+// unknown, and overdue returns an error.
+func (d *Driver) overdue(ctx context.Context, p *place) (driver.Status, error) {
+	d.mu.Lock()
+	left := p.left || p.state == driver.Gone
+	d.mu.Unlock()
+	if left {
+		return driver.Status{State: driver.Gone}, nil
+	}
+	if _, err := d.leave(ctx, driver.Ref{Ticket: p.t, State: driver.Waiting}); err != nil {
+		return driver.Status{}, err
+	}
+	return driver.Status{State: driver.Gone}, nil
+}
+
+// joinAgain finds and renews the place that a ticket already has.
+func (d *Driver) joinAgain(ctx context.Context, p *place, wait bool, start time.Time) (driver.Status, error) {
 	places, err := d.renew(ctx, []*place{p}, start)
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	a := places[0]
 	if a.Err != nil {
-		return driver.Place{}, a.Err
+		return driver.Status{}, a.Err
 	}
 	if a.State == driver.Waiting && !wait {
 		if _, err := d.leave(ctx, driver.Ref{Ticket: p.t, State: driver.Waiting}); err != nil {
-			return driver.Place{}, err
+			return driver.Status{}, err
 		}
-		return driver.Place{State: driver.Gone, Holder: a.Holder}, nil
+		return driver.Status{State: driver.Gone, Holder: a.Holder}, nil
 	}
 	return a, nil
 }
 
 // joinOnce sends the transaction that makes the place.
 func (d *Driver) joinOnce(ctx context.Context, p *place, wait bool) (joined, error) {
-	cmp := d.guards(p)
+	cmp := d.preconditions(p)
 	if !wait {
-		cmp = append(cmp[1:2:2], empty(p.line, after(p.line)))
+		cmp = append(cmp[1:2:2], empty(p.queue, after(p.queue)))
 	}
 	then := []*pb.RequestOp{
 		opPut(p.key, p.value, p.sess.id),
-		opGet(newest(p.line, 0, 2)),
-		opGet(limit(inOrder(p.line), 1)),
+		opGet(newest(p.queue, 0, 2)),
+		opGet(limit(inOrder(p.queue), 1)),
 	}
 	if p.t.Limit > 1 {
-		then = append(then, opGet(keysOnly(inOrder(p.line))))
+		then = append(then, opGet(keysOnly(inOrder(p.queue))))
 	}
-	resp, err := d.send(ctx, p.sess, cmp, then, d.reasons(p))
+	resp, err := d.send(ctx, p.sess, cmp, then, d.conflictReads(p))
 	if err != nil {
 		return joined{}, err
 	}
@@ -221,7 +244,7 @@ func (d *Driver) joinOnce(ctx context.Context, p *place, wait bool) (joined, err
 	switch {
 	case err != nil || r.absent || r.again:
 		return r, err
-	case r.rev != 0: // an earlier request had made it
+	case r.rev != 0: // an earlier request made it
 		return d.find1(ctx, p, r.rev)
 	case wait:
 		return joined{again: true}, nil
@@ -233,43 +256,43 @@ func (d *Driver) joinOnce(ctx context.Context, p *place, wait bool) (joined, err
 	return r, nil
 }
 
-// send is txn, with a keep-alive beside it where the promise needs one.
+// send calls txn, and sends a keep-alive beside it if the promise needs one.
 func (d *Driver) send(ctx context.Context, s *session, cmp []*pb.Compare, then, otherwise []*pb.RequestOp) (*pb.TxnResponse, error) {
 	d.mu.Lock()
-	if !s.over && !s.fresh() {
-		d.askBeat(s)
+	if !s.over && !s.fresh(time.Now()) {
+		d.requestKeepAliveLocked(s)
 	}
 	d.mu.Unlock()
 	return d.txn(ctx, cmp, then, otherwise)
 }
 
-// placed reads where a new place stands.
+// placed reads the state and the predecessor of a new place.
 func (d *Driver) placed(ctx context.Context, p *place, resp *pb.TxnResponse) (joined, error) {
 	r := joined{rev: resp.Header.Revision, state: driver.Waiting}
-	last, err := parseAll(p.line, kvs(resp, 1), false)
+	last, err := parseAll(p.queue, kvs(resp, 1), false)
 	var es []entry
 	if err == nil {
-		es, err = parseAll(p.line, kvs(resp, 2), false)
+		es, err = parseAll(p.queue, kvs(resp, 2), false)
 	}
 	count := int(resp.Responses[1].GetResponseRange().Count)
 	if err == nil && p.t.Limit > 1 {
-		if es, err = parseAll(p.line, kvs(resp, 3), true); err == nil {
+		if es, err = parseAll(p.queue, kvs(resp, 3), true); err == nil {
 			count = len(es)
 			if holding(es) == count {
 				r.state = driver.Held
 			}
-			if f, err := parse(p.line, one(resp, 2), false); err == nil {
+			if f, err := parse(p.queue, one(resp, 2), false); err == nil {
 				es[0] = f
 			}
 		}
 	} else if count == 1 {
 		r.state = driver.Held
 	}
-	if err != nil { // something in the line is no lock: nothing of ours stays
+	if err != nil { // a key in the queue is not a lock's: remove our place
 		d.mu.Lock()
-		d.known(p, r.rev, driver.Waiting)
+		d.setPlacedLocked(p, r.rev, driver.Waiting)
 		d.mu.Unlock()
-		// Should this fail, the minder repeats it.
+		// If this fails, the janitor repeats it.
 		_, _ = d.leave(ctx, driver.Ref{Ticket: p.t})
 		return r, fmt.Errorf("line %q: %w", p.t.Name, err)
 	}
@@ -284,9 +307,9 @@ func (d *Driver) placed(ctx context.Context, p *place, resp *pb.TxnResponse) (jo
 	return r, nil
 }
 
-// recheck is when the store would drop a place at the latest, were its client
-// dead since it was read. Of a foreign one it is not known; the predecessor's
-// key is watched at once then.
+// recheck returns when the store would drop e at the latest, if its client died
+// just after e was read. The time is not known for a foreign place: the driver
+// watches the key of a foreign predecessor at once.
 func recheck(e *entry) time.Duration {
 	if e == nil || !e.ours || e.ttl <= 0 {
 		return 0
@@ -294,12 +317,12 @@ func recheck(e *entry) time.Duration {
 	return leaseFor(e.ttl) + time.Second/2
 }
 
-// find1 reads where a place stands that was found in the way.
+// find1 reads the status of a place that an earlier request made.
 func (d *Driver) find1(ctx context.Context, p *place, rev int64) (joined, error) {
 	d.mu.Lock()
 	p.rev = rev
 	d.mu.Unlock()
-	_, seen, err := d.look(ctx, []*place{p})
+	_, seen, err := d.readPlaces(ctx, []*place{p})
 	if err != nil {
 		return joined{}, err
 	}
@@ -311,15 +334,16 @@ func (d *Driver) find1(ctx context.Context, p *place, rev int64) (joined, error)
 		return joined{absent: true, state: driver.Gone}, nil
 	}
 	return joined{rev: rev, state: s.state, pred: s.pred,
-		place: driver.Place{Ahead: s.ahead, Recheck: recheck(s.pred)}}, nil
+		place: driver.Status{Ahead: s.ahead, Recheck: recheck(s.pred)}}, nil
 }
 
-// tryShared takes a place of a limit above 1 if there is room: it reads the
-// line, and makes the key only if nobody has come since.
+// tryShared takes a place with a limit above 1 if enough units are free. It
+// makes the key if the queue is empty. Otherwise it reads the queue, and makes
+// the key only if no place was added since.
 func (d *Driver) tryShared(ctx context.Context, p *place) (joined, error) {
-	cmp := append(d.guards(p), empty(p.line, after(p.line)))
+	cmp := append(d.preconditions(p), empty(p.queue, after(p.queue)))
 	then := []*pb.RequestOp{opPut(p.key, p.value, p.sess.id)}
-	reasons := append(d.reasons(p), opGet(keysOnly(inOrder(p.line))))
+	reasons := append(d.conflictReads(p), opGet(keysOnly(inOrder(p.queue))))
 	for range maxTries {
 		resp, err := d.send(ctx, p.sess, cmp, then, reasons)
 		if err != nil {
@@ -335,7 +359,7 @@ func (d *Driver) tryShared(ctx context.Context, p *place) (joined, error) {
 		if r.rev != 0 {
 			return d.find1(ctx, p, r.rev)
 		}
-		es, err := parseAll(p.line, kvs(resp, len(reasons)-1), true)
+		es, err := parseAll(p.queue, kvs(resp, len(reasons)-1), true)
 		if err != nil {
 			return r, err
 		}
@@ -346,28 +370,29 @@ func (d *Driver) tryShared(ctx context.Context, p *place) (joined, error) {
 			}
 			return r, nil
 		}
-		cmp = append(d.guards(p), noneAfter(p.line, resp.Header.Revision))
+		cmp = append(d.preconditions(p), noneAfter(p.queue, resp.Header.Revision))
 	}
 	return joined{again: true}, nil
 }
 
-// abandon forgets a place that was refused, unless it has still to be removed.
-func (d *Driver) abandon(p *place) {
+// forgetRefused forgets a place whose Join was refused, unless its key still has to
+// be removed.
+func (d *Driver) forgetRefused(p *place) {
 	d.mu.Lock()
 	if p.ownRev() == 0 {
-		d.forget(p)
-		p.t.Aux = nil
+		d.forgetLocked(p)
+		p.t.DriverData = nil
 	}
 	d.mu.Unlock()
 }
 
-// doubt asks the server whether a session lives of which it has said that it
-// does not.
-func (d *Driver) doubt(s *session) {
+// verifySession asks the server whether a session still lives, after an answer that its
+// lease does not exist.
+func (d *Driver) verifySession(s *session) {
 	d.mu.Lock()
 	s.sent = time.Time{}
 	if !s.over {
-		d.askBeat(s)
+		d.requestKeepAliveLocked(s)
 	}
 	d.mu.Unlock()
 }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"google.golang.org/grpc"
 )
 
-// kept keeps answers of keep-alives back while its gate is shut.
+// kept holds answers to keep-alives back while its gate is shut.
 type kept struct {
 	grpc.ClientStream
 	gate *atomic.Pointer[chan struct{}] // closed when it is open
@@ -31,14 +31,15 @@ func (k kept) RecvMsg(m any) error {
 	}
 }
 
-// A renewal reads that a ticket is there, and waits for a keep-alive; meanwhile
-// the ticket's time is over and the driver gives its place up. The keep-alive
-// proves nothing then: two held for some milliseconds, after a server and a
-// client had been stopped in turn. It was found by TestSafe/etcd of
-// check/internal/servers with seed 302.
+// TestLateRenewal checks a renewal that reads that a ticket has its place, and
+// then waits for a keep-alive, while the ticket's time ends and the driver
+// gives the place up. The answer to the keep-alive proves nothing then: two
+// tickets held for some milliseconds, after a server and a client had been
+// stopped in turn. TestSafe/etcd of internal/safety/servers found the defect
+// with seed 302.
 func TestLateRenewal(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	var gate atomic.Pointer[chan struct{}]
 	open1, shut := make(chan struct{}), make(chan struct{})
 	close(open1)
@@ -68,7 +69,7 @@ func TestLateRenewal(t *testing.T) {
 	}
 	defer d.Close()
 	other := open(t, s, "prefix=renewal/")
-	const ttl = 2 * time.Second
+	const ttl = 5 * time.Second
 	late := &driver.Ticket{ID: "a:1", Name: "n", Units: 1, Limit: 1, TTL: ttl}
 	if p, err := d.Join(ctx, late, true); err != nil || p.State != driver.Held {
 		t.Fatalf("Join: %v, %v", p, err)
@@ -78,12 +79,12 @@ func TestLateRenewal(t *testing.T) {
 		t.Fatalf("the next: %v, %v", p, err)
 	}
 	gate.Store(&shut)
-	time.Sleep(ttl / 2) // until the last keep-alive is too old
+	time.Sleep(ttl / 2) // until the last keep-alive is too old for a promise
 	for len(read) > 0 {
 		<-read
 	}
 	type answered struct {
-		ps  []driver.Place
+		ps  []driver.Status
 		err error
 	}
 	renewed := make(chan answered)

@@ -11,34 +11,34 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// layout makes keys. Everything is below one prefix. The keys that are not
-// lines begin with '%' and a small letter, which no encoded name does.
+// layout makes keys, all below one prefix. The keys outside queues begin with
+// '%' and a small letter, which no encoded name does.
 type layout struct{ prefix string }
 
-// plain are the names' bytes that stand for themselves in a key: all but the
-// slash, which would put one line inside another (F62), and what a terminal
-// does not show.
+// plain keeps the bytes of names that a key contains unchanged: all but the
+// slash, which would put one queue inside another (F62), and characters that a
+// terminal does not show.
 var plain = driver.Charset{
 	Plain: func(b byte) bool { return b >= ' ' && b != 0x7f && b != '/' },
 	Max:   3 * driver.MaxName,
 }
 
-// line is what the keys of a line begin with.
-func (l layout) line(name string) string { return l.prefix + plain.Encode(name) + "/" }
+// queue returns the prefix of the keys of a queue.
+func (l layout) queue(name string) string { return l.prefix + plain.Encode(name) + "/" }
 
-// wake is the key by which the clients of a lease are told of grants.
+// wake returns the key that carries the wake-ups of a lease's client.
 func (l layout) wake(lease string) string { return l.prefix + "%w/" + lease }
 
-// tomb keeps a ticket from ever joining (again).
+// tomb returns the key of a ticket's tombstone, which keeps it from joining.
 func (l layout) tomb(id string) string { return l.prefix + "%t/" + id }
 
-// index says under which key a named owner has its place in a line.
+// index returns the key that names the place of an owner in a queue.
 func (l layout) index(name, owner string) string {
 	return l.prefix + "%o/" + plain.Encode(name) + "/" + plain.Encode(owner)
 }
 
-// members is what the keys of an owner's tickets begin with; of all owners of
-// the line, when owner is empty.
+// members returns the prefix of the keys of an owner's tickets, or of the
+// tickets of all owners in the queue if owner is empty.
 func (l layout) members(name, owner string) string {
 	p := l.prefix + "%m/" + plain.Encode(name) + "/"
 	if owner != "" {
@@ -47,14 +47,14 @@ func (l layout) members(name, owner string) string {
 	return p
 }
 
-// after is the end of the range of all keys that begin with p.
+// after returns the end of the range of all keys that begin with p.
 func after(p string) string { return p[:len(p)-1] + string(p[len(p)-1]+1) }
 
 func hex(lease int64) string { return strconv.FormatInt(lease, 16) }
 
-// kind is what the keys of places of a limit begin with, after the line. Those
-// of mutexes begin with the lease, as in etcd's own recipe; the other kinds
-// sort behind every lease.
+// kind returns the prefix, after the queue's own, of the keys of places with a
+// limit. Keys of mutexes begin with the lease, as in etcd's own recipe; the
+// other kinds sort behind every lease.
 func kind(limit int64) string {
 	switch limit {
 	case 1:
@@ -65,30 +65,30 @@ func kind(limit int64) string {
 	return "s" + strconv.FormatInt(limit, 16) + "-"
 }
 
-// others returns the ranges of a line in which a place of another limit would
-// be.
-func others(line string, limit int64) [][2]string {
+// others returns the ranges of a queue that would contain places with another
+// limit.
+func others(queue string, limit int64) [][2]string {
 	if limit == 1 {
-		return [][2]string{{line + "g", after(line)}}
+		return [][2]string{{queue + "g", after(queue)}}
 	}
-	k := line + kind(limit)
-	return [][2]string{{line, k}, {after(k), after(line)}}
+	k := queue + kind(limit)
+	return [][2]string{{queue, k}, {after(k), after(queue)}}
 }
 
-// recipe is the key that etcd's own recipe would use.
-func recipe(line string, lease string) string { return line + lease }
+// recipe returns the key that etcd's own recipe would use.
+func recipe(queue string, lease string) string { return queue + lease }
 
-// place is the key of any other place. The id tells the places of one lease
-// apart; an owner's is "=".
-func placeKey(line string, limit, units int64, lease, id string) string {
+// placeKey returns the key of any other place. The id tells the places of one
+// lease apart; it is "=" for the place of an owner.
+func placeKey(queue string, limit, units int64, lease, id string) string {
 	if limit == 1 {
-		return line + lease + "-" + id
+		return queue + lease + "-" + id
 	}
-	return line + kind(limit) + strconv.FormatInt(units, 16) + "-" + lease + "-" + id
+	return queue + kind(limit) + strconv.FormatInt(units, 16) + "-" + lease + "-" + id
 }
 
-// record is the value of our keys. Its first line is the version of the
-// layout; a value without it is not ours.
+// record is the value of our keys. Its first line is the version of the layout;
+// a value without it is not ours.
 type record struct {
 	id    string // empty for the place of a named owner
 	owner string
@@ -118,7 +118,7 @@ func decode(value []byte) (r record, ours bool) {
 	return record{id: f[0], ttl: time.Duration(ms) * time.Millisecond, owner: f[2], meta: f[3]}, true
 }
 
-// entry is one place of a line, as the store has it.
+// entry is one place of a queue, as the store has it.
 type entry struct {
 	record
 	key   string
@@ -126,16 +126,16 @@ type entry struct {
 	lease int64
 	units int64
 	limit int64
-	ours  bool // has a record; if the values were read
+	ours  bool // has a record, which shows only if the values were read
 }
 
-// parse reads a key of a line. An error means that it belongs to nobody who
-// speaks of locks: not to us, and not to etcd's own recipe. Of keys that were
-// read without their values, newer servers do not say the lease; those are
-// taken for what they look like.
-func parse(line string, kv *mvccpb.KeyValue, keysOnly bool) (entry, error) {
+// parse reads a key of a queue. An error means that the key belongs to neither
+// Holdfast nor etcd's own recipe. Newer servers omit the lease of a key that is
+// read without its value; parse then takes the key for the place that it looks
+// like.
+func parse(queue string, kv *mvccpb.KeyValue, keysOnly bool) (entry, error) {
 	e := entry{key: string(kv.Key), rev: kv.CreateRevision, units: 1, limit: 1}
-	rest, ok := strings.CutPrefix(e.key, line)
+	rest, ok := strings.CutPrefix(e.key, queue)
 	if !ok {
 		return e, fmt.Errorf("key %q is not in the line", e.key)
 	}
@@ -165,11 +165,11 @@ func parse(line string, kv *mvccpb.KeyValue, keysOnly bool) (entry, error) {
 	return e, nil
 }
 
-// parseAll reads the keys of a line, in the order given.
-func parseAll(line string, kvs []*mvccpb.KeyValue, keysOnly bool) ([]entry, error) {
+// parseAll reads the keys of a queue, in the order given.
+func parseAll(queue string, kvs []*mvccpb.KeyValue, keysOnly bool) ([]entry, error) {
 	es := make([]entry, 0, len(kvs))
 	for _, kv := range kvs {
-		e, err := parse(line, kv, keysOnly)
+		e, err := parse(queue, kv, keysOnly)
 		if err != nil {
 			return nil, driver.Wrap(driver.Refused, err)
 		}
@@ -178,9 +178,9 @@ func parseAll(line string, kvs []*mvccpb.KeyValue, keysOnly bool) ([]entry, erro
 	return es, nil
 }
 
-// holding says how many of the places, which are in order, hold. The oldest
-// one decides what the limit is; one of another limit (a foreign mutex behind
-// readers) shares with nobody.
+// holding returns how many of the places, which are in order, hold. The oldest
+// place decides the limit. A place with another limit (a foreign mutex behind
+// readers) shares with no other.
 func holding(es []entry) int {
 	if len(es) == 0 {
 		return 0
@@ -199,30 +199,30 @@ func holding(es []entry) int {
 	return len(es)
 }
 
-// A succ is a place that is known to be next in a mutex's line: nobody is, or
-// ever will be, between it and the one who knows.
-type succ struct {
-	suffix  string // of its key, after the line
+// successor is the next place in a mutex's queue, as a place before it knows it: no
+// other place is, or ever will be, between the two.
+type successor struct {
+	suffix  string // of its key, after the queue's prefix
 	rev     int64
-	foreign bool // not ours: it needs no waking, and passes nothing on
+	foreign bool // not ours: it needs no wake-up, and passes nothing on
 }
 
-// message is what is written to a wake key: one event about one place.
+// message is the text in a wake key: one event about one place.
 type message struct {
 	gone bool
 	key  string
-	rev  int64 // 0 means whichever place has the key at that time
-	at   int64 // when it was written; not part of the text
-	next []succ
+	rev  int64 // 0 means any place that has the key at that time
+	at   int64 // revision at which it was written; not part of the text
+	next []successor
 }
 
-// about says whether the message is about the place made at that revision.
+// about reports whether the message is about the place made at revision rev.
 func (m *message) about(rev int64) bool {
 	return m.rev == rev || m.rev == 0 && rev < m.at
 }
 
-// encode: "+rev next,next key" or "-rev . key"; a next is "suffix:rev", with a
-// '!' when it is foreign. Ids may be in suffixes, so a suffix has its bytes
+// encode returns "+rev next,next key" or "-rev . key". A next is "suffix:rev",
+// with a '!' if it is foreign. A suffix may contain an id, so its bytes are
 // quoted where they would be misread.
 func (m message) encode() string {
 	var b strings.Builder
@@ -266,7 +266,7 @@ func decodeMessage(s string) (m message, err error) {
 	}
 	for n := range strings.SplitSeq(f[1], ",") {
 		suffix, rev, _ := strings.Cut(n, ":")
-		var s succ
+		var s successor
 		rev, s.foreign = strings.CutSuffix(rev, "!")
 		if s.suffix, err = word.Decode(suffix); err != nil {
 			return m, errMessage
@@ -286,7 +286,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// leaseOf reads the lease out of a key's end, which parse has accepted.
+// leaseOf returns the lease at the end of a key that parse has accepted.
 func leaseOf(suffix string) (lease string, id int64) {
 	rest := suffix
 	if s, ok := strings.CutPrefix(rest, "rw-"); ok {

@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestTokenIsRevision: the token is the revision at which the ticket's key was
-// made, also of one that waited, to which the core adds a byte for those who hold in
-// turn without asking the store.
+// TestTokenIsRevision checks that the token is the revision at which the
+// ticket's key was made, for a ticket that waited, too. The core adds a byte to
+// it for local hand-offs, which send no request.
 func TestTokenIsRevision(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	a, b, cli := locks(t, s, "prefix=revision/"), locks(t, s, "prefix=revision/"), client(t, s, nil)
 	check := func(h *holdfast.Hold) {
 		t.Helper()
@@ -46,12 +46,12 @@ func TestTokenIsRevision(t *testing.T) {
 	}
 }
 
-// TestOneSession: whatever a client holds and waits for by one TTL lives by one
-// lease, and all its leases by one stream of keep-alives. Those who wait cost no
-// goroutine, no stream and no lease either. It counts those of the whole process,
-// and so runs alone.
+// TestOneSession checks that all holds and waits of a client with one TTL share
+// one lease, and all its leases one stream of keep-alives. A waiter costs no
+// goroutine, no stream and no lease of its own. The test counts the goroutines
+// of the whole process, and so runs alone.
 func TestOneSession(t *testing.T) {
-	s := backends.Etcd(t, backends.EtcdOptions{}) // nobody else's leases
+	s := servers.Etcd(t, servers.EtcdOptions{}) // no other test's leases
 	cli := client(t, s, nil)
 	first := open(t, s, "")
 	var w wire
@@ -60,7 +60,7 @@ func TestOneSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Watch(ctx, func(string, driver.Place) {}); err != nil {
+	if err := d.Watch(ctx, func(string, driver.Status) {}); err != nil {
 		t.Fatal(err)
 	}
 	const n = 200
@@ -75,20 +75,20 @@ func TestOneSession(t *testing.T) {
 	for i := range n / 2 {
 		join(first, "first", i, driver.Held)
 	}
-	for i := range len(ttls) { // what is made once
+	for i := range len(ttls) { // the goroutines and streams that a driver starts once
 		join(d, "d", i, driver.Waiting)
 	}
 	before := runtime.NumGoroutine()
-	for i := len(ttls); i < n; i++ { // two in each line
+	for i := len(ttls); i < n; i++ { // two in each queue
 		join(d, "d", i, driver.Waiting)
 	}
-	for i := n; i < n+n/2; i++ { // and some that hold
+	for i := n; i < n+n/2; i++ { // and some holders
 		tk := &driver.Ticket{ID: fmt.Sprint("d:", i), Name: fmt.Sprint("own", i), Units: 1, Limit: 1, TTL: ttls[i%len(ttls)]}
 		if p, err := d.Join(ctx, tk, true); err != nil || p.State != driver.Held {
 			t.Fatalf("Join: %+v, %v", p, err)
 		}
 	}
-	time.Sleep(1200 * time.Millisecond) // until each watches the key before its own
+	time.Sleep(1200 * time.Millisecond) // until each waiter watches its predecessor's key
 	if more := runtime.NumGoroutine() - before; more > n/10 {
 		t.Errorf("%d goroutines more for %d tickets", more, n+n/2)
 	}
@@ -104,20 +104,20 @@ func TestOneSession(t *testing.T) {
 	}
 }
 
-// TestBreakForeign: the lock of another client shows by its lease in hex, and can be
-// broken by it.
+// TestBreakForeign checks that Inspect shows a foreign lock with its lease in
+// hex as the id, and that Break accepts that id.
 func TestBreakForeign(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	c, cli := locks(t, s, ""), client(t, s, nil)
 	theirs := mutexOf(t, cli, "break-foreign")
 	if err := theirs.Lock(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	id := strings.TrimPrefix(theirs.Key(), "break-foreign/")
-	line, err := c.Inspect(ctx, "break-foreign")
-	if err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != id {
-		t.Fatalf("the line is %+v, %v; want the ticket %q", line, err, id)
+	queue, err := c.Inspect(ctx, "break-foreign")
+	if err != nil || len(queue.Holders)+len(queue.Waiters) != 1 || queue.Holders[0].ID != id {
+		t.Fatalf("the line is %+v, %v; want the ticket %q", queue, err, id)
 	}
 	if err := c.Break(ctx, "break-foreign", id+"0"); !errors.Is(err, holdfast.ErrNoTicket) {
 		t.Errorf("Break of nobody: %v", err)

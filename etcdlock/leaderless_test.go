@@ -9,21 +9,21 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
-// TestF73_SilentMember: one of the members named accepts connections and requests,
-// and answers none, as one does that the others have lost. Open goes past it,
-// wherever it stands in the list.
+// TestF73_SilentMember names a member that accepts connections and requests but
+// answers none, like a member that the others have lost. It checks that Open
+// goes past it, wherever it is in the list.
 //
-// Found by check/internal/servers, TestSplits/safe/etcd_of_three with seed 601.
+// Found by internal/safety/servers, TestSplits/safe/etcd_of_three with seed 601.
 func TestF73_SilentMember(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestF73_SilentMember(t *testing.T) {
 	defer silent.Stop()
 	wg.Go(func() { _ = silent.Serve(l) })
 	var opens sync.WaitGroup
-	for i := range 6 { // the client library begins with any of them
+	for i := range 6 { // the client library begins with a random member
 		opens.Go(func() {
 			hosts := []string{l.Addr().String(), s.Members[0].Addr()}
 			if i%2 == 1 {
@@ -54,14 +54,15 @@ func TestF73_SilentMember(t *testing.T) {
 	opens.Wait()
 }
 
-// TestF73_LeaderlessMember: a member says that it has no leader, while others
-// have one. It has done nothing, and the others are asked at once.
+// TestF73_LeaderlessMember has a member report that it has no leader, while
+// others have one. It checks that the driver sends the request to the others at
+// once, since the member has done nothing.
 //
-// Found by check/internal/servers, TestSplits/safe/etcd_of_three with seed 601.
+// Found by internal/safety/servers, TestSplits/safe/etcd_of_three with seed 601.
 func TestF73_LeaderlessMember(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	var refuses atomic.Int64 // so many requests more
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
+	var refuses atomic.Int64 // the number of requests still to refuse
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{s.Members[0].Addr(), strings.Replace(s.Members[0].Addr(), "127.0.0.1", "localhost", 1)}, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{

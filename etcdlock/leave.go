@@ -10,29 +10,43 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Leave implements [driver.Driver]. Tickets of one line leave one after the
-// other, in the order of refs; lines do not wait for each other.
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+// Leave implements [driver.Driver]. Tickets of one queue leave one after the
+// other, in the order of refs; queues do not wait for each other.
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	answers := make([]driver.Place, len(refs))
+	d.mu.Lock()
+	for _, ref := range refs {
+		if p := d.findLocked(ref.Ticket); p != nil {
+			p.left = true
+		}
+	}
+	d.mu.Unlock()
+	answers := d.leaveAll(ctx, refs)
+	return answers, failed(answers)
+}
+
+// leaveAll is the part of Leave that also serves tickets that the core has not
+// given up.
+func (d *Driver) leaveAll(ctx context.Context, refs []driver.Ref) []driver.Status {
+	answers := make([]driver.Status, len(refs))
 	one := func(i int) {
 		s, err := d.leave(ctx, refs[i])
-		answers[i] = driver.Place{State: s, Err: err}
+		answers[i] = driver.Status{State: s, Err: err}
 	}
 	if len(refs) == 1 {
 		one(0)
-		return answers, failed(answers)
+		return answers
 	}
-	lines := make(map[string][]int)
+	queues := make(map[string][]int)
 	for i, ref := range refs {
-		lines[ref.Name] = append(lines[ref.Name], i)
+		queues[ref.Name] = append(queues[ref.Name], i)
 	}
 	const callers = 16
 	room := make(chan struct{}, callers)
 	var wg sync.WaitGroup
-	for _, is := range lines {
+	for _, is := range queues {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
@@ -42,28 +56,29 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 		})
 	}
 	wg.Wait()
-	return answers, failed(answers)
+	return answers
 }
 
-// leave gives one ticket's place up.
+// leave gives up the place of one ticket.
 func (d *Driver) leave(ctx context.Context, ref driver.Ref) (driver.State, error) {
 	d.mu.Lock()
-	p := d.find(ref.Ticket)
+	p := d.findLocked(ref.Ticket)
 	if p == nil || p.over.Load() {
-		buried := d.graves.has(ref.ID)
+		buried := d.tombstones.Has(ref.ID)
 		d.mu.Unlock()
-		if !ref.Unsure || buried {
+		if !ref.JoinPending || buried {
 			return driver.Gone, nil
 		}
-		return driver.Gone, d.bury(ctx, ref.ID)
+		return driver.Gone, d.addTombstone(ctx, ref.ID)
 	}
-	p.late = true // from now on no answer says that it has a place
-	unsure, rev := ref.Unsure || p.ownRev() == 0, p.rev
+	p.mustLeave = true // from now on no answer reports a place
+	unsure, rev := ref.JoinPending || p.ownRev() == 0, p.rev
 	d.mu.Unlock()
 	if unsure {
-		// First, so that nothing can come behind the deletion.
-		if err := d.bury(ctx, ref.ID); err != nil {
-			return 0, err
+		// The tombstone comes first, so that no Join can take effect after the
+		// deletion.
+		if err := d.addTombstone(ctx, ref.ID); err != nil {
+			return 0, d.retireIfRefused(p.sess, err)
 		}
 	}
 	var s driver.State
@@ -76,38 +91,39 @@ func (d *Driver) leave(ctx context.Context, ref driver.Ref) (driver.State, error
 	default:
 		s, err = d.leavePlainly(ctx, p, false)
 	}
-	if noLease(err) { // of the one to be woken; it has gone
+	if noLease(err) { // the next waiter's lease is over, and its place with it
 		s, err = d.leavePlainly(ctx, p, false)
 	}
 	if full(err) && p.t.Owner == "" {
 		s, err = d.leavePlainly(ctx, p, true)
 	}
 	if err != nil {
-		return 0, err
+		return 0, d.retireIfRefused(p.sess, err)
 	}
 	d.mu.Lock()
-	d.forget(p)
+	d.forgetLocked(p)
 	if unsure {
-		d.graves.add(ref.ID)
+		d.tombstones.Add(ref.ID)
 	}
 	d.mu.Unlock()
 	return s, nil
 }
 
-// hints is how many of those who wait are read at a time, and passed on from
-// one who leaves to the next.
+// hints is the number of waiters that one request reads, and that one release
+// passes on to the next.
 const hints = 8
 
-// leaveMutex releases or abandons a mutex.
+// leaveMutex releases the mutex of a holder, or ends a wait.
 //
-// One that holds touches the wake key of the next in the transaction in which
-// it goes, which depends on the next one's key: so the hand-over is one step,
-// and is told to one client. Who the next one is it was told by the one who
-// left before it, or it reads: nobody can come between, only vanish. Whoever
-// was not told to wait supposes that it is alone, and depends on that.
+// A holder deletes its key and writes to the wake key of the next waiter in one
+// transaction, which depends on the next waiter's key. So the hand-off is one
+// step, and notifies one client. The release before has named the next waiter,
+// or leaveMutex reads it: no place can come between, but a place can vanish. A
+// holder that never waited assumes that it is alone, and its transaction
+// depends on that.
 func (d *Driver) leaveMutex(ctx context.Context, p *place) (driver.State, error) {
 	d.mu.Lock()
-	next, waited, held, rival := p.next, p.waited, p.state == driver.Held, p.rival
+	next, waited, held, rival := p.next, p.waited, p.state == driver.Held, p.onlyPredecessor
 	d.mu.Unlock()
 	if !held {
 		return d.leavePlainly(ctx, p, false)
@@ -123,17 +139,17 @@ func (d *Driver) leaveMutex(ctx context.Context, p *place) (driver.State, error)
 		if kv := one(resp, 0); kv == nil || kv.CreateRevision != p.rev {
 			return driver.Gone, nil
 		}
-		if next, err = behind(p, resp.Responses[1].GetResponseRange()); err != nil {
+		if next, err = successors(p, resp.Responses[1].GetResponseRange()); err != nil {
 			return 0, err
 		}
 	} else if len(next) == 0 && waited {
-		r := limit(inOrder(p.line), hints+1)
-		r.Serializable = true // a hint: the transaction finds out what is stale
+		r := limit(inOrder(p.queue), hints+1)
+		r.Serializable = true // a hint: the transaction detects stale data
 		resp, err := d.read(ctx, r)
 		if err != nil {
 			return 0, err
 		}
-		if next, err = behind(p, resp); err != nil {
+		if next, err = successors(p, resp); err != nil {
 			return 0, err
 		}
 	}
@@ -141,17 +157,17 @@ func (d *Driver) leaveMutex(ctx context.Context, p *place) (driver.State, error)
 		cmp := []*pb.Compare{createdIs(p.key, p.rev)}
 		then := []*pb.RequestOp{opDelete(p.key)}
 		if len(next) == 0 {
-			cmp = append(cmp, noneAfter(p.line, p.rev))
+			cmp = append(cmp, noneAfter(p.queue, p.rev))
 		} else {
 			n := next[0]
-			key := p.line + n.suffix
+			key := p.queue + n.suffix
 			cmp = append(cmp, createdIs(key, n.rev))
 			if !n.foreign {
 				wake, lease := d.wakeOf(n.suffix)
 				then = append(then, opPut(wake, message{key: key, rev: n.rev, next: next[1:]}.encode(), lease))
 			}
 		}
-		resp, err := d.txn(ctx, cmp, then, []*pb.RequestOp{opGet(getKey(p.key)), opGet(limit(inOrder(p.line), hints+1))})
+		resp, err := d.txn(ctx, cmp, then, []*pb.RequestOp{opGet(getKey(p.key)), opGet(limit(inOrder(p.queue), hints+1))})
 		if err != nil {
 			return 0, err
 		}
@@ -161,48 +177,48 @@ func (d *Driver) leaveMutex(ctx context.Context, p *place) (driver.State, error)
 		if kv := one(resp, 0); kv == nil || kv.CreateRevision != p.rev {
 			return driver.Gone, nil
 		}
-		if next, err = behind(p, resp.Responses[1].GetResponseRange()); err != nil {
+		if next, err = successors(p, resp.Responses[1].GetResponseRange()); err != nil {
 			return 0, err
 		}
 	}
 	return d.leavePlainly(ctx, p, false)
 }
 
-// leavePair releases a mutex that two clients pass to each other: the other's
-// key is the same every time, whether it waits again already or not. In one
-// step the holder goes, and the other is told if it is there, as long as there
-// is nobody else.
+// leavePair releases a mutex that two clients pass to each other. The other
+// client's key is the same every time, whether it is waiting again or not. As
+// long as the queue has no third place, one transaction deletes the holder's
+// key and notifies the other client if its key exists.
 func (d *Driver) leavePair(ctx context.Context, p *place, rival string) (*pb.TxnResponse, error) {
 	a, b := min(p.key, rival), max(p.key, rival)
 	cmp := []*pb.Compare{createdIs(p.key, p.rev),
-		empty(p.line, a), empty(a+"\x00", b), empty(b+"\x00", after(p.line))}
-	wake, lease := d.wakeOf(rival[len(p.line):])
+		empty(p.queue, a), empty(a+"\x00", b), empty(b+"\x00", after(p.queue))}
+	wake, lease := d.wakeOf(rival[len(p.queue):])
 	there := absent(rival)
 	there.Result = pb.Compare_GREATER
 	then := []*pb.RequestOp{opDelete(p.key),
 		opTxn([]*pb.Compare{there}, []*pb.RequestOp{opPut(wake, message{key: rival}.encode(), lease)}, nil)}
-	return d.txn(ctx, cmp, then, []*pb.RequestOp{opGet(getKey(p.key)), opGet(limit(inOrder(p.line), hints+1))})
+	return d.txn(ctx, cmp, then, []*pb.RequestOp{opGet(getKey(p.key)), opGet(limit(inOrder(p.queue), hints+1))})
 }
 
-// behind returns those who wait behind p, in order, from a reading of the
-// line: all that the one before them may know to be next.
-func behind(p *place, r *pb.RangeResponse) ([]succ, error) {
-	es, err := parseAll(p.line, r.Kvs, false)
+// successors returns the waiters behind p, in order, from a read of the queue: all
+// those that a release may name as next.
+func successors(p *place, r *pb.RangeResponse) ([]successor, error) {
+	es, err := parseAll(p.queue, r.Kvs, false)
 	if err != nil {
-		// Something in the line is no lock. It is not in our way out.
+		// A key in the queue is not a lock's. It must not keep p from leaving.
 		es = nil
 		for _, kv := range r.Kvs {
-			if e, err := parse(p.line, kv, false); err == nil {
+			if e, err := parse(p.queue, kv, false); err == nil {
 				es = append(es, e)
 			}
 		}
 	}
-	var next []succ
+	var next []successor
 	for _, e := range es {
 		if e.rev <= p.rev {
 			continue
 		}
-		next = append(next, succ{suffix: strings.TrimPrefix(e.key, p.line), rev: e.rev, foreign: !e.ours})
+		next = append(next, successor{suffix: strings.TrimPrefix(e.key, p.queue), rev: e.rev, foreign: !e.ours})
 		if !e.ours || len(next) == hints {
 			break
 		}
@@ -216,10 +232,10 @@ func (d *Driver) wakeOf(suffix string) (key string, lease int64) {
 	return d.keys.wake(h), id
 }
 
-// leavePlainly deletes a ticket's key, reads the line as it is then, and tells
-// those who hold by it in a second request. Quiet leaves that out: a store that
-// is full deletes, but does not take wake-ups; those who wait find out by
-// watching who was before them.
+// leavePlainly deletes a ticket's key, reads the queue as it is at that
+// revision, and notifies the new holders in a second request. With quiet it
+// notifies none: a full store deletes keys but accepts no wake-ups, and waiters
+// notice by the watch on their predecessors.
 func (d *Driver) leavePlainly(ctx context.Context, p *place, quiet bool) (driver.State, error) {
 	d.mu.Lock()
 	mine := createdIs(p.key, p.rev)
@@ -228,7 +244,7 @@ func (d *Driver) leavePlainly(ctx context.Context, p *place, quiet bool) (driver
 	}
 	believed := p.state
 	d.mu.Unlock()
-	r := inOrder(p.line)
+	r := inOrder(p.queue)
 	if p.t.Limit == 1 {
 		r = limit(r, hints+2)
 	} else {
@@ -241,7 +257,7 @@ func (d *Driver) leavePlainly(ctx context.Context, p *place, quiet bool) (driver
 	if !resp.Succeeded {
 		return driver.Gone, nil
 	}
-	es, err := parseAll(p.line, kvs(resp, 0), p.t.Limit > 1)
+	es, err := parseAll(p.queue, kvs(resp, 0), p.t.Limit > 1)
 	if err != nil {
 		return max(believed, driver.Waiting), nil
 	}
@@ -250,13 +266,13 @@ func (d *Driver) leavePlainly(ctx context.Context, p *place, quiet bool) (driver
 		state = driver.Held
 	}
 	if !quiet {
-		d.wake(ctx, p.line, woken)
+		d.wake(ctx, p.queue, woken)
 	}
 	return state, nil
 }
 
-// departure says whether the place of that key held, in a line as it was
-// before it left, and who holds only since it left.
+// departure reports whether the place with that key held, in a queue as it was
+// before the place left, and returns the places that hold only since then.
 func departure(es []entry, key string) (state driver.State, woken []entry) {
 	before := holding(es)
 	state = driver.Waiting
@@ -282,10 +298,10 @@ func departure(es []entry, key string) (state driver.State, woken []entry) {
 	return state, woken
 }
 
-// wake tells places that they hold: one request, in which each telling depends
-// on the place being there. That it fails is no error: those who wait watch
-// who was before them, and ask.
-func (d *Driver) wake(ctx context.Context, line string, es []entry) {
+// wake notifies places that they hold. It sends one request, in which each
+// wake-up depends on the place's key. A failure is not an error: waiters watch
+// their predecessors, and read their own status.
+func (d *Driver) wake(ctx context.Context, queue string, es []entry) {
 	type letter struct {
 		cmp   []*pb.Compare
 		text  []string
@@ -294,8 +310,9 @@ func (d *Driver) wake(ctx context.Context, line string, es []entry) {
 	byKey := make(map[string]*letter)
 	var order []string
 	for _, e := range es {
-		suffix := strings.TrimPrefix(e.key, line)
-		// Only records are ours; of keys alone the long ones are.
+		suffix := strings.TrimPrefix(e.key, queue)
+		// A place with a record is ours. A key read without its value is ours
+		// if it has the long form.
 		if !e.ours && e.limit == 1 && !strings.Contains(suffix, "-") {
 			continue
 		}
@@ -323,24 +340,24 @@ func (d *Driver) wake(ctx context.Context, line string, es []entry) {
 		ops[i] = opTxn(l.cmp, []*pb.RequestOp{opPut(key, strings.Join(l.text, "\n"), l.lease)}, nil)
 	}
 	for len(ops) > 0 {
-		n := min(len(ops), d.room.ops())
-		if _, err := d.txn(ctx, nil, ops[:n], nil); d.room.refused(err, n) {
+		n := min(len(ops), d.txnLimit.ops())
+		if _, err := d.txn(ctx, nil, ops[:n], nil); d.txnLimit.refused(err, n) {
 			continue
 		}
 		ops = ops[n:]
 	}
 }
 
-// bury makes a tombstone: no Join of the ticket has an effect that is carried
-// out after it. It lives by a lease of its own, longer than any request. In a
-// store that is full there is none, and no Join either.
-func (d *Driver) bury(ctx context.Context, id string) error {
-	lease, err := d.grave(ctx)
+// addTombstone makes a tombstone: no Join of the ticket that is carried out later has
+// an effect. The tombstone has a lease that outlasts every request. A full
+// store accepts no tombstone, and no Join either.
+func (d *Driver) addTombstone(ctx context.Context, id string) error {
+	lease, err := d.leaseForTombstone(ctx)
 	if err == nil {
 		_, err = d.txn(ctx, nil, []*pb.RequestOp{opPut(d.keys.tomb(id), "", lease)}, nil)
 		if noLease(err) {
 			d.mu.Lock()
-			d.burial = burial{}
+			d.tombstoneLease = tombstoneLease{}
 			d.mu.Unlock()
 		}
 	}
@@ -348,32 +365,32 @@ func (d *Driver) bury(ctx context.Context, id string) error {
 		return err
 	}
 	d.mu.Lock()
-	d.graves.add(id)
+	d.tombstones.Add(id)
 	d.mu.Unlock()
 	return nil
 }
 
-// burial is the lease of tombstones.
-type burial struct {
+// tombstoneLease is the lease of tombstones.
+type tombstoneLease struct {
 	lease int64
 	since time.Time
 }
 
-// grave returns a lease that lasts for at least requestAge.
-func (d *Driver) grave(ctx context.Context) (int64, error) {
+// leaseForTombstone returns a lease for tombstones that lasts for at least tombstoneTTL.
+func (d *Driver) leaseForTombstone(ctx context.Context) (int64, error) {
 	d.mu.Lock()
-	b := d.burial
+	b := d.tombstoneLease
 	d.mu.Unlock()
-	if b.lease != 0 && since(b.since) < requestAge/2 {
+	if b.lease != 0 && since(b.since) < tombstoneTTL/2 {
 		return b.lease, nil
 	}
 	asked := time.Now()
-	resp, err := d.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(2 * requestAge / time.Second)})
+	resp, err := d.grant(ctx, 2*tombstoneTTL)
 	if err != nil {
-		return 0, classed(ctx, err)
+		return 0, err
 	}
 	d.mu.Lock()
-	d.burial = burial{resp.ID, asked}
+	d.tombstoneLease = tombstoneLease{resp.ID, asked}
 	d.mu.Unlock()
 	return resp.ID, nil
 }

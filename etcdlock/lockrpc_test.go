@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// bytesOnly sends and receives messages as they are on the wire: the Lock
-// service's Go types are in the server's module, which is too much to take in.
+// bytesOnly sends and receives messages as raw bytes: the Go types of the Lock
+// service are in the server's module, which is too large a dependency.
 type bytesOnly struct{}
 
 func (bytesOnly) Name() string { return "proto" }
@@ -31,7 +31,7 @@ func (bytesOnly) Unmarshal(b mem.BufferSlice, m any) error {
 }
 
 // lockRPC calls v3lockpb.Lock/Lock, which blocks until the lock is held, and
-// returns the key: what jetcd's Lock client does.
+// returns the key. jetcd's Lock client does the same.
 func lockRPC(ctx context.Context, cli *clientv3.Client, name string, lease clientv3.LeaseID) (key []byte, err error) {
 	req := protowire.AppendTag(nil, 1, protowire.BytesType)
 	req = protowire.AppendString(req, name)
@@ -66,14 +66,14 @@ func unlockRPC(ctx context.Context, cli *clientv3.Client, key []byte) error {
 	return cli.ActiveConnection().Invoke(ctx, "/v3lockpb.Lock/Unlock", &req, &resp, grpc.ForceCodecV2(bytesOnly{}))
 }
 
-// TestLockRPC: the server's Lock service, which jetcd uses, excludes us and we
-// it, and each release wakes the other side.
+// TestLockRPC checks that the server's Lock service, which jetcd uses, and our
+// locks exclude each other, and that each release wakes the other side.
 func TestLockRPC(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
-		s := backends.SharedEtcd(t, v)
-		// With this TTL, nothing but events can wake us in time.
+		s := servers.SharedEtcd(t, v)
+		// With this TTL, only events can wake our client in time.
 		c, cli := locks(t, s, "", holdfast.WithTTL(time.Hour)), client(t, s, nil)
 		lease, err := cli.Grant(ctx, 600)
 		if err != nil {

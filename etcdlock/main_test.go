@@ -8,38 +8,37 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(func(target string) (driver.Driver, error) { return etcdlock.Open(context.Background(), target) })
-	// Most tests wait for leases to end: they do that together, also where
-	// there are few processors.
+	multiproc.Child(func(target string) (driver.Driver, error) { return etcdlock.Open(context.Background(), target) })
+	// Most tests wait for leases to end. They do that in parallel, even on a
+	// machine with few processors.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
 var ctx = context.Background()
 
-var versions = []backends.EtcdVersion{backends.EtcdNewest, backends.EtcdOld}
+var versions = []servers.EtcdVersion{servers.EtcdNewest, servers.EtcdOld}
 
-// onEach runs a test on the newest release and on Debian's.
-func onEach(t *testing.T, f func(t *testing.T, v backends.EtcdVersion)) {
+// onEach runs a test on the newest release and on the one in Debian.
+func onEach(t *testing.T, f func(t *testing.T, v servers.EtcdVersion)) {
 	for _, v := range versions {
 		t.Run(string(v), func(t *testing.T) { f(t, v) })
 	}
 }
 
-// open returns a driver of a server; the test's end closes it.
-func open(t drivertest.T, s *backends.EtcdServer, query string) *etcdlock.Driver {
+// open returns a driver of a server; the end of the test closes it.
+func open(t drivertest.T, s *servers.EtcdServer, query string) *etcdlock.Driver {
 	t.Helper()
 	d, err := etcdlock.Open(ctx, s.URL(query))
 	if err != nil {
@@ -49,9 +48,9 @@ func open(t drivertest.T, s *backends.EtcdServer, query string) *etcdlock.Driver
 	return d
 }
 
-// dialed returns a client of the library to give to a driver, which quietly ends
-// with the test.
-func dialed(t testing.TB, s *backends.EtcdServer, opts ...grpc.DialOption) *clientv3.Client {
+// dialed returns a client of the library for a driver. The client does not log,
+// and is closed when the test ends.
+func dialed(t testing.TB, s *servers.EtcdServer, opts ...grpc.DialOption) *clientv3.Client {
 	t.Helper()
 	cli, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: 10 * time.Second, Logger: zap.NewNop(), DialOptions: opts})
 	if err != nil {
@@ -61,15 +60,15 @@ func dialed(t testing.TB, s *backends.EtcdServer, opts ...grpc.DialOption) *clie
 	return cli
 }
 
-// floors is left out everywhere.
+// floors is the reason why no release runs the case token-floor.
 const floors = "tokens are revisions of the store, which nobody can raise: a floor above them is refused"
 
-// leftOut are the cases that run on the newest release alone: they take long,
-// and what they check is done by the driver, in requests to the server of which
-// other cases make the same.
-func leftOut(v backends.EtcdVersion) map[string]string {
+// leftOut returns the cases to leave out on a release, with the reasons. Cases
+// that run on the newest release alone take long, and check the driver's own
+// work; other cases send the same requests to the server.
+func leftOut(v servers.EtcdVersion) map[string]string {
 	out := map[string]string{"token-floor": floors}
-	if v == backends.EtcdNewest {
+	if v == servers.EtcdNewest {
 		return out
 	}
 	for reason, names := range map[string][]string{
@@ -89,44 +88,55 @@ func leftOut(v backends.EtcdVersion) map[string]string {
 	return out
 }
 
-func TestConformance(t *testing.T) {
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
-		s := backends.SharedEtcd(t, v)
+// pausing returns a function that makes a server silent until the function that
+// it returns is called.
+func pausing(t *testing.T, s *servers.EtcdServer) func(drivertest.T) func() {
+	return func(drivertest.T) func() {
+		s.Members[0].Pause(t)
+		time.Sleep(20 * time.Millisecond) // until all its threads have stopped
+		return func() { s.Members[0].Resume(t) }
+	}
+}
+
+func TestDriverConformance(t *testing.T) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
+		s := servers.SharedEtcd(t, v)
 		h := drivertest.Harness{
-			Open:    func(t drivertest.T) driver.Driver { return open(t, s, "prefix=suite/") },
-			TTL:     2 * time.Second,
-			Slack:   2 * time.Second,
-			Restart: func(drivertest.T) { s.Members[0].Restart(t) },
-			Pause: func(drivertest.T) func() {
-				s.Members[0].Pause(t)
-				time.Sleep(20 * time.Millisecond) // until all its threads have stopped
-				return func() { s.Members[0].Resume(t) }
+			Open: func(t drivertest.T) driver.Driver { return open(t, s, "prefix=suite/") },
+			OpenAt: func(ctx context.Context, address string) (driver.Driver, error) {
+				return etcdlock.Open(ctx, "etcd://"+address)
 			},
+			TTL:      2 * time.Second,
+			Slack:    2 * time.Second,
+			Restart:  func(drivertest.T) { s.Members[0].Restart(t) },
+			Pause:    pausing(t, s),
+			Foreign:  foreigners(dialed(t, s), "suite/"),
 			LeaveOut: leftOut(v),
 		}
-		if v != backends.EtcdNewest {
+		if v != servers.EtcdNewest {
 			h.Clients, h.Rounds = 3, 5
 		}
 		drivertest.Run(t, h)
 	})
 }
 
-// TestLocks runs on the newest release: what differs between releases is what
-// a driver hears, which TestConformance asks of each. Locks on the old one are
-// in the tests of faults, of clusters and of foreign clients.
+// TestLocks runs on the newest release: releases differ only in their answers
+// to the driver, and TestDriverConformance checks those on each. The tests of faults,
+// clusters and foreign clients also take locks on the old one.
 func TestLocks(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	locktest.Run(t, drivertest.Harness{
-		Open: func(t drivertest.T) driver.Driver { return open(t, s, "prefix=locks/") },
-		TTL:  4 * time.Second,
+	s := servers.Etcd(t, servers.EtcdOptions{}) // the test pauses the server
+	drivertest.RunLocks(t, drivertest.Harness{
+		Open:  func(t drivertest.T) driver.Driver { return open(t, s, "prefix=locks/") },
+		TTL:   4 * time.Second,
+		Pause: pausing(t, s),
 	})
 }
 
-// TestProcesses kills and pauses real processes: the next holder comes within
-// the TTL, 5 %, 250 ms and the store's granularity.
-func TestProcesses(t *testing.T) {
+// TestLocksAcrossProcesses kills and pauses real processes. It checks that the next holder
+// is granted within the TTL, 5 %, 250 ms and the store's granularity.
+func TestLocksAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	procs.Run(t, procs.Store{Target: s.URL("prefix=procs/"), TTL: 2 * time.Second, Slack: etcdlock.Granularity + 500*time.Millisecond})
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
+	multiproc.Run(t, multiproc.Store{Target: s.URL("prefix=procs/"), TTL: 2 * time.Second, Slack: etcdlock.Granularity + 500*time.Millisecond})
 }

@@ -5,21 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // Open returns a driver for the cluster at a URL, with a client of its own:
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][?option=value&...]
 //
-// The scheme etcds is the same over TLS, of version 1.2 or later. Without
-// them, the host is localhost and the port 2379. Name every member: the client
+// The scheme etcds is the same over TLS, of version 1.2 or later. The host
+// defaults to localhost and the port to 2379. Name every member: the client
 // goes from one to the next, and past those that do not answer. A user or
 // password with special characters is percent-encoded. The options are:
 //
@@ -28,14 +32,14 @@ import (
 //	ca            file of the certificates to trust, instead of the system's
 //	cert, key     files of the client's certificate and its key
 //	server_name   name in the servers' certificates, if it is not the hosts'
-//	dial_timeout  how long the cluster may take to answer at first, 5s if not
-//	              given
+//	dial_timeout  how long the cluster may take to answer at first, 10s if
+//	              not given
 //
 // Open blocks until a member that has a leader has answered. It returns an
-// error when ctx ends first, when the URL is malformed or has an unknown
-// option, when nobody answers or something that is no etcd, when there is no
-// quorum, when user or password are wrong, and when the servers take fewer than
-// 8 operations in a transaction. No error contains the password.
+// error if ctx ends first, if the URL is malformed or has an unknown option, if
+// no server answers or the server is not etcd, if there is no quorum, if user
+// or password are wrong, or if the servers take fewer than 8 operations in a
+// transaction. No error contains the password.
 func Open(ctx context.Context, url string) (*Driver, error) {
 	a, err := parseURL(url)
 	if err != nil {
@@ -64,27 +68,35 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 		Context:              context.Background(),
 		Logger:               zap.NewNop(),
 	}
+	ws, creds := newTrackedConns(), insecure.NewCredentials()
+	if a.tls != nil {
+		creds = credentials.NewTLS(a.tls)
+	}
+	cfg.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(trackingCreds{creds, ws})}
 	if a.user != "" {
-		cfg.DialOptions = newUser(a.user, a.password).dial()
+		cfg.DialOptions = append(cfg.DialOptions, newUser(a.user, a.password).dial()...)
 	}
 	if a.tls != nil && a.tls.ServerName != "" {
-		// gRPC checks certificates against the host of each address, whatever
-		// name the configuration has.
+		// gRPC checks certificates against the host of each address, despite
+		// the name in the TLS configuration.
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(a.tls.ServerName))
 	}
 	cli, err := clientv3.New(cfg)
 	if err != nil {
 		return nil, explain(ctx, classed(ctx, err))
 	}
-	d, err := New(cli, &a.opts)
+	d, err := newDriver(cli, ws, &a.opts)
 	if err != nil {
 		cli.Close()
 		return nil, err
 	}
-	d.opened = true
 	err = a.inTurn(ctx, func(ctx context.Context) error { _, err := d.Identity(ctx); return err })
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		err = driver.Errorf(driver.Refused, "user %s may not read the keys that begin with %q; grant the right to read and write them: %w",
+			a.user, d.keys.prefix, err)
+	}
 	if err == nil {
-		err = a.inTurn(ctx, d.measure)
+		err = a.inTurn(ctx, d.measureTxnLimit)
 	}
 	if err != nil {
 		d.Close()
@@ -93,39 +105,62 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 	return d, nil
 }
 
-// inTurn sends a first request. A member may accept connections and answer
-// nothing, such as one that the others have lost: each has its share of the time
-// until the deadline that ctx has, and then the client library takes the next. One
-// share is for the member that was reached before the others, which may be twice
-// the first.
+// inTurn sends a first request, which changes nothing. A member may accept
+// connections and answer nothing, such as one that the others have lost, and the
+// client library chooses the member. So, with several members, inTurn sends the
+// request again after a quarter of a second and then at doubling intervals, without
+// giving up those under way: a slow cluster still has the whole time until the
+// deadline of ctx. The first answer counts, whatever it says.
 func (a *address) inTurn(ctx context.Context, request func(context.Context) error) error {
-	end, _ := ctx.Deadline()
-	shares := len(a.hosts)
-	if shares > 1 {
-		shares++
+	if len(a.hosts) == 1 {
+		return request(ctx)
 	}
-	for left := shares; ; left-- {
-		share, stop := context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
-		err := request(share)
-		late := share.Err() != nil
-		stop()
-		if left <= 1 || err == nil || !late || ctx.Err() != nil {
+	attempts, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	answers := make(chan error, 1) // the first one
+	retry := backoff.Backoff{First: 250 * time.Millisecond}
+	for {
+		group.Go(func() {
+			err := request(attempts)
+			select {
+			case answers <- err:
+			default:
+			}
+		})
+		select {
+		case err := <-answers:
 			return err
+		case <-ctx.Done():
+			return <-answers
+		case <-time.After(retry.Next()):
 		}
 	}
 }
 
-// explain says what the failure of a first request probably means.
+// explain adds the probable cause to the error of a first request.
 func explain(ctx context.Context, err error) error {
 	s := err.Error()
 	switch {
+	case strings.Contains(s, rpctypes.ErrUserEmpty.Error()):
+		return driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host: %w", err)
+	case strings.Contains(s, rpctypes.ErrAuthFailed.Error()):
+		return driver.Errorf(driver.Refused, "the server knows no such user with this password: %w", err)
 	case strings.Contains(s, "server preface"), strings.Contains(s, "first record does not look like a TLS handshake"),
 		strings.Contains(s, "malformed HTTP"), strings.Contains(s, "frame too large"):
 		return driver.Errorf(driver.Unavailable, "it does not answer as etcd does; is it etcd, and does it expect TLS? (%w)", err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil, errors.Is(err, rpctypes.ErrNoLeader):
 		return driver.Errorf(driver.Unavailable, "is it etcd, and has it a majority of its members? (%w)", err)
-	case driver.ClassOf(err) == driver.Unknown:
+	case broke(err):
 		return driver.Errorf(driver.Unavailable, "the connection breaks; is it etcd, and does it expect TLS? (%w)", err)
 	}
 	return err
+}
+
+// broke reports whether a request that changes nothing ended with its
+// connection, or for an unknown reason.
+func broke(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return !ok || e.Class == driver.Unknown || e.Class == driver.Unavailable && class(e.Err) == driver.Unknown
 }

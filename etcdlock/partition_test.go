@@ -10,11 +10,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// gate passes connections on to a server until it is shut: then nothing comes
-// or goes any more, and nobody is told.
+// gate passes connections on to a server until it is shut. Then no byte passes
+// in either direction, and neither side gets an error.
 type gate struct {
 	net.Listener
 	mu   sync.Mutex
@@ -101,17 +101,17 @@ func (g *gate) set(open bool) {
 	}
 }
 
-// TestF74_Partition: the client is cut off from every member. Its loss is told
-// before the lease can have ended, the next one holds in time (G3),
-// and afterwards the client goes on as if nothing had been.
+// TestF74_ClientCutOffReportsLoss cuts a client off from every member. It checks that the
+// hold reports its loss before the lease can have ended, that the next client
+// holds in time (G3), and that the first client works again afterwards.
 //
 // Covers: F14.
-func TestF74_Partition(t *testing.T) {
+func TestF74_ClientCutOffReportsLoss(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, v backends.EtcdVersion) {
+	onEach(t, func(t *testing.T, v servers.EtcdVersion) {
 		t.Parallel()
 		const ttl = 3 * time.Second
-		s := backends.SharedEtcd(t, v)
+		s := servers.SharedEtcd(t, v)
 		g := newGate(t, s.Members[0].Addr())
 		d, err := etcdlock.Open(ctx, "etcd://"+g.Addr().String()+"?prefix=cut/")
 		if err != nil {
@@ -119,29 +119,31 @@ func TestF74_Partition(t *testing.T) {
 		}
 		a, b := locksOn(t, d, holdfast.WithTTL(ttl)), locks(t, s, "prefix=cut/", holdfast.WithTTL(ttl))
 		h := lock(t, a, "n")
-		time.Sleep(ttl / 2) // a renewal or two
+		time.Sleep(ttl / 2) // long enough for a renewal or two
 		got := make(chan time.Time, 1)
 		next := locking(t, b, "n")
 		hold := make(chan *holdfast.Hold, 1)
+		early := false // whether the hold was not lost when the next one began
 		go func() {
 			bh := <-next
+			early = h.Err() == nil
 			got <- time.Now()
 			hold <- bh
 		}()
 		waiting(t, b, "n", 2)
 		g.set(false)
 		cut := time.Now()
-		lost(t, h, 30*time.Second)
+		lost(t, h, time.Minute)
 		told := time.Now()
 		if _, err := a.Mutex("n").TryLock(within(t, 20*time.Second)); err == nil || errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryLock while cut off: %v", err)
 		}
 		granted := <-got
 		t.Logf("told after %v, the next one held after %v", told.Sub(cut), granted.Sub(cut))
-		if granted.Before(told) {
-			t.Errorf("the next one held %v before the loss was told", told.Sub(granted))
+		if early {
+			t.Errorf("the next one held while the first had not lost its hold, which was told %v later", told.Sub(granted))
 		}
-		if late := granted.Sub(cut) - ttl - ttl/20 - etcdlock.Granularity - 250*time.Millisecond; late > 5*time.Second { // a busy machine takes its part
+		if late := granted.Sub(cut) - ttl - ttl/20 - etcdlock.Granularity - 250*time.Millisecond; late > 10*time.Second { // allows for a busy machine
 			t.Errorf("the next one held %v too late", late)
 		}
 		g.set(true)
@@ -151,7 +153,7 @@ func TestF74_Partition(t *testing.T) {
 		}
 		var again *holdfast.Hold
 		eventually(t, "the client locks again", func() bool {
-			again, err = a.Mutex("n").Lock(within(t, 10*time.Second))
+			again, err = a.Mutex("n").Lock(within(t, 30*time.Second))
 			return err == nil
 		})
 		if again.Token() <= bh.Token() {

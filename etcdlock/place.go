@@ -7,39 +7,40 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A place is what the driver knows of a ticket: where it stands at the store,
-// as last heard, and by which lease it lives. All but the first group is
-// guarded by Driver.mu.
+// place is the driver's knowledge of a ticket: its status at the store, as last
+// reported, and the sessions that it depends on. Driver.mu guards all fields
+// but the first group.
 type place struct {
-	d    *Driver
-	t    *driver.Ticket
-	line string // what the keys of the line begin with
+	d     *Driver
+	t     *driver.Ticket
+	queue string // the prefix of the queue's keys
 
-	sess  *session
-	key   string // its place's key; set before the first request
-	value string // of the key that is the ticket's own
-	rev   int64  // create revision of the place's key: the token; 0 until known
-	state driver.State
-	over  atomic.Bool // the state is Gone, for ever
-	due   time.Time   // when nobody asks until then, the ticket's time is over
-	late  bool        // its time is over, or it left: it has to go
+	sess      *session
+	key       string // the key of its place; set before the first request
+	value     string // of the ticket's own key
+	rev       int64  // create revision of the place's key: the token; 0 until known
+	state     driver.State
+	over      atomic.Bool // the state is Gone, for good
+	expiresAt time.Time   // the ticket's time is over then, unless it is renewed
+	mustLeave bool        // its time is over, or it left: its key must be removed
+	left      bool        // the core has given it up
 
 	// Of tickets of a named owner only.
-	owner     *session // by which the owner's place lives
+	owner     *session // the session of the owner's place
 	member    string   // the ticket's own key
 	memberRev int64
 
-	early  []message // wake-ups that came before rev was known
-	next   []succ    // who is behind, as the one who left before told
-	waited bool      // it was not granted by its own Join
-	before string    // the key before its own, as its Join has read it; until that is watched
-	rival  string    // the key of the only one who was before it, if that is ours
-	watch  *watch    // on the own key while it holds, on the predecessor's while it waits
-	at     time.Time // when the minder looks at it
-	heapAt int       // where it stands in the minder's heap, plus 1
+	earlyWakes      []message   // wake-ups that came before rev was known
+	next            []successor // the next waiters, as the previous holder named them
+	waited          bool        // its own Join did not grant it
+	predecessorKey  string      // the key before its own, as its Join read it; empty once it is watched
+	onlyPredecessor string      // the key of its only predecessor, if that is ours
+	watch           *watch      // on its own key while it holds, on its predecessor's while it waits
+	checkAt         time.Time   // the time of the janitor's next check
+	heapIndex       int32       // its index in the janitor's schedule, plus 1
 }
 
-// ownKey is the key that is this ticket's alone.
+// ownKey returns the key that belongs to this ticket alone.
 func (p *place) ownKey() string {
 	if p.member != "" {
 		return p.member
@@ -58,47 +59,47 @@ func (p *place) record() record {
 	return record{id: p.t.ID, owner: p.t.Owner, ttl: p.t.TTL, meta: p.t.Meta}
 }
 
-// find returns what is known of a ticket, nil for nothing. The caller has mu.
-func (d *Driver) find(t *driver.Ticket) *place {
-	if p, ok := t.Aux.(*place); ok && (p.d == d || p.over.Load()) {
+// findLocked returns the place of a ticket, or nil if the driver knows none.
+func (d *Driver) findLocked(t *driver.Ticket) *place {
+	if p, ok := t.DriverData.(*place); ok && (p.d == d || p.over.Load()) {
 		return p
 	}
 	return d.byID[t.ID]
 }
 
-// enter begins a place in a session; its key is free to use. Should nobody hear
-// of it, the minder sees that it goes when its time is over: a Join may be
-// carried out when all who asked for it have given up, and the session lives.
-// The caller has mu.
-func (d *Driver) enter(t *driver.Ticket, s *session) *place {
-	p := &place{d: d, t: t, line: d.keys.line(t.Name), sess: s}
+// enterLocked adds a place to a session, with a key that is free to use. If no answer
+// about the place ever comes, the janitor removes it when its time is over: a
+// Join may be carried out after all its callers have given up, and the session
+// lives on.
+func (d *Driver) enterLocked(t *driver.Ticket, s *session) *place {
+	p := &place{d: d, t: t, queue: d.keys.queue(t.Name), sess: s}
 	p.value = p.record().encode()
 	if t.Owner == "" {
-		if t.Limit == 1 && s.lines[p.line] == nil {
-			p.key = recipe(p.line, s.hex)
-			s.lines[p.line] = p
+		if t.Limit == 1 && s.queues[p.queue] == nil {
+			p.key = recipe(p.queue, s.hex)
+			s.queues[p.queue] = p
 		} else {
-			p.key = placeKey(p.line, t.Limit, t.Units, s.hex, t.ID)
+			p.key = placeKey(p.queue, t.Limit, t.Units, s.hex, t.ID)
 		}
 		d.byKey[p.key] = append(d.byKey[p.key], p)
 	}
-	p.due = time.Now().Add(driver.Keep(t.TTL))
+	p.expiresAt = time.Now().Add(driver.Keep(t.TTL))
 	s.places[p] = struct{}{}
-	t.Aux = p
+	t.DriverData = p
 	d.byID[t.ID] = p
-	d.minder.schedule(p, p.due)
+	d.janitor.scheduleLocked(p, p.expiresAt)
 	return p
 }
 
-// house gives an owner's ticket the place that it shares. The caller has mu.
-func (d *Driver) house(p *place, owner *session, key string) {
-	d.unhouse(p)
+// shareKeyLocked gives an owner's ticket the place that it shares.
+func (d *Driver) shareKeyLocked(p *place, owner *session, key string) {
+	d.dropKeyLocked(p)
 	p.owner, p.key = owner, key
 	owner.places[p] = struct{}{}
 	d.byKey[key] = append(d.byKey[key], p)
 }
 
-func (d *Driver) unhouse(p *place) {
+func (d *Driver) dropKeyLocked(p *place) {
 	ps := d.byKey[p.key]
 	for i, q := range ps {
 		if q == p {
@@ -115,32 +116,32 @@ func (d *Driver) unhouse(p *place) {
 		delete(s.places, p)
 		p.owner = nil
 		if len(s.places) == 0 {
-			d.dropSession(s) // its lease is revoked by whoever leaves last, or ends
+			d.dropSessionLocked(s) // the ticket that leaves last revokes its lease, or the lease ends
 		}
 	}
 }
 
-// forget takes a place that is gone out of all lists. The caller has mu.
-func (d *Driver) forget(p *place) {
+// forgetLocked removes a place that is gone from all lists.
+func (d *Driver) forgetLocked(p *place) {
 	if p.state == driver.Gone {
 		return
 	}
 	p.state = driver.Gone
 	p.over.Store(true)
 	delete(d.byID, p.t.ID)
-	d.unhouse(p)
+	d.dropKeyLocked(p)
 	s := p.sess
 	delete(s.places, p)
 	s.used = time.Now()
-	if s.lines[p.line] == p {
-		delete(s.lines, p.line)
+	if s.queues[p.queue] == p {
+		delete(s.queues, p.queue)
 	}
-	d.unwatch(p)
-	d.minder.drop(p)
+	d.unwatchLocked(p)
+	d.janitor.unscheduleLocked(p)
 }
 
-// unwatch ends the place's own watch. The caller has mu.
-func (d *Driver) unwatch(p *place) {
+// unwatchLocked ends the place's own watch.
+func (d *Driver) unwatchLocked(p *place) {
 	if p.watch == nil {
 		return
 	}
@@ -151,48 +152,47 @@ func (d *Driver) unwatch(p *place) {
 	p.watch = nil
 }
 
-// goneNow ends a place that the store has dropped, and tells.
-func (d *Driver) goneNow(p *place) {
+// onGone ends a place that the store has dropped, and notifies the core.
+func (d *Driver) onGone(p *place) {
 	d.mu.Lock()
-	known := p.state == driver.Gone || p.late
+	known := p.state == driver.Gone || p.mustLeave
 	had := p.ownRev() != 0
-	d.forget(p)
+	d.forgetLocked(p)
 	d.mu.Unlock()
 	if !known && had {
-		d.push(p.t.ID, driver.Place{State: driver.Gone})
+		d.push(p.t.ID, driver.Status{State: driver.Gone})
 	}
 }
 
-// held notes that a place holds, and says whether that is news. The caller has
-// mu.
-func (d *Driver) held(p *place, next []succ) (news bool) {
+// setHeldLocked records that a place holds, and reports whether that is new.
+func (d *Driver) setHeldLocked(p *place, next []successor) (news bool) {
 	if p.state == driver.Held && len(p.next) == 0 {
 		p.next = next
 	}
 	if p.state == driver.Held || p.state == driver.Gone || p.rev == 0 {
 		return false
 	}
-	d.unwatch(p) // that of its predecessor
+	d.unwatchLocked(p) // the watch on its predecessor
 	p.state, p.next = driver.Held, next
-	d.minder.look(p, ownDelay)
+	d.janitor.scheduleCheckLocked(p, ownWatchDelay)
 	return true
 }
 
-// told takes a wake-up.
-func (d *Driver) told(s *session, m message) {
+// onWake handles a wake-up.
+func (d *Driver) onWake(s *session, m message) {
 	d.mu.Lock()
 	var news []*place
 	for _, p := range d.byKey[m.key] {
 		switch {
 		case p.rev == 0:
-			p.early = append(p.early, m)
+			p.earlyWakes = append(p.earlyWakes, m)
 		case m.gone && p.ownRev() == m.rev:
 			news = append(news, p)
-		case !m.gone && m.about(p.rev) && d.held(p, m.next):
+		case !m.gone && m.about(p.rev) && d.setHeldLocked(p, m.next):
 			news = append(news, p)
 		}
 	}
-	if m.gone { // of an owner's ticket: by its own key
+	if m.gone { // an owner's ticket is found by its own key
 		for p := range s.places {
 			if p.member == m.key && p.memberRev == m.rev {
 				news = append(news, p)
@@ -202,58 +202,39 @@ func (d *Driver) told(s *session, m message) {
 	d.mu.Unlock()
 	for _, p := range news {
 		if m.gone {
-			d.goneNow(p)
+			d.onGone(p)
 		} else {
-			d.push(p.t.ID, driver.Place{State: driver.Held, Token: uint64(p.rev)})
+			d.push(p.t.ID, driver.Status{State: driver.Held, Token: uint64(p.rev)})
 		}
 	}
 }
 
-// known notes where a place was found, or made, and applies the wake-ups that
-// came before that. It returns the state to answer. The caller has mu.
-func (d *Driver) known(p *place, rev int64, s driver.State) driver.State {
+// setPlacedLocked records the revision and state of a place that was found or made, and
+// applies the wake-ups that came before. It returns the state to answer.
+func (d *Driver) setPlacedLocked(p *place, rev int64, s driver.State) driver.State {
 	p.rev = rev
 	if s == driver.Waiting {
 		p.waited = true
 	}
-	for _, m := range p.early {
+	for _, m := range p.earlyWakes {
 		if m.about(rev) && !m.gone {
 			s, p.next = driver.Held, m.next
 		}
 	}
-	p.early = nil
+	p.earlyWakes = nil
 	if p.state == driver.Gone {
 		return driver.Gone
 	}
-	if p.state != driver.Held { // a wake-up may have overtaken
+	if p.state != driver.Held { // a wake-up may have overtaken the answer
 		p.state = s
 	}
 	if p.state == driver.Held {
-		d.minder.look(p, ownDelay)
+		d.janitor.scheduleCheckLocked(p, ownWatchDelay)
 	} else {
-		d.minder.look(p, waitDelay)
+		d.janitor.scheduleCheckLocked(p, d.janitor.watchDelay(p.t.TTL))
 	}
 	return p.state
 }
 
-// graves are the ids of tickets that may not join any more, for the driver's
-// own use: the tombstones at the store are for requests on their way.
-type graves struct {
-	young, old map[string]struct{}
-	turned     time.Time
-}
-
-const requestAge = time.Minute
-
-func (g *graves) add(id string) {
-	if g.young == nil || time.Since(g.turned) > requestAge {
-		g.old, g.young, g.turned = g.young, make(map[string]struct{}), time.Now()
-	}
-	g.young[id] = struct{}{}
-}
-
-func (g *graves) has(id string) bool {
-	_, a := g.young[id]
-	_, b := g.old[id]
-	return a || b
-}
+// tombstoneTTL is the life of a tombstone, at the store and in the driver.
+const tombstoneTTL = time.Minute

@@ -8,23 +8,29 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Renew implements [driver.Driver]: one keep-alive for each session, unless
-// one was just answered, and reads of what is not known otherwise, up to 120
-// to a request. Held places whose own key is watched need none: their
-// lease is confirmed, and that somebody deleted the key would have been heard.
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+// Renew implements [driver.Driver]. It sends one keep-alive for each session,
+// unless one was just answered, and reads the places that it has to, up to 120
+// reads to a request. A held place whose own key is watched needs no read: its
+// lease is confirmed, and the watch would have reported a deletion of the key.
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	answers := make([]driver.Place, len(refs))
+	answers := make([]driver.Status, len(refs))
 	var ps []*place
 	var at []int
+	var late []driver.Ref
+	var lateAt []int
 	d.mu.Lock()
 	for i, ref := range refs {
-		p := d.find(ref.Ticket)
-		if p == nil || p.over.Load() || p.late {
+		p := d.findLocked(ref.Ticket)
+		if p == nil || p.over.Load() || p.left {
 			answers[i].State = driver.Gone
+			continue
+		}
+		if p.mustLeave {
+			late, lateAt = append(late, ref), append(lateAt, i)
 			continue
 		}
 		if p.ownRev() == 0 {
@@ -34,10 +40,16 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 		ps, at = append(ps, p), append(at, i)
 	}
 	d.mu.Unlock()
+	// Tickets whose time is over are Gone once the store has confirmed it.
+	for i, left := range d.leaveAll(ctx, late) {
+		if answers[lateAt[i]].Err = left.Err; left.Err == nil {
+			answers[lateAt[i]].State = driver.Gone
+		}
+	}
 	got, err := d.renew(ctx, ps, start)
 	for i := range ps {
 		if err != nil {
-			answers[at[i]] = driver.Place{Err: err}
+			answers[at[i]] = driver.Status{Err: err}
 		} else {
 			answers[at[i]] = got[i]
 		}
@@ -45,9 +57,9 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return answers, failed(answers)
 }
 
-// failed returns the error of the first of places that all have one: then the
-// whole call has failed.
-func failed(places []driver.Place) error {
+// failed returns the first error if every status has one: then the whole call
+// has failed.
+func failed(places []driver.Status) error {
 	for _, p := range places {
 		if p.Err == nil {
 			return nil
@@ -60,15 +72,15 @@ func failed(places []driver.Place) error {
 }
 
 // renew renews places that the driver knows.
-func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]driver.Place, error) {
-	answers := make([]driver.Place, len(ps))
+func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]driver.Status, error) {
+	answers := make([]driver.Status, len(ps))
 	var read []*place
 	var at []int
 	d.mu.Lock()
 	for i, p := range ps {
 		for _, s := range []*session{p.sess, p.owner} {
-			if s != nil && !s.over && !s.fresh() {
-				d.askBeat(s)
+			if s != nil && !s.over && !s.fresh(start) {
+				d.requestKeepAliveLocked(s)
 			}
 		}
 		if p.state == driver.Held && p.watch != nil && p.watch.key == p.ownKey() {
@@ -79,7 +91,7 @@ func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]dri
 	}
 	d.mu.Unlock()
 	for len(read) > 0 {
-		n, seen, err := d.look(ctx, read)
+		n, seen, err := d.readPlaces(ctx, read)
 		for i := range n {
 			switch {
 			case err != nil:
@@ -88,7 +100,7 @@ func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]dri
 				answers[at[i]].Err = seen[i].err
 			default:
 				s := seen[i]
-				answers[at[i]] = driver.Place{State: s.state, Ahead: s.ahead, Recheck: recheck(s.pred)}
+				answers[at[i]] = driver.Status{State: s.state, Ahead: s.ahead, Recheck: recheck(s.pred)}
 			}
 		}
 		read, at = read[n:], at[n:]
@@ -99,39 +111,39 @@ func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]dri
 		}
 		if answers[i].State == driver.Gone {
 			d.mu.Lock()
-			d.forget(p)
+			d.forgetLocked(p)
 			d.mu.Unlock()
 			continue
 		}
 		a, err := d.answer(ctx, p, answers[i], start)
 		if err != nil {
-			a = driver.Place{Err: err}
+			a = driver.Status{Err: err}
 		}
 		answers[i] = a
 	}
 	return answers, nil
 }
 
-// maxReads is how many reads make one request: a server takes 128 operations
-// in a transaction, unless told otherwise. A place that holds costs one read,
-// one that waits two or three, and one of a named owner one more. Servers that
-// take fewer say so, see room.go.
+// maxReads is the number of reads in one request: a server takes 128 operations
+// in a transaction, unless configured otherwise. A place that holds costs one
+// read, one that waits two or three, and one of a named owner one more. If
+// servers take fewer, Driver.txnLimit has their limit.
 const maxReads = 120
 
-// seen is where a place stands.
-type seen struct {
+// placeRead is the status of a place, as one request read it.
+type placeRead struct {
 	state driver.State
-	ahead int // -1 when not known
+	ahead int // -1 if not known
 	pred  *entry
-	rev   int64 // of the store, when it was read
-	news  bool  // that it holds was not known
-	err   error // what is before it in its line is no lock's; concerns no other place
+	rev   int64 // of the store, at the time of the read
+	news  bool  // the driver did not know that the place holds
+	err   error // a key before it in its queue is not a lock's; other places are not affected
 }
 
-// look reads where places stand, by one request, and notes what is new without
-// telling the core of it. It takes as many of the places as fit, at least one,
-// and returns how many these were, also with an error.
-func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
+// readPlaces reads the status of places in one request, and records changes without
+// notifying the core. It takes as many of the places as fit, at least one, and
+// returns their number, also with an error.
+func (d *Driver) readPlaces(ctx context.Context, ps []*place) (int, []placeRead, error) {
 	type view struct{ own, place, pred, ahead int }
 	var ops []*pb.RequestOp
 	add := func(r *pb.RangeRequest) int {
@@ -139,7 +151,7 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 		return len(ops) - 1
 	}
 	var views []view
-	most := d.room.ops()
+	most := d.txnLimit.ops()
 	d.mu.Lock()
 	for _, p := range ps {
 		if len(ops)+p.reads() > most {
@@ -151,9 +163,9 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 			v.place = add(getKey(p.key))
 		}
 		if p.state != driver.Held && p.rev > 0 {
-			v.pred = add(newest(p.line, p.rev, 1))
+			v.pred = add(newest(p.queue, p.rev, 1))
 			if p.t.Limit > 1 {
-				r := keysOnly(inOrder(p.line))
+				r := keysOnly(inOrder(p.queue))
 				r.MaxCreateRevision = p.rev
 				v.ahead = add(r)
 			}
@@ -163,16 +175,16 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 	d.mu.Unlock()
 	ps = ps[:len(views)]
 	resp, err := d.txn(ctx, nil, ops, nil)
-	if d.room.refused(err, len(ops)) {
-		return d.look(ctx, ps)
+	if d.txnLimit.refused(err, len(ops)) {
+		return d.readPlaces(ctx, ps)
 	}
 	if err != nil {
 		return len(ps), nil, err
 	}
-	all := make([]seen, len(ps))
+	all := make([]placeRead, len(ps))
 	for i, p := range ps {
 		v := views[i]
-		s := seen{state: driver.Gone, ahead: -1, rev: resp.Header.Revision}
+		s := placeRead{state: driver.Gone, ahead: -1, rev: resp.Header.Revision}
 		own := one(resp, v.own)
 		d.mu.Lock()
 		there := own != nil && own.CreateRevision == p.ownRev() && p.state != driver.Gone
@@ -187,7 +199,7 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 		case state == driver.Held || v.pred < 0:
 			s.state = driver.Held
 		default:
-			if s.state, s.pred, s.err = d.stand(p, resp, v.pred, v.ahead); s.err != nil {
+			if s.state, s.pred, s.err = d.stateOf(p, resp, v.pred, v.ahead); s.err != nil {
 				break
 			}
 			if v.ahead >= 0 {
@@ -195,7 +207,7 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 			}
 			if s.state == driver.Held {
 				d.mu.Lock()
-				s.news = d.held(p, nil)
+				s.news = d.setHeldLocked(p, nil)
 				d.mu.Unlock()
 			}
 		}
@@ -204,8 +216,8 @@ func (d *Driver) look(ctx context.Context, ps []*place) (int, []seen, error) {
 	return len(ps), all, nil
 }
 
-// reads is how many reads say where the place stands. The caller has
-// Driver.mu.
+// reads returns the number of reads for the status of the place. Driver.mu is
+// held.
 func (p *place) reads() int {
 	n := 1
 	if p.member != "" {
@@ -220,15 +232,15 @@ func (p *place) reads() int {
 	return n
 }
 
-// stand says whether a place holds, by what is ahead of it, and else whom it
-// waits for.
-func (d *Driver) stand(p *place, resp *pb.TxnResponse, pred, ahead int) (driver.State, *entry, error) {
+// stateOf returns the state of a place, from the places ahead of it, and the
+// predecessor of a waiting one.
+func (d *Driver) stateOf(p *place, resp *pb.TxnResponse, pred, ahead int) (driver.State, *entry, error) {
 	kv := one(resp, pred)
 	if kv == nil {
 		return driver.Held, nil, nil
 	}
 	if ahead >= 0 {
-		es, err := parseAll(p.line, kvs(resp, ahead), true)
+		es, err := parseAll(p.queue, kvs(resp, ahead), true)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -236,7 +248,7 @@ func (d *Driver) stand(p *place, resp *pb.TxnResponse, pred, ahead int) (driver.
 			return driver.Held, nil, nil
 		}
 	}
-	e, err := parse(p.line, kv, false)
+	e, err := parse(p.queue, kv, false)
 	if err != nil {
 		return 0, nil, err
 	}

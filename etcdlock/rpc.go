@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,34 +16,60 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxReceive bounds an answer: a line of some ten thousand places.
-const maxReceive = 64 << 20
+// maxReceive bounds an answer. It has room for a queue of a hundred thousand
+// places with the longest metadata.
+const maxReceive = 1 << 30
 
-// txn sends one transaction. The client library repeats only what surely did not
-// reach a server, and what was refused because a token had run out.
+// txn sends one transaction. The client library repeats only a request that
+// surely did not reach a server, or that was refused because a token had run
+// out.
 func (d *Driver) txn(ctx context.Context, cmp []*pb.Compare, then, otherwise []*pb.RequestOp) (*pb.TxnResponse, error) {
-	return led(ctx, d, d.kv.Txn, &pb.TxnRequest{Compare: cmp, Success: then, Failure: otherwise})
+	return toLeader(ctx, d, d.kv.Txn, &pb.TxnRequest{Compare: cmp, Success: then, Failure: otherwise})
 }
 
 // read sends one request that changes nothing.
 func (d *Driver) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return led(ctx, d, d.kv.Range, r)
+	resp, err := toLeader(ctx, d, d.kv.Range, r)
+	return resp, readOnly(err)
 }
 
-// led sends a request to a member that has a leader. One that was cut off may have
-// none for half a minute after that, while the others do. It refuses before it does
-// anything, and the client library takes the next one for the next request.
-func led[Q, A any](ctx context.Context, d *Driver, send func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
+// readOnly returns err with the class for a request that changes nothing: it
+// certainly was not carried out.
+func readOnly(err error) error {
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Class == driver.Unknown {
+		return &driver.Error{Class: driver.Unavailable, Err: e.Err}
+	}
+	return err
+}
+
+// minSilence is the least time that a request must have gone unanswered at the
+// end of its context for the silent connections to be closed.
+const minSilence = 3 * time.Second
+
+// toLeader sends a request to a member that has a leader. A member that was cut off
+// may lack one for half a minute after that, while the others have one. It
+// refuses the request before it does anything, and the client library sends the
+// next request to the next member.
+func toLeader[Q, A any](ctx context.Context, d *Driver, send func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
 	for left := len(d.cli.Endpoints()); ; left-- {
+		sent := time.Now()
 		answer, err := send(clientv3.WithRequireLeader(ctx), request, grpc.MaxCallRecvMsgSize(maxReceive))
+		if ctx.Err() != nil {
+			d.pace.silent(time.Since(sent))
+			if took := time.Since(sent); took >= minSilence {
+				d.conns.closeSilent(took)
+			}
+		} else if err == nil {
+			d.pace.took(time.Since(sent))
+		}
 		if left <= 1 || ctx.Err() != nil || rpctypes.Error(err) != rpctypes.ErrNoLeader {
 			return answer, classed(ctx, err)
 		}
 	}
 }
 
-// Comparisons. One over a range is true when it is true for every key there;
-// of an empty range the revisions are 0.
+// Comparisons. A comparison of a range is true if it is true for every key in
+// it; the revisions of an empty range are 0.
 
 func createdIs(key string, rev int64) *pb.Compare {
 	return &pb.Compare{Key: []byte(key), Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,
@@ -57,10 +84,14 @@ func empty(from, to string) *pb.Compare {
 	return c
 }
 
-// noneAfter: no key of the line was created after the revision.
-func noneAfter(line string, rev int64) *pb.Compare {
-	return &pb.Compare{Key: []byte(line), RangeEnd: []byte(after(line)), Target: pb.Compare_CREATE, Result: pb.Compare_LESS,
+// noneAfter is true if no key of the queue was created after rev.
+func noneAfter(queue string, rev int64) *pb.Compare {
+	return &pb.Compare{Key: []byte(queue), RangeEnd: []byte(after(queue)), Target: pb.Compare_CREATE, Result: pb.Compare_LESS,
 		TargetUnion: &pb.Compare_CreateRevision{CreateRevision: rev + 1}}
+}
+
+func leaseIs(key string, lease int64) *pb.Compare {
+	return &pb.Compare{Key: []byte(key), Target: pb.Compare_LEASE, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Lease{Lease: lease}}
 }
 
 func valueIs(key, value string) *pb.Compare {
@@ -78,17 +109,17 @@ func all(from, to string) *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(from), RangeEnd: []byte(to)}
 }
 
-// inOrder are the keys of a line, oldest first.
-func inOrder(line string) *pb.RangeRequest {
-	r := all(line, after(line))
+// inOrder requests the keys of a queue, oldest first.
+func inOrder(queue string) *pb.RangeRequest {
+	r := all(queue, after(queue))
 	r.SortTarget, r.SortOrder = pb.RangeRequest_CREATE, pb.RangeRequest_ASCEND
 	return r
 }
 
-// newest are the keys of a line, newest first; before the revision, unless
-// that is 0.
-func newest(line string, before, n int64) *pb.RangeRequest {
-	r := all(line, after(line))
+// newest requests the keys of a queue, newest first; only those before a
+// revision, unless it is 0.
+func newest(queue string, before, n int64) *pb.RangeRequest {
+	r := all(queue, after(queue))
 	r.SortTarget, r.SortOrder = pb.RangeRequest_CREATE, pb.RangeRequest_DESCEND
 	r.Limit = n
 	if before > 0 {
@@ -123,12 +154,13 @@ func opTxn(cmp []*pb.Compare, then, otherwise []*pb.RequestOp) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{Compare: cmp, Success: then, Failure: otherwise}}}
 }
 
-// kvs returns what the i-th request of an answer has read.
+// kvs returns the keys that the i-th request of a transaction has read.
 func kvs(r *pb.TxnResponse, i int) []*mvccpb.KeyValue {
 	return r.Responses[i].GetResponseRange().GetKvs()
 }
 
-// one is kvs of a request for one key, nil when it was not there.
+// one returns the key that the i-th request has read, or nil if it does not
+// exist.
 func one(r *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	if k := kvs(r, i); len(k) > 0 {
 		return k[0]
@@ -136,7 +168,8 @@ func one(r *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// classed says what is known about a request that failed.
+// classed returns err with its class, which says whether the request may have
+// been carried out.
 func classed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -144,10 +177,24 @@ func classed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &driver.Error{Class: driver.Unknown, Err: errors.Join(context.Cause(ctx), hint(err))}
 	}
+	if notReady(err) {
+		return driver.NotReady(0, "%w", rpctypes.Error(err))
+	}
 	return driver.Wrap(class(err), rpctypes.Error(err))
 }
 
-// hint is what the client library adds to a time-out, when it says why.
+// notReady reports whether a member has answered that it does not serve
+// requests yet: it has no leader, or too many requests.
+func notReady(err error) bool {
+	switch rpctypes.Error(err) {
+	case rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests:
+		return true
+	}
+	return false
+}
+
+// hint returns the reason that the client library adds to a time-out, or nil if
+// it gives none.
 func hint(err error) error {
 	if s := status.Convert(err).Message(); strings.Contains(s, "connection") || strings.Contains(s, "dial") {
 		return errors.New(s)
@@ -159,19 +206,20 @@ func class(err error) driver.Class {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrLeaseNotFound, rpctypes.ErrAuthOldRevision:
 		return driver.NotDone
-	case rpctypes.ErrNoSpace, rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken,
+	case rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken,
 		rpctypes.ErrCorrupt, rpctypes.ErrUnhealthy:
 		return driver.Unavailable
 	case rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty,
 		rpctypes.ErrAuthNotEnabled, rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
-		rpctypes.ErrDuplicateKey, rpctypes.ErrLeaseTTLTooLarge, rpctypes.ErrPermissionNotGranted:
+		rpctypes.ErrDuplicateKey, rpctypes.ErrLeaseTTLTooLarge, rpctypes.ErrPermissionNotGranted,
+		rpctypes.ErrNoSpace: // until an operator makes room
 		return driver.Refused
 	}
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.Unavailable:
-		// Of all that may have become of a connection, these came before the
-		// request.
+		// These failures of a connection surely came before the request was
+		// sent.
 		for _, sure := range []string{"Error while dialing", "error reading server preface", "authentication handshake failed",
 			"there is no address available", "there is no connection available", "no children to pick from"} {
 			if strings.Contains(s.Message(), sure) {
@@ -184,14 +232,14 @@ func class(err error) driver.Class {
 	return driver.Unknown
 }
 
-// noLease says whether the request failed because its lease is over.
+// noLease reports whether a request failed because its lease is over.
 func noLease(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
-// full says whether the store takes no new data (F76).
+// full reports whether the store takes no new data (F76).
 func full(err error) bool { return errors.Is(err, rpctypes.ErrNoSpace) }
 
-// unsent gives an error of a step that came before the request itself its
-// class: the request was surely not carried out.
+// unsent returns an error of a step before the request itself with its class:
+// the request was surely not carried out.
 func unsent(err error) error {
 	if err == nil {
 		return nil

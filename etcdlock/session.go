@@ -3,21 +3,21 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// A session is a lease and the places that live by it. There is one for each
+// session is a lease and the places that depend on it. There is one for each
 // TTL that the client uses, and one for each place of a named owner, which
-// other processes of that owner keep alive too.
+// other processes of that owner keep alive, too.
 //
-// The lease is asked for a grace longer than the TTL, in whole seconds. A
-// place is promised its TTL from the moment it is asked about: so a keep-alive
-// must have been sent, and was answered, no longer ago than the difference,
-// and one is sent along with the request when it was not.
+// The driver requests a lease that is longer than the TTL by a grace, in whole
+// seconds. The promise for a place is its TTL, counted from the start of the
+// request. So the last answered keep-alive must have been sent no longer ago
+// than the difference. Once half of that has passed, the driver sends another
+// keep-alive along with the request.
 type session struct {
 	d       *Driver
 	ttl     time.Duration
@@ -27,52 +27,77 @@ type session struct {
 	owned   bool // by a named owner: other processes keep it alive too
 
 	// All below is guarded by Driver.mu.
-	sent   time.Time     // when the last keep-alive that was answered was sent
-	over   bool          // the server has said so
-	beat   chan struct{} // closed at the next answer; nil when nobody waits
+	sent   time.Time     // when the last answered keep-alive was sent
+	over   bool          // the server has said that the lease is over
+	beat   chan struct{} // closed at the next answer; nil if no caller waits
 	asked  bool          // a keep-alive is on its way
-	lines  map[string]*place
+	since  time.Time     // when the first unanswered keep-alive was requested
+	queues map[string]*place
 	places map[*place]struct{}
 	used   time.Time // when it last had a place
 	wake   *watch
 }
 
-// errOver is the end of a session that the server has told.
+// errOver means that the server has reported the end of a session's lease.
 var errOver = errors.New("the lease is over")
 
-// leaseFor is what the server is asked for: whole seconds, and a grace.
+// leaseFor returns the time to request for a lease: the TTL with its grace, in
+// whole seconds.
 func leaseFor(ttl time.Duration) time.Duration {
 	return (driver.Keep(ttl) + time.Second - 1).Truncate(time.Second)
 }
 
-// since is how long ago t was, by the clock that says more: the monotonic one
-// stands still while the machine sleeps, the wall clock may be set back. What
-// is taken for too old is only asked for once more.
-func since(t time.Time) time.Duration {
-	now := time.Now()
+// since returns the time since t, by the clock that shows more.
+func since(t time.Time) time.Duration { return between(t, time.Now()) }
+
+// between returns the time from t to now, by the clock that shows more: the
+// monotonic clock stands still while the machine sleeps, and the wall clock may
+// be set back. An age that is too great costs only one more keep-alive.
+func between(t, now time.Time) time.Duration {
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
-// fresh says whether a promise of the whole TTL can be made now.
-func (s *session) fresh() bool { return since(s.sent) <= (s.granted-s.ttl)/2 }
+// fresh reports whether the last keep-alive allows a promise of the whole TTL
+// for a request that began at start. The answer stays the same for as long as
+// the request lasts: a batch requests all its keep-alives at once, and none
+// singly later.
+func (s *session) fresh(start time.Time) bool { return between(s.sent, start) <= (s.granted-s.ttl)/2 }
 
-// opening is a session that the server is asked for.
+// opening is a session whose lease the driver is requesting.
 type opening struct {
 	done chan struct{}
-	err  error // after done
+	err  error // valid once done is closed
 }
 
-// session returns the session of a TTL, and opens it when there is none. The
-// opening goes on when the caller gives up: the next one finds it.
+// session returns the session of a TTL, and opens one if there is none. The
+// opening goes on after its caller gives up: the next caller finds it. If a
+// session is over as soon as it is open, another one follows.
 func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, error) {
+	for {
+		s, op, err := d.openOnce(ttl)
+		if s != nil || err != nil {
+			return s, err
+		}
+		select {
+		case <-op.done:
+		case <-ctx.Done():
+			return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
+		}
+		if op.err != nil {
+			return nil, unsent(op.err)
+		}
+	}
+}
+
+// openOnce returns the session of a TTL, or the opening of one.
+func (d *Driver) openOnce(ttl time.Duration) (*session, *opening, error) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if s := d.sessions[ttl]; s != nil && !s.over {
-		d.mu.Unlock()
-		return s, nil
+		return s, nil, nil
 	}
 	if d.closed {
-		d.mu.Unlock()
-		return nil, driver.ErrClosed
+		return nil, nil, driver.ErrClosed
 	}
 	op := d.opening[ttl]
 	if op == nil {
@@ -80,29 +105,18 @@ func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, erro
 		d.opening[ttl] = op
 		d.busy.Go(func() { d.open(op, ttl) })
 	}
-	d.mu.Unlock()
-	select {
-	case <-op.done:
-	case <-ctx.Done():
-		return nil, &driver.Error{Class: driver.Unavailable, Err: d.refused(context.Cause(ctx))}
-	}
-	if op.err != nil {
-		return nil, unsent(op.err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.sessions[ttl]; s != nil {
-		return s, nil
-	}
-	return nil, &driver.Error{Class: driver.NotDone, Err: errOver}
+	return nil, op, nil
 }
 
-// openLimit bounds the opening of a session, which nobody may be waiting for
-// any more.
-const openLimit = 2 * time.Second
+// The opening of a session ends after openTimes times the time that an answer
+// takes, within these bounds, because its callers may have given up.
+const (
+	openTimes             = 8
+	openLeast, openLatest = 2 * time.Second, 30 * time.Second
+)
 
 func (d *Driver) open(op *opening, ttl time.Duration) {
-	ctx, cancel := context.WithTimeout(d.life, openLimit)
+	ctx, cancel := context.WithTimeout(d.life, d.pace.times(openTimes, openLeast, openLatest))
 	defer cancel()
 	s, err := d.openSession(ctx, ttl, false)
 	d.mu.Lock()
@@ -115,76 +129,49 @@ func (d *Driver) open(op *opening, ttl time.Duration) {
 	close(op.done)
 }
 
-// refused adds to an error what the server last said against a watch.
-func (d *Driver) refused(err error) error {
-	if why := d.watcher.why(); why != "" {
-		return fmt.Errorf("the server refuses a watch: %s: %w", why, err)
-	}
-	return err
-}
-
-// openSession takes a lease. A session of the client's own gets its wake key
-// too: that the key is deleted is how the client hears at once that the lease
-// is over (F81).
+// openSession requests a lease. A session of the client's own gets its wake
+// key, too: the deletion of that key tells the client at once that the lease is
+// over (F81).
 func (d *Driver) openSession(ctx context.Context, ttl time.Duration, owned bool) (*session, error) {
 	sent := time.Now()
-	resp, err := d.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(leaseFor(ttl) / time.Second)})
+	resp, err := d.grant(ctx, leaseFor(ttl))
 	if err != nil {
-		return nil, classed(ctx, err)
+		return nil, err
 	}
 	s := d.newSession(ttl, resp.ID, time.Duration(resp.TTL)*time.Second, owned)
 	s.sent = sent
 	if !owned {
-		_, err = d.kv.Put(ctx, &pb.PutRequest{Key: []byte(d.keys.wake(s.hex)), Lease: s.id})
-		err = classed(ctx, err)
+		_, err = toLeader(ctx, d, d.kv.Put, &pb.PutRequest{Key: []byte(d.keys.wake(s.hex)), Lease: s.id})
 	}
 	if err == nil {
-		err = d.listen(ctx, s)
+		_, err = d.awaitWatch(ctx, s)
 	}
 	if err != nil {
 		d.watcher.remove(s.wake)
-		d.behind(func(ctx context.Context) { d.revoke(ctx, s.id) })
+		d.goBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
 		return nil, err
 	}
 	d.mu.Lock()
 	d.leased[s.id] = s
 	d.mu.Unlock()
-	d.minder.kick()
+	d.janitor.kick()
 	return s, nil
+}
+
+// grant requests a lease.
+func (d *Driver) grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
+	return toLeader(ctx, d, d.leases.LeaseGrant, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
 }
 
 func (d *Driver) newSession(ttl time.Duration, id int64, granted time.Duration, owned bool) *session {
 	return &session{d: d, ttl: ttl, id: id, hex: hex(id), granted: granted, owned: owned, used: time.Now(),
-		lines: make(map[string]*place), places: make(map[*place]struct{})}
+		queues: make(map[string]*place), places: make(map[*place]struct{})}
 }
 
-// listen watches the wake key of a session, if pushes are wanted, and returns
-// when the server has confirmed it: whoever joins afterwards misses nothing.
-func (d *Driver) listen(ctx context.Context, s *session) error {
-	d.mu.Lock()
-	if d.moved == nil {
-		d.mu.Unlock()
-		return nil
-	}
-	if s.wake == nil {
-		s.wake = d.watcher.add(d.keys.wake(s.hex), 0, func(e event) { d.woken(s, e) })
-	}
-	w := s.wake
-	d.mu.Unlock()
-	select {
-	case <-w.on:
-		return nil
-	case <-ctx.Done():
-		return &driver.Error{Class: driver.Unavailable, Err: d.refused(context.Cause(ctx))}
-	case <-d.life.Done():
-		return driver.ErrClosed
-	}
-}
-
-// promise returns how long the server surely keeps the session's places, for a
-// request that began at start, up to the TTL. It waits for a keep-alive where
-// the last one is too old for the whole TTL; one that was sent after start never
-// is, however long its answer takes.
+// promise returns how long the server surely keeps the session's places, up to
+// the TTL, for a request that began at start. It waits for a keep-alive if the
+// last one is too old for the whole TTL. A keep-alive that was sent after start
+// is never too old, however long its answer takes.
 func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time.Duration, error) {
 	for {
 		d.mu.Lock()
@@ -192,12 +179,12 @@ func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time
 			d.mu.Unlock()
 			return 0, errOver
 		}
-		if s.fresh() || !s.sent.Before(start) {
+		if s.fresh(start) || !s.sent.Before(start) {
 			promise := min(s.ttl, s.granted-start.Sub(s.sent))
 			d.mu.Unlock()
 			return promise, nil
 		}
-		answered := d.askBeat(s)
+		answered := d.requestKeepAliveLocked(s)
 		d.mu.Unlock()
 		select {
 		case <-answered:
@@ -209,21 +196,21 @@ func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time
 	}
 }
 
-// askBeat asks for a keep-alive, if none is on its way, and returns what is
-// closed when it was answered. The caller has Driver.mu.
-func (d *Driver) askBeat(s *session) <-chan struct{} {
+// requestKeepAliveLocked requests a keep-alive, unless one is on its way, and returns a
+// channel that closes when the keep-alive is answered.
+func (d *Driver) requestKeepAliveLocked(s *session) <-chan struct{} {
 	if s.beat == nil {
 		s.beat = make(chan struct{})
 	}
 	if !s.asked {
-		s.asked = true
-		d.heart.send(s)
+		s.asked, s.since = true, time.Now()
+		d.keepAlive.send(s)
 	}
 	return s.beat
 }
 
-// beaten takes the answer to the keep-alive sent at that time.
-func (d *Driver) beaten(s *session, sent time.Time, ttl int64) {
+// onKeepAlive handles the answer to the keep-alive that was sent at sent.
+func (d *Driver) onKeepAlive(s *session, sent time.Time, ttl int64) {
 	d.mu.Lock()
 	s.asked = false
 	if ttl > 0 {
@@ -238,24 +225,25 @@ func (d *Driver) beaten(s *session, sent time.Time, ttl int64) {
 	}
 	d.mu.Unlock()
 	if ttl <= 0 {
-		d.lost(s)
+		d.onSessionLost(s)
 	}
 }
 
-// unbeaten: the keep-alive was sent in vain, and may be sent again.
-func (d *Driver) unbeaten(s *session) {
+// onKeepAliveFailed handles a keep-alive that had no answer, and sends another one if a
+// caller waits for it.
+func (d *Driver) onKeepAliveFailed(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.asked = false
 	if s.beat != nil && !s.over {
 		s.asked = true
-		d.heart.send(s)
+		d.keepAlive.send(s)
 	}
 }
 
-// lost ends a session that the server says is over: with the lease, it has
+// onSessionLost ends a session that the server says is over: the end of the lease has
 // deleted every place.
-func (d *Driver) lost(s *session) {
+func (d *Driver) onSessionLost(s *session) {
 	d.mu.Lock()
 	if s.over {
 		d.mu.Unlock()
@@ -268,20 +256,20 @@ func (d *Driver) lost(s *session) {
 	}
 	ps := make([]*place, 0, len(s.places))
 	for p := range s.places {
-		// One whose Join is not answered yet joins again in another session.
+		// A place whose Join has no answer yet joins again in another session.
 		if p.ownRev() != 0 {
 			ps = append(ps, p)
 		}
 	}
-	d.dropSession(s)
+	d.dropSessionLocked(s)
 	d.mu.Unlock()
 	for _, p := range ps {
-		d.goneNow(p)
+		d.onGone(p)
 	}
 }
 
-// dropSession forgets a session. The caller has Driver.mu.
-func (d *Driver) dropSession(s *session) {
+// dropSessionLocked forgets a session.
+func (d *Driver) dropSessionLocked(s *session) {
 	delete(d.leased, s.id)
 	if d.sessions[s.ttl] == s {
 		delete(d.sessions, s.ttl)
@@ -289,29 +277,46 @@ func (d *Driver) dropSession(s *session) {
 	d.watcher.remove(s.wake)
 }
 
-// revoke gives a lease back. Should it fail, the lease ends by itself.
+// retireIfRefused returns err, the reason why a place of the session remains. If the user
+// may not delete its key, the key ends only with the lease, so stuck keeps new
+// places out of the session.
+func (d *Driver) retireIfRefused(s *session, err error) error {
+	if driver.ClassOf(err) != driver.Refused {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sessions[s.ttl] == s {
+		delete(d.sessions, s.ttl)
+	}
+	return err
+}
+
+// revoke revokes a lease. If that fails, the lease ends by itself.
 func (d *Driver) revoke(ctx context.Context, id int64) {
 	_, _ = d.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 }
 
-// woken takes an event of a session's wake key.
-func (d *Driver) woken(s *session, e event) {
+// onWakeEvent handles an event of a session's wake key.
+func (d *Driver) onWakeEvent(s *session, e event) {
 	switch {
 	case e.gap:
-		// The stream was broken and flows again; the minder asks for all.
+		// The stream was broken and flows again; afterGap deals with all
+		// sessions.
 	case e.deleted:
-		// With the lease, or by somebody's hand: the lease knows.
+		// The key went with the lease, or somebody deleted it: a keep-alive
+		// shows which.
 		d.mu.Lock()
 		if !s.over && !s.owned {
 			s.sent = time.Time{}
-			d.askBeat(s)
+			d.requestKeepAliveLocked(s)
 		}
 		d.mu.Unlock()
 	default:
-		for line := range splitLines(e.value) {
-			if m, err := decodeMessage(line); err == nil {
+		for queue := range splitMessages(e.value) {
+			if m, err := decodeMessage(queue); err == nil {
 				m.at = e.rev
-				d.told(s, m)
+				d.onWake(s, m)
 			}
 		}
 	}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 )
 
-// beats notes when keep-alives are sent, and holds their answers back.
+// beats records when keep-alives are sent, and holds their answers back.
 type beats struct {
 	late time.Duration
 
@@ -48,12 +48,13 @@ func (s *slowStream) RecvMsg(m any) error {
 	return err
 }
 
-// TestF14_SlowKeepAlives: the answers to keep-alives take longer than a lease has
-// room for. A renewal is answered all the same, and what it promises counts from
-// when the keep-alive was sent, not from when its answer came.
+// TestF14_SlowKeepAlives delays the answers to keep-alives for longer than a
+// lease has room for. It checks that a renewal is answered nevertheless, and
+// that its promise counts from when the keep-alive was sent, not from when its
+// answer came.
 func TestF14_SlowKeepAlives(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
 	b := &beats{late: 800 * time.Millisecond}
 	cli := dialed(t, s,
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -73,14 +74,14 @@ func TestF14_SlowKeepAlives(t *testing.T) {
 		t.Fatalf("Join: %+v, %v", p, err)
 	}
 	for range 4 {
-		time.Sleep(400 * time.Millisecond) // the last keep-alive is too old, its answer would not be
+		time.Sleep(400 * time.Millisecond) // the last keep-alive is too old; the time of its answer would not be
 		start := time.Now()
 		ps, err := d.Renew(within(t, 20*time.Second), []driver.Ref{{Ticket: tk, State: driver.Held}})
 		if err != nil || ps[0].State != driver.Held {
 			t.Fatalf("Renew: %+v, %v", ps, err)
 		}
 		b.mu.Lock()
-		if b.answered > 0 { // else the lease is young
+		if b.answered > 0 { // otherwise the lease is young
 			last := b.sent[b.answered-1].Add(b.granted)
 			if end := start.Add(ps[0].Lease); end.After(last) {
 				t.Errorf("promised until %v after the lease may have ended", end.Sub(last))

@@ -5,18 +5,18 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/cuts"
 	"github.com/holdfast-go/holdfast/etcdlock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Every message of every request is cut.
+// TestEveryStepCut cuts every message of every request.
 //
 // Covers: F1, F2, F75.
 func TestEveryStepCut(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedEtcd(t, backends.EtcdNewest)
-	cuts.EveryStep(t, cuts.Subject{Target: s.Members[0].Addr(), TTL: time.Minute, Open: func(t testing.TB, addr string) driver.Driver {
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
+	faultproxy.EveryStep(t, faultproxy.Subject{Target: s.Members[0].Addr(), TTL: time.Minute, Open: func(t testing.TB, addr string) driver.Driver {
 		d, err := etcdlock.Open(t.Context(), "etcd://"+addr+"?prefix=cut")
 		if err != nil {
 			t.Fatal(err)
@@ -24,4 +24,20 @@ func TestEveryStepCut(t *testing.T) {
 		t.Cleanup(func() { _ = d.Close() })
 		return d
 	}})
+}
+
+// TestF115_HalfOpen checks that connections that fall silent lose no hold.
+//
+// Covers: F115 on etcd.
+func TestF115_HalfOpen(t *testing.T) {
+	t.Parallel()
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
+	faultproxy.HalfOpen(t, faultproxy.Subject{Target: s.Members[0].Addr(), Open: func(t testing.TB, addr string) driver.Driver {
+		d, err := etcdlock.Open(t.Context(), "etcd://"+addr+"?prefix=half")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		return d
+	}}, 2*time.Second, 5*time.Second)
 }

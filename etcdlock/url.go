@@ -12,29 +12,27 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
-// address is what a URL says.
+// address is the content of a URL.
 type address struct {
 	hosts          []string // with ports
 	user, password string
 	opts           Options
-	tls            *tls.Config // nil for none
+	tls            *tls.Config // nil for a connection without TLS
 	dialTimeout    time.Duration
 }
 
-const (
-	defaultPort        = "2379"
-	defaultDialTimeout = 5 * time.Second
-)
+const defaultPort = "2379"
 
 // options are the names of the query's options.
 var options = slices.Sorted(slices.Values(append(tlsurl.Names(), "dial_timeout", "namespace", "prefix")))
 
-// parseURL reads a URL, and the files that it names. Its errors are made so
-// that no part of a password can be in them: they do not repeat the URL, nor
-// what the standard library says of it.
+// parseURL reads a URL, and the files that it names. Its errors cannot contain
+// any part of a password: they repeat neither the URL nor the standard
+// library's errors about it.
 func parseURL(s string) (*address, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok || scheme != "etcd" && scheme != "etcds" {
@@ -52,7 +50,7 @@ func parseURL(s string) (*address, error) {
 	if path != "" && path != "/" {
 		return nil, errors.New("the URL has a path; what keys begin with is given by the options namespace and prefix")
 	}
-	a := &address{dialTimeout: defaultDialTimeout}
+	a := &address{dialTimeout: driver.OpenLimit}
 	hosts := authority
 	if i := strings.LastIndex(authority, "@"); i >= 0 {
 		hosts = authority[i+1:]
@@ -65,7 +63,7 @@ func parseURL(s string) (*address, error) {
 	}
 	q, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, errors.New("the URL's options cannot be parsed")
+		return nil, errors.New("the URL's options cannot be parsed: a percent sign is written %25, a semicolon %3B")
 	}
 	return a, a.parseOptions(q, scheme == "etcds")
 }
@@ -136,7 +134,7 @@ func (a *address) parseOptions(q url.Values, secure bool) error {
 	return err
 }
 
-// shorten keeps what a user mistyped recognisable, and no more of it.
+// shorten keeps a mistyped name recognisable, and no more of it.
 func shorten(s string) string {
 	const most = 20
 	if len(s) <= most {

@@ -10,14 +10,14 @@ import (
 )
 
 // user puts a user's token on the requests of a client that the driver has
-// opened itself, and gets a new one when the server takes it no more.
+// opened itself, and gets a new token when the server no longer accepts it.
 //
-// The client library does this too. But it sends the old token along when it
-// asks for a new one, which servers of 3.4 refuse if that has run out: such a
-// client can do nothing any more after a pause (F77).
+// The client library does this, too. But it sends the old token along with the
+// request for a new one, which servers of 3.4 refuse if the old one has
+// expired: after a pause, such a client cannot do anything any more (F77).
 type user struct {
 	name, password string
-	turn           chan struct{} // held while token is looked at
+	turn           chan struct{} // held while token is read or changed
 	token          string
 }
 
@@ -25,7 +25,7 @@ func newUser(name, password string) *user {
 	return &user{name: name, password: password, turn: make(chan struct{}, 1)}
 }
 
-// dial returns what a client is dialled with.
+// dial returns the options to dial a client with.
 func (u *user) dial() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithPerRPCCredentials(u),
@@ -34,10 +34,10 @@ func (u *user) dial() []grpc.DialOption {
 	}
 }
 
-// bare marks the request for a token, which goes without one.
+// bare marks the request for a token, which is sent without one.
 type bare struct{}
 
-// current returns the token, which is empty before the first.
+// current returns the token, which is empty before the first request for one.
 func (u *user) current(ctx context.Context) (string, error) {
 	select {
 	case u.turn <- struct{}{}:
@@ -48,8 +48,8 @@ func (u *user) current(ctx context.Context) (string, error) {
 	}
 }
 
-// renew gets another token than the one that was used, unless somebody else
-// just has. A server that knows no users needs none.
+// renew gets another token than used, unless another goroutine already has. A
+// server without users needs none.
 func (u *user) renew(ctx context.Context, cc *grpc.ClientConn, used string) error {
 	select {
 	case u.turn <- struct{}{}:
@@ -85,11 +85,11 @@ func (u *user) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]
 	return map[string]string{rpctypes.TokenFieldNameGRPC: token}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. Whether
-// there is TLS is the URL's affair.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. The URL
+// decides about TLS.
 func (u *user) RequireTransportSecurity() bool { return false }
 
-// call repeats a request that was refused for its token, and so was not
+// call repeats a request that was refused because of its token, and so was not
 // carried out.
 func (u *user) call(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if ctx.Value(bare{}) != nil {
@@ -116,8 +116,8 @@ func (u *user) call(ctx context.Context, method string, req, reply any, cc *grpc
 	}
 }
 
-// stream opens a stream with a token of its own: the one it begins with is the
-// one it lives by.
+// stream opens a stream with a fresh token, because a stream keeps the token
+// that it began with.
 func (u *user) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	used, err := u.current(ctx)
 	if err == nil {

@@ -2,9 +2,7 @@ package etcdlock
 
 import (
 	"context"
-	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,23 +11,23 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// lineView is a line as the store has it: places in order, and of named
-// owners' places the tickets.
-type lineView struct {
+// queueView is a queue as the store has it: the places in order, and the tickets
+// of named owners' places.
+type queueView struct {
 	places  []entry
 	members map[string][]*mvccpb.KeyValue // by owner, oldest first
 }
 
-func (d *Driver) viewLine(ctx context.Context, name string) (lineView, error) {
-	line, members := d.keys.line(name), d.keys.members(name, "")
+func (d *Driver) viewQueue(ctx context.Context, name string) (queueView, error) {
+	queue, members := d.keys.queue(name), d.keys.members(name, "")
 	byAge := all(members, after(members))
 	byAge.SortTarget, byAge.SortOrder = pb.RangeRequest_CREATE, pb.RangeRequest_ASCEND
-	resp, err := d.txn(ctx, nil, []*pb.RequestOp{opGet(inOrder(line)), opGet(byAge)}, nil)
+	resp, err := d.txn(ctx, nil, []*pb.RequestOp{opGet(inOrder(queue)), opGet(byAge)}, nil)
 	if err != nil {
-		return lineView{}, err
+		return queueView{}, readOnly(err)
 	}
-	v := lineView{members: make(map[string][]*mvccpb.KeyValue)}
-	if v.places, err = parseAll(line, kvs(resp, 0), false); err != nil {
+	v := queueView{members: make(map[string][]*mvccpb.KeyValue)}
+	if v.places, err = parseAll(queue, kvs(resp, 0), false); err != nil {
 		return v, err
 	}
 	for _, kv := range kvs(resp, 1) {
@@ -40,32 +38,32 @@ func (d *Driver) viewLine(ctx context.Context, name string) (lineView, error) {
 	return v, nil
 }
 
-// Inspect implements [driver.Driver]. The place of a foreign client has its
-// lease, in hex, as its id. What time is left is asked for lease by lease,
-// beside the one request that reads the line.
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	line := driver.Line{Name: name}
-	if err := d.before(ctx); err != nil {
-		return line, err
+// Inspect implements [driver.Driver]. The id of a foreign client's place is its
+// lease, in hex. Inspect asks for the time left of each lease, besides the one
+// request that reads the queue.
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	queue := driver.Queue{Name: name}
+	if err := d.checkOpen(ctx); err != nil {
+		return queue, err
 	}
-	v, err := d.viewLine(ctx, name)
+	v, err := d.viewQueue(ctx, name)
 	if err != nil || len(v.places) == 0 {
-		return line, err
+		return queue, err
 	}
-	line.Limit = v.places[0].limit
+	queue.Limit = v.places[0].limit
 	held := holding(v.places)
 	var leases []int64
 	for i, e := range v.places {
 		entry := driver.Entry{ID: e.id, Owner: e.owner, State: driver.Waiting, Units: e.units, Meta: e.meta}
 		if i < held {
 			entry.State, entry.Token = driver.Held, uint64(e.rev)
-			line.Token = max(line.Token, entry.Token)
+			queue.Token = max(queue.Token, entry.Token)
 		}
-		if e.ours && e.id == "" { // a named owner's
+		if e.ours && e.id == "" { // the place of a named owner
 			for _, kv := range v.members[e.owner] {
 				r, _ := decode(kv.Value)
 				entry.ID, entry.Meta = r.id, r.meta
-				line.Tickets = append(line.Tickets, entry)
+				queue.Tickets = append(queue.Tickets, entry)
 				leases = append(leases, kv.Lease)
 			}
 			continue
@@ -73,21 +71,21 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) 
 		if !e.ours {
 			entry.ID = hex(e.lease)
 		}
-		line.Tickets = append(line.Tickets, entry)
+		queue.Tickets = append(queue.Tickets, entry)
 		leases = append(leases, e.lease)
 	}
-	left, err := d.left(ctx, leases)
+	left, err := d.remainingTTLs(ctx, leases)
 	if err != nil {
-		return driver.Line{Name: name}, err
+		return driver.Queue{Name: name}, err
 	}
-	for i := range line.Tickets {
-		line.Tickets[i].Left = left[leases[i]]
+	for i := range queue.Tickets {
+		queue.Tickets[i].Left = left[leases[i]]
 	}
-	return line, nil
+	return queue, nil
 }
 
-// left asks how long leases last.
-func (d *Driver) left(ctx context.Context, leases []int64) (map[int64]time.Duration, error) {
+// remainingTTLs asks the server for the time that leases have left.
+func (d *Driver) remainingTTLs(ctx context.Context, leases []int64) (map[int64]time.Duration, error) {
 	left := make(map[int64]time.Duration)
 	ids := slices.Compact(slices.Sorted(slices.Values(leases)))
 	var mu sync.Mutex
@@ -112,76 +110,16 @@ func (d *Driver) left(ctx context.Context, leases []int64) (map[int64]time.Durat
 	return left, first
 }
 
-// Names implements [driver.Driver].
-func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		if err := d.before(ctx); err != nil {
-			yield("", err)
-			return
-		}
-		// An encoded prefix is a prefix of the encoded names.
-		from := d.keys.prefix + plain.Encode(prefix)
-		to := "\x00" // the end of all keys
-		if from != "" {
-			to = after(from)
-		}
-		start := from
-		if start == "" {
-			start = "\x00"
-		}
-		for {
-			resp, err := d.read(ctx, limit(all(start, to), 200))
-			if err != nil {
-				yield("", err)
-				return
-			}
-			for _, kv := range resp.Kvs {
-				key := string(kv.Key)
-				if key < start {
-					continue // of a line that was yielded
-				}
-				start = key + "\x00"
-				name, ok := d.nameOf(key, kv)
-				if !ok {
-					continue
-				}
-				start = d.keys.prefix + plain.Encode(name) + "0" // behind its slash
-				if !yield(name, nil) {
-					return
-				}
-			}
-			if !resp.More || start >= to && to != "\x00" {
-				return
-			}
-		}
-	}
-}
-
-// nameOf returns the name of the line that a key is in; keys that are no
-// lock's have none.
-func (d *Driver) nameOf(key string, kv *mvccpb.KeyValue) (string, bool) {
-	enc, _, ok := strings.Cut(key[len(d.keys.prefix):], "/")
-	if !ok {
-		return "", false
-	}
-	name, err := plain.Decode(enc)
-	if err != nil {
-		return "", false
-	}
-	_, err = parse(d.keys.line(name), kv, false)
-	return name, err == nil
-}
-
-// Break implements [driver.Driver]. In one transaction the place goes, a
-// tombstone keeps its ticket from coming back, and its client is told; a
-// second tells those who hold by it. A foreign ticket's id is its lease in
-// hex, as Inspect shows it.
+// Break implements [driver.Driver]. One transaction removes the place, makes a
+// tombstone that keeps its ticket from coming back, and notifies its client; a
+// second one notifies the new holders. The id of a foreign ticket is its lease
+// in hex, as Inspect shows it.
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
 	for range maxTries {
-		v, err := d.viewLine(ctx, name)
+		v, err := d.viewQueue(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -190,13 +128,13 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 			return err
 		}
 	}
-	return driver.Errorf(driver.NotDone, "the line changed %d times while it was read", maxTries)
+	return driver.Errorf(driver.NotDone, "gave up after %d attempts: the queue kept changing", maxTries)
 }
 
-// breakSeen breaks a ticket of a line that was read; false when the line has
-// changed.
-func (d *Driver) breakSeen(ctx context.Context, name, id string, v lineView) (bool, error) {
-	line := d.keys.line(name)
+// breakSeen breaks a ticket of a queue that was read. It returns false if the
+// queue has changed.
+func (d *Driver) breakSeen(ctx context.Context, name, id string, v queueView) (bool, error) {
+	queue := d.keys.queue(name)
 	for _, e := range v.places {
 		if e.ours && e.id == "" {
 			for _, kv := range v.members[e.owner] {
@@ -209,9 +147,9 @@ func (d *Driver) breakSeen(ctx context.Context, name, id string, v lineView) (bo
 		if e.ours && e.id != id || !e.ours && hex(e.lease) != id {
 			continue
 		}
-		ops := []*pb.RequestOp{opGet(inOrder(line)), opDelete(e.key)}
+		ops := []*pb.RequestOp{opGet(inOrder(queue)), opDelete(e.key)}
 		if e.ours {
-			more, err := d.verdict(ctx, id, e.key, e.rev, e.lease)
+			more, err := d.breakOps(ctx, id, e.key, e.rev, e.lease)
 			if err != nil {
 				return false, err
 			}
@@ -224,9 +162,9 @@ func (d *Driver) breakSeen(ctx context.Context, name, id string, v lineView) (bo
 		if err != nil || !resp.Succeeded {
 			return false, err
 		}
-		if es, err := parseAll(line, kvs(resp, 0), false); err == nil {
+		if es, err := parseAll(queue, kvs(resp, 0), false); err == nil {
 			_, woken := departure(es, e.key)
-			d.wake(ctx, line, woken)
+			d.wake(ctx, queue, woken)
 		}
 		return true, nil
 	}
@@ -238,7 +176,7 @@ func (d *Driver) breakMember(ctx context.Context, name, owner, id string, kv *mv
 	if err != nil || m == nil || m.kv.CreateRevision != kv.CreateRevision {
 		return false, err
 	}
-	more, err := d.verdict(ctx, id, string(kv.Key), kv.CreateRevision, kv.Lease)
+	more, err := d.breakOps(ctx, id, string(kv.Key), kv.CreateRevision, kv.Lease)
 	if err != nil {
 		return false, err
 	}
@@ -249,10 +187,10 @@ func (d *Driver) breakMember(ctx context.Context, name, owner, id string, kv *mv
 	return err == nil, err
 }
 
-// verdict is what goes with the end of a broken ticket: a tombstone, and the
-// word to its client.
-func (d *Driver) verdict(ctx context.Context, id, key string, rev, lease int64) ([]*pb.RequestOp, error) {
-	grave, err := d.grave(ctx)
+// breakOps returns the operations that go with the end of a broken ticket: a
+// tombstone, and the message to its client.
+func (d *Driver) breakOps(ctx context.Context, id, key string, rev, lease int64) ([]*pb.RequestOp, error) {
+	tombstoneLease, err := d.leaseForTombstone(ctx)
 	if full(err) {
 		return nil, nil
 	}
@@ -260,7 +198,7 @@ func (d *Driver) verdict(ctx context.Context, id, key string, rev, lease int64) 
 		return nil, unsent(err)
 	}
 	return []*pb.RequestOp{
-		opPut(d.keys.tomb(id), "", grave),
+		opPut(d.keys.tomb(id), "", tombstoneLease),
 		opPut(d.keys.wake(hex(lease)), message{gone: true, key: key, rev: rev}.encode(), lease),
 	}, nil
 }

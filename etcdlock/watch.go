@@ -10,39 +10,40 @@ import (
 )
 
 // watcher keeps all watches of a driver on one stream, with one goroutine that
-// reads and one that writes, however many there are.
+// reads and one that writes, however many watches there are.
 //
-// A watch that begins now is served at once. One that begins at a past
-// revision is served from a queue that the server works off every 100 ms,
-// which is why nothing on the way of a hand-over may begin one. When the
-// stream breaks, all watches begin anew, now; and each, and then the driver,
-// is told that there was a gap.
+// The server serves a watch that begins now at once. A watch that begins at a
+// past revision is served from a list that the server works through every 100
+// ms, so no hand-off may depend on beginning one. When the stream breaks, all
+// watches begin anew, at the present revision; then each watch, and after them
+// the driver, is notified of a gap.
 type watcher struct {
 	d *Driver
 
-	mu      sync.Mutex
-	last    int64
-	watches map[int64]*watch
-	out     []*pb.WatchRequest
-	wake    chan struct{}
-	unheard int  // watches of this stream not yet confirmed
-	gap     bool // there was a stream before this one
-	owed    bool // that there was a gap has to be told when all are confirmed
-	up      bool // a stream is open: requests go out on it
-	refusal string
+	mu          sync.Mutex
+	last        int64
+	watches     map[int64]*watch
+	out         []*pb.WatchRequest
+	wake        chan struct{}
+	unconfirmed int  // watches that this stream has not confirmed yet
+	gap         bool // there was a stream before this one
+	owed        bool // a gap is to be reported once all watches are confirmed
+	up          bool // a stream is open: requests go out on it
+	refusal     string
 }
 
-// watch is one key watched.
+// watch is one watched key.
 type watch struct {
 	id   int64
 	key  string
-	from int64 // the first revision wanted, 0 means the present one
+	from int64 // the first revision wanted; 0 is the present one
 	on   chan struct{}
 	ack  bool // confirmed on this stream
+	late bool // a caller went on before it was confirmed, and may have missed an event
 	fire func(event)
 }
 
-// event is one change of the key, or a gap in which there may have been any.
+// event is one change of the key, or a gap that may hide any change.
 type event struct {
 	gap     bool
 	deleted bool
@@ -54,11 +55,11 @@ func (w *watcher) start(d *Driver) {
 	w.d = d
 	w.watches = make(map[int64]*watch)
 	w.wake = make(chan struct{}, 1)
-	d.goes(w.run)
+	d.goUntilClosed(w.run)
 }
 
-// add watches a key. Fire is called by the goroutine that reads: it must not
-// wait.
+// add watches a key. The goroutine that reads the stream calls fire, which must
+// not block.
 func (w *watcher) add(key string, from int64, fire func(event)) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +67,7 @@ func (w *watcher) add(key string, from int64, fire func(event)) *watch {
 	x := &watch{id: w.last, key: key, from: from, on: make(chan struct{}), fire: fire}
 	w.watches[x.id] = x
 	if w.up {
-		w.create(x)
+		w.createLocked(x)
 	}
 	w.kick()
 	return x
@@ -85,7 +86,7 @@ func (w *watcher) remove(x *watch) {
 	delete(w.watches, x.id)
 	if w.up {
 		if !x.ack {
-			w.unheard--
+			w.unconfirmed--
 		}
 		w.out = append(w.out, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
 			CancelRequest: &pb.WatchCancelRequest{WatchId: x.id}}})
@@ -93,10 +94,10 @@ func (w *watcher) remove(x *watch) {
 	}
 }
 
-// create asks for a watch. The caller has mu.
-func (w *watcher) create(x *watch) {
+// createLocked requests a watch.
+func (w *watcher) createLocked(x *watch) {
 	x.ack = false
-	w.unheard++
+	w.unconfirmed++
 	w.out = append(w.out, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte(x.key), StartRevision: x.from, WatchId: x.id}}})
 }
@@ -110,7 +111,8 @@ func (w *watcher) kick() {
 
 func (w *watcher) run() {
 	life := w.d.life
-	for fails := 0; life.Err() == nil; {
+	retry := newStreamBackoff()
+	for life.Err() == nil {
 		w.mu.Lock()
 		idle := len(w.watches) == 0
 		w.mu.Unlock()
@@ -122,19 +124,19 @@ func (w *watcher) run() {
 			continue
 		}
 		if w.stream() {
-			fails = 0
+			retry.Reset()
 		}
-		fails++
-		pause(life, fails)
+		retry.Wait(life)
 	}
 }
 
-// heartbeat is how often a stream that says nothing is asked whether it lives,
-// and how long it may take to say so.
+// heartbeat is the time for which a stream may be silent before the watcher
+// asks whether it lives, and the time that the answer may take.
 const heartbeat = 5 * time.Second
 
-// stream runs one stream until it breaks, and says whether anything came.
-func (w *watcher) stream() (heard bool) {
+// stream runs one stream until it breaks, and reports whether any response
+// came.
+func (w *watcher) stream() (answered bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.d.life))
 	defer cancel()
 	guard := time.AfterFunc(heartbeat, cancel)
@@ -144,12 +146,12 @@ func (w *watcher) stream() (heard bool) {
 		return false
 	}
 	w.mu.Lock()
-	w.out, w.unheard, w.up, w.owed = nil, 0, true, w.gap
+	w.out, w.unconfirmed, w.up, w.owed = nil, 0, true, w.gap
 	for _, x := range w.watches {
 		if w.gap {
 			x.from = 0
 		}
-		w.create(x)
+		w.createLocked(x)
 	}
 	w.mu.Unlock()
 	ended := make(chan struct{})
@@ -184,26 +186,26 @@ func (w *watcher) stream() (heard bool) {
 		w.mu.Lock()
 		out := w.out
 		w.out = nil
-		tell := w.owed && w.unheard == 0
+		tell := w.owed && w.unconfirmed == 0
 		w.owed = w.owed && !tell
 		w.mu.Unlock()
 		if tell {
-			w.tellGap()
+			w.notifyGap()
 		}
 		guard.Reset(heartbeat)
 		for _, r := range out {
 			if stream.Send(r) != nil {
-				return heard
+				return answered
 			}
 		}
 		guard.Stop()
 		select {
 		case <-came:
-			heard, asked = true, false
+			answered, asked = true, false
 			quiet.Reset(heartbeat)
 		case <-quiet.C:
 			if asked {
-				return heard
+				return answered
 			}
 			asked = true
 			quiet.Reset(heartbeat)
@@ -212,48 +214,52 @@ func (w *watcher) stream() (heard bool) {
 			w.mu.Unlock()
 		case <-w.wake:
 		case <-ended:
-			return heard
+			return answered
 		case <-ctx.Done():
-			return heard
+			return answered
 		}
 	}
 }
 
-// take passes on what the server says; false breaks the stream.
+// take handles a response; false breaks the stream.
 func (w *watcher) take(r *pb.WatchResponse) bool {
 	w.mu.Lock()
 	x := w.watches[r.WatchId]
 	if x == nil {
-		// Removed meanwhile, or an answer to whether the stream lives. A
-		// refusal of the stream itself has no number either.
+		// The watch was removed meanwhile, or the server has answered whether
+		// the stream lives. A refusal of the stream itself has no number
+		// either.
 		w.mu.Unlock()
 		return !(r.Canceled && r.WatchId <= 0)
 	}
 	if r.Canceled {
-		// By compaction (F70), or because a right or a token is gone. What
-		// was compacted is not missed: the watch begins anew, now.
+		// The reason is a compaction (F70), or a right or token that is gone.
+		// Compacted events are not needed: the watch begins anew, at the
+		// present revision.
 		if r.CompactRevision == 0 {
 			w.refusal = r.CancelReason
 			w.mu.Unlock()
 			return false
 		}
 		if !x.ack {
-			w.unheard--
+			w.unconfirmed--
 		}
 		x.from = 0
 		delete(w.watches, x.id)
 		w.last++
 		x.id = w.last
 		w.watches[x.id] = x
-		w.create(x)
+		w.createLocked(x)
 		w.kick()
 		w.mu.Unlock()
 		x.fire(event{gap: true})
 		return true
 	}
+	late := false
 	if r.Created && !x.ack {
 		x.ack = true
-		w.unheard--
+		late, x.late = x.late, false
+		w.unconfirmed--
 		w.refusal = ""
 		select {
 		case <-x.on:
@@ -262,14 +268,17 @@ func (w *watcher) take(r *pb.WatchResponse) bool {
 		}
 	}
 	w.mu.Unlock()
+	if late {
+		w.d.afterGap()
+	}
 	for _, e := range r.Events {
 		x.fire(event{deleted: e.Type == 1, value: string(e.Kv.GetValue()), rev: e.Kv.GetModRevision()})
 	}
 	return true
 }
 
-// tellGap tells every watch, and then the driver, that there was a gap.
-func (w *watcher) tellGap() {
+// notifyGap notifies every watch, and then the driver, of a gap.
+func (w *watcher) notifyGap() {
 	w.mu.Lock()
 	all := make([]*watch, 0, len(w.watches))
 	for _, x := range w.watches {
@@ -282,8 +291,8 @@ func (w *watcher) tellGap() {
 	w.d.afterGap()
 }
 
-// why is what the server last said against a watch.
-func (w *watcher) why() string {
+// lastRefusal returns the server's last reason against a watch.
+func (w *watcher) lastRefusal() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.refusal

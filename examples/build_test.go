@@ -91,7 +91,7 @@ func (p programs) run(ctx context.Context, name, store, state string) ([]byte, e
 		cmd.Args = append(cmd.Args, "-store", store)
 	}
 	cmd.Env = append(os.Environ(), asExample+"="+name, "XDG_STATE_HOME="+state)
-	// What it started ends with it.
+	// Its child processes end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out, errs bytes.Buffer

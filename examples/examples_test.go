@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-func TestMain(m *testing.M) { backends.Main(m) }
+func TestMain(m *testing.M) { servers.Main(m) }
 
 // example is a program, and what it must say: a regular expression for each
 // line, and no other lines.
@@ -96,6 +96,11 @@ var examples = []example{
 		`the token is the same, since the hold is: true`,
 		`the other job has the lock, and a later token: true`,
 	}},
+	{"shutdown", true, []string{
+		`the work is asked to stop: client is shutting down`,
+		`the work ends; until now another client is refused`,
+		`Shutdown has returned, and another client holds`,
+	}},
 	{"stock", false, append(slices.Repeat([]string{`process \d sold \d+ units`}, 8),
 		`sold 200 different units of 200, 0 are left`,
 	)},
@@ -110,6 +115,7 @@ var examples = []example{
 	{"trouble", true, []string{
 		`holdfast: "examples/trouble" is held by pid \d+ on \S+ since \S+ \(ann\)`,
 		`holdfast: wait for "examples/trouble" ended after \S+, held by pid \d+ on \S+ since \S+ \(ann\): context deadline exceeded`,
+		`holdfast: wait for "examples/trouble" ended after \S+, held by pid \d+ on \S+ since \S+ \(ann\): MaxWait is over`,
 		`holdfast: "examples/trouble": in use as another kind of lock: mutex there, semaphore of 3 asked for`,
 		`holdfast: lost "examples/trouble": gone from the store \(token \d+\)`,
 		`holdfast: lost "examples/trouble": gone from the store \(token \d+\)`,
@@ -118,13 +124,15 @@ var examples = []example{
 		`holdfast: "examples/trouble/rw": a hold cannot be widened: inside a read lock of the same name`,
 		`holdfast: wait for "examples/trouble" ended after 0s: lock released`,
 		`holdfast: "examples/trouble": client closed`,
+		`client is shutting down`,
+		`holdfast: shutdown: still held: "examples/trouble": context deadline exceeded`,
 		`holdfast: TTL 1ms is below this store's minimum of \S+`,
-		`redislock: open 127.0.0.1:1: store unavailable: cannot connect: dial tcp 127.0.0.1:1: .+`,
+		`holdfast: open: redislock: open 127.0.0.1:1: store unavailable: cannot connect: dial tcp 127.0.0.1:1: .+`,
 	}},
 }
 
-// TestTable: each folder is an example, and each example is in the table.
-func TestTable(t *testing.T) {
+// TestTableListsEveryExample: each folder is an example, and each example is in the table.
+func TestTableListsEveryExample(t *testing.T) {
 	var names []string
 	for _, e := range examples {
 		names = append(names, e.name)
@@ -163,7 +171,7 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if name == "redis" {
-				store = backends.SharedRedis(t).URL("")
+				store = servers.SharedRedis(t).URL("")
 			}
 			said, states := make([]chan result, len(examples)), t.TempDir()
 			for i, e := range examples {

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// A register that many write to. The first holder comes too late: its lock has
-// passed on, and the next has written already.
+// Example guards a write in a program.
 func Example() {
 	ctx := context.Background()
 	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
@@ -46,8 +45,7 @@ func Example() {
 	// new data
 }
 
-// Readers are refused once a later writer has been there, and never keep a
-// writer out.
+// ExampleToken_shared checks tokens of readers.
 func ExampleToken_shared() {
 	var guard fence.Guard
 	fmt.Println(guard.Check(fence.Token{Value: 3, Shared: true}))
@@ -61,9 +59,7 @@ func ExampleToken_shared() {
 	// fence: token 3 came after 4
 }
 
-// Admit is for a guard of one's own: here for an object store that can put on a
-// condition. The token is kept with the object, and the put says which version
-// it has judged.
+// ExampleAdmit applies the rule of a guard by itself.
 func ExampleAdmit() {
 	type object struct {
 		version int // ETag or generation
@@ -76,7 +72,8 @@ func ExampleAdmit() {
 		if err := fence.Admit(fence.Token{Value: read.token}, fence.Token{Value: token}); err != nil {
 			return err
 		}
-		// PUT with If-Match: a put in between makes the store refuse this one.
+		// PUT with If-Match: if another put came in between, the store refuses
+		// this one.
 		if stored.version != read.version {
 			return fmt.Errorf("412 Precondition Failed")
 		}

@@ -7,32 +7,33 @@ import (
 )
 
 // Guard protects one thing that lives in this process. The zero value has seen
-// no token. It is safe for concurrent use and must not be copied after its first
-// use. It forgets with the process: after a restart the first token passes,
-// whatever it is. A thing that outlives the process needs a guard that does.
+// no token. It is safe for concurrent use and must not be copied after its
+// first use. A restart of the process resets it: the first token passes,
+// whatever it is. A thing that outlives the process needs a guard that does so
+// too.
 type Guard struct {
-	mu      sync.Mutex
-	highest Token
-	writing bool
-	reading int
-	freed   chan struct{} // closed when somebody leaves; nil when nobody waits
+	mu       sync.Mutex
+	highest  Token
+	writing  bool
+	reading  int
+	released chan struct{} // closed when a Do ends; nil when no Do waits
 }
 
-// Check admits the token or refuses it, and remembers it. It does not block. The
-// write that follows is outside of it: between the two another holder's Check
-// and write may come. Where that matters, use Do.
+// Check admits the token and remembers it, or refuses it. It does not block.
+// The write that follows is a separate step: another holder's Check and write
+// may come in between. Use Do to prevent that.
 func (g *Guard) Check(t Token) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.admit(t)
 }
 
-// Do checks the token and runs write, both in one step: no other Do runs beside
-// it, except that those with shared tokens run together. It blocks while another
-// runs, until ctx ends, and then returns its cause. A refused token is told at
-// once, also while another runs, and write is not called. Otherwise Do returns
-// what write does. write has to come to an end by itself, and must not call Do
-// on the same Guard.
+// Do checks the token and runs write, both in one step. No other Do runs at the
+// same time, except that those with shared tokens run together. Do blocks while
+// another runs, until ctx ends, and then returns the cause of ctx. It refuses a
+// stale token at once, also while another Do runs, and does not call write.
+// Otherwise Do returns the error of write. write must end by itself, and must
+// not call Do on the same Guard.
 func (g *Guard) Do(ctx context.Context, t Token, write func() error) error {
 	if err := g.enter(ctx, t); err != nil {
 		return err
@@ -58,8 +59,8 @@ func (g *Guard) admit(t Token) error {
 	return nil
 }
 
-// enter waits until nobody is inside who excludes t. The token is judged again
-// after each wait, because a later one may have come in.
+// enter waits until no Do that excludes t is running. It checks the token again
+// after each wait, because a later token may have been admitted.
 func (g *Guard) enter(ctx context.Context, t Token) error {
 	for {
 		g.mu.Lock()
@@ -80,10 +81,10 @@ func (g *Guard) enter(ctx context.Context, t Token) error {
 			g.mu.Unlock()
 			return nil
 		}
-		if g.freed == nil {
-			g.freed = make(chan struct{})
+		if g.released == nil {
+			g.released = make(chan struct{})
 		}
-		freed := g.freed
+		freed := g.released
 		g.mu.Unlock()
 		select {
 		case <-freed:
@@ -100,16 +101,16 @@ func (g *Guard) leave(shared bool) {
 	} else {
 		g.writing = false
 	}
-	if g.freed != nil {
-		close(g.freed)
-		g.freed = nil
+	if g.released != nil {
+		close(g.released)
+		g.released = nil
 	}
 }
 
 // Guards has a Guard for each name. The zero value has none yet. It is safe for
-// concurrent use and must not be copied. A guard that was once used stays, at
-// some 100 bytes and its name, because one that is dropped lets an old token
-// pass; see Forget.
+// concurrent use and must not be copied. A used guard is kept, at the cost of
+// some 100 bytes and its name, because dropping it would let an old token pass;
+// see Forget.
 type Guards struct {
 	mu     sync.Mutex
 	byName map[string]*Guard
@@ -130,25 +131,26 @@ func (gs *Guards) Of(name string) *Guard {
 	return g
 }
 
-// Check is Guard.Check for the guard of a name, and names it in the error.
+// Check calls Guard.Check for the guard of a name, and adds the name to the
+// error.
 func (gs *Guards) Check(name string, t Token) error {
 	return named(name, gs.Of(name).Check(t))
 }
 
-// Do is Guard.Do for the guard of a name, and names it in the error.
+// Do calls Guard.Do for the guard of a name, and adds the name to the error.
 func (gs *Guards) Do(ctx context.Context, name string, t Token, write func() error) error {
 	return named(name, gs.Of(name).Do(ctx, t, write))
 }
 
-// Forget drops the guard of a name: for a thing that is gone for good.
+// Forget drops the guard of a name, for a thing that is gone for good.
 func (gs *Guards) Forget(name string) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	delete(gs.byName, name)
 }
 
-// named puts the name into an error of a guard, which has none. A write's own
-// error about another thing keeps its name.
+// named adds the name to an error of a guard. A write's own error about another
+// thing keeps its name.
 func named(name string, err error) error {
 	if stale, ok := errors.AsType[*StaleError](err); ok && stale == err && stale.Name == "" {
 		return &StaleError{Name: name, Given: stale.Given, Highest: stale.Highest}

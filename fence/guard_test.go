@@ -16,6 +16,8 @@ func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owne
 
 func reader(v uint64) fence.Token { return fence.Token{Value: v, Shared: true} }
 
+// TestCheck checks the tokens that a Guard admits and refuses.
+//
 // Covers: F20.
 func TestCheck(t *testing.T) {
 	type step struct {
@@ -53,7 +55,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestErrorsName(t *testing.T) {
+func TestErrorsNameTheResource(t *testing.T) {
 	var gs fence.Guards
 	_ = gs.Check("stock", tok(7, "a"))
 	err := gs.Check("stock", tok(5, ""))
@@ -77,8 +79,9 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
-// What Do runs, it runs alone; readers are together.
-func TestDoExcludes(t *testing.T) {
+// TestDoExcludesOtherWriters checks that Do runs a write alone, and readers
+// together.
+func TestDoExcludesOtherWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g fence.Guard
 		var inside, most atomic.Int32
@@ -111,7 +114,8 @@ func TestDoExcludes(t *testing.T) {
 	})
 }
 
-// Who waits for a writer is judged again when its turn has come.
+// TestDoJudgesAfterTheWait checks that a token which waits for a writer is
+// checked again after the wait.
 func TestDoJudgesAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g fence.Guard
@@ -173,8 +177,8 @@ func TestDoEndsWithAPanic(t *testing.T) {
 	}
 }
 
-// object is one of an object store, which puts on the condition that the version
-// is the one that was read: its ETag or generation.
+// object is an object of an object store. A put has the condition that the
+// version is the one that was read: its ETag or generation.
 type object struct {
 	version int
 	token   fence.Token // in the metadata
@@ -191,7 +195,8 @@ func (o *object) put(ifMatch int, t fence.Token, data string) error {
 	return nil
 }
 
-// guarded is a put as docs/fencing.md has it, by one who read the object before.
+// guarded is a put as docs/fencing.md describes it, by a client that has read
+// the object.
 func (o *object) guarded(read object, t fence.Token, data string) error {
 	for {
 		if err := fence.Admit(read.token, t); err != nil {
@@ -204,9 +209,9 @@ func (o *object) guarded(read object, t fence.Token, data string) error {
 	}
 }
 
-// A holder is stopped past its lease, another takes over and writes, and the
-// first wakes up and writes as well. It has read the object of the object store
-// before it was stopped.
+// TestF12_PausedHolder stops a holder past its lease. Another process takes
+// over and writes, and the first one wakes up and writes as well. It read the
+// object of the object store before it was stopped.
 func TestF12_PausedHolder(t *testing.T) {
 	var guard fence.Guard
 	var bare, stored object
@@ -227,7 +232,8 @@ func TestF12_PausedHolder(t *testing.T) {
 	if err := stored.guarded(read, h.Token, late); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("the late put: %v", err)
 	}
-	// A condition alone, judged by whoever reads anew, lets it pass.
+	// A condition alone, checked by a client that reads again, lets the write
+	// pass.
 	if err := bare.put(bare.version, h.Token, late); err != nil {
 		t.Error(err)
 	}

@@ -6,12 +6,12 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/internal/paused"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestMain(m *testing.M) {
 	paused.Child(func(ctx context.Context, _ string, t fence.Token) (string, error) {
-		return "old data", nil // the test is the resource, and is told
+		return "old data", nil // the test is the resource, and receives this
 	})
-	backends.Main(m)
+	servers.Main(m)
 }

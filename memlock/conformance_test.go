@@ -12,12 +12,13 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-func TestConformance(t *testing.T) {
+func TestDriverConformance(t *testing.T) {
 	drivertest.RunBubbles(t, func(t drivertest.T) drivertest.Harness {
 		s := memlock.NewStore()
 		s.StepClock(30 * 365 * 24 * time.Hour) // bubbles begin in 2000, tokens in 2025
 		g := new(gate)
 		return drivertest.Harness{
+			TellsLeft: true,
 			Open:      func(drivertest.T) driver.Driver { return gated{memlock.New(s), g} },
 			TTL:       30 * time.Second,
 			Pause:     func(drivertest.T) func() { return g.shut() },
@@ -28,18 +29,30 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The same in real time, with goroutines that really wait for each other.
+// TestConformanceInRealTime runs the suite in real time, with goroutines that
+// really wait for each other.
 func TestConformanceInRealTime(t *testing.T) {
 	s := memlock.NewStore()
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(drivertest.T) driver.Driver { return memlock.New(s) },
-		TTL:  500 * time.Millisecond,
-		// The dead are dropped by the request that asks: nothing is ever late.
+		TellsLeft: true,
+		Open:      func(drivertest.T) driver.Driver { return memlock.New(s) },
+		TTL:       500 * time.Millisecond,
+		// The request itself drops expired tickets: nothing is ever late.
 		Slack: 100 * time.Millisecond,
 	})
 }
 
-// A gate stands between drivers and their store; while it is shut, requests
+// TestLocks runs the suite of locks, through the core, on the store.
+func TestLocks(t *testing.T) {
+	s, g := memlock.NewStore(), new(gate)
+	drivertest.RunLocks(t, drivertest.Harness{
+		Open:  func(drivertest.T) driver.Driver { return gated{memlock.New(s), g} },
+		TTL:   2 * time.Second, // a busy machine can renew its leases in time
+		Pause: func(drivertest.T) func() { return g.shut() },
+	})
+}
+
+// gate stands between drivers and their store; while the gate is shut, requests
 // wait before it.
 type gate struct {
 	mu   sync.Mutex
@@ -79,30 +92,30 @@ type gated struct {
 	g *gate
 }
 
-func (d gated) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+func (d gated) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	if err := d.g.pass(ctx); err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	return d.Driver.Join(ctx, t, wait)
 }
 
-func (d gated) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d gated) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	if err := d.g.pass(ctx); err != nil {
 		return nil, err
 	}
 	return d.Driver.Renew(ctx, refs)
 }
 
-func (d gated) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d gated) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	if err := d.g.pass(ctx); err != nil {
 		return nil, err
 	}
 	return d.Driver.Leave(ctx, refs)
 }
 
-func (d gated) Inspect(ctx context.Context, name string) (driver.Line, error) {
+func (d gated) Inspect(ctx context.Context, name string) (driver.Queue, error) {
 	if err := d.g.pass(ctx); err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
 	return d.Driver.Inspect(ctx, name)
 }

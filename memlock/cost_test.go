@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-func TestAllocations(t *testing.T) {
+func TestAllocationsOfJoinAndLeave(t *testing.T) {
 	d := New(NewStore())
 	i := 0
 	ids := make([]string, 2000)
@@ -19,14 +19,14 @@ func TestAllocations(t *testing.T) {
 	got := testing.AllocsPerRun(1000, func() {
 		tk.ID = ids[i]
 		i++
-		if p, err := d.Join(bg, tk, true); err != nil || p.State != driver.Held {
-			t.Fatal(p, err)
+		if st, err := d.Join(bg, tk, true); err != nil || st.State != driver.Held {
+			t.Fatal(st, err)
 		}
 		if _, err := d.Leave(bg, ref); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if got > 1 { // Leave's answers
+	if got > 1 { // the replies of Leave
 		t.Errorf("Join and Leave allocate %v times", got)
 	}
 }
@@ -51,10 +51,10 @@ func BenchmarkJoinLeave(b *testing.B) {
 	}
 }
 
-// One hand-off in a line of 1,000 that is never empty.
+// BenchmarkHandOff measures a hand-off in a queue of 1,000 that is never empty.
 func BenchmarkHandOff(b *testing.B) {
 	d := New(NewStore())
-	if err := d.Watch(bg, func(string, driver.Place) {}); err != nil {
+	if err := d.Watch(bg, func(string, driver.Status) {}); err != nil {
 		b.Fatal(err)
 	}
 	const waiting = 1000

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/broken"
+	"github.com/holdfast-go/holdfast/internal/testkit/broken"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// The same random program on memlock and on the naive store of package broken,
-// which was written apart from it and looks at every ticket every time, has
-// the same answers, the same pushes and the same lines.
+// TestEqualToTheNaiveStore runs the same random program on memlock and on the
+// naive store of package broken, which was written independently and examines
+// every ticket every time. It checks that both have the same replies, pushes
+// and queues.
 func TestEqualToTheNaiveStore(t *testing.T) {
 	programs := 300
 	if testing.Short() {
@@ -36,14 +37,15 @@ func TestEqualToTheNaiveStore(t *testing.T) {
 	}
 }
 
-// run runs the program of a seed on three clients and returns what happened.
+// run runs the program of a seed on three clients and returns a record of it.
 //
-// The case program of package drivertest has a generator of its own, and the two
-// have little in common. That one is for real stores: it has no time, asks only
-// for what every store answers alike, takes back what the answers rule out, and
-// puts into words what may differ, as tokens do. This one compares each token,
-// lease and push of two stores in one bubble, lets time pass, asks for what is
-// over, and is not to spare them anything.
+// The case program of package drivertest has a generator of its own, and the
+// two have little in common. That program is for real stores: it does not let
+// time pass, makes only requests that every store answers alike, takes back
+// what the replies rule out, and describes in words what may differ, as tokens
+// do. This program compares each token, lease and push of two stores in one
+// bubble, lets time pass, makes requests about expired tickets, and spares the
+// stores nothing.
 func run(seed uint64, open func() driver.Driver) (happened []string) {
 	ctx := context.Background()
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -56,7 +58,7 @@ func run(seed uint64, open func() driver.Driver) (happened []string) {
 	var pushes []string
 	for i := range clients {
 		clients[i] = &client{d: open()}
-		if err := clients[i].d.Watch(ctx, func(id string, p driver.Place) {
+		if err := clients[i].d.Watch(ctx, func(id string, p driver.Status) {
 			pushes = append(pushes, fmt.Sprintf("%d:%s %v %d", i, id, p.State, p.Token))
 		}); err != nil {
 			say("Watch: %v", err)
@@ -73,13 +75,13 @@ func run(seed uint64, open func() driver.Driver) (happened []string) {
 			}
 			return c.ts[rnd.IntN(len(c.ts))]
 		}
-		what, p, err := "", driver.Place{}, error(nil)
-		var gone *driver.Ticket // it left for sure: its id does not come back
+		what, p, err := "", driver.Status{}, error(nil)
+		var gone *driver.Ticket // it left for certain: its id does not come back
 		switch rnd.IntN(12) {
 		case 0, 1, 2, 3: // a new ticket
 			t := &driver.Ticket{
 				ID: fmt.Sprintf("c:%d", n), Name: "n", Units: 1, Limit: limit, TTL: time.Duration(1+rnd.IntN(5)) * time.Second,
-				Owner: []string{"", "", "", "job", "work"}[rnd.IntN(5)], Floor: uint64(rnd.IntN(20)),
+				Owner: []string{"", "", "", "job", "work"}[rnd.IntN(5)], MinToken: uint64(rnd.IntN(20)),
 			}
 			if rnd.IntN(3) == 0 {
 				t.Units = 1 + rnd.Int64N(min(limit, 3))
@@ -104,7 +106,7 @@ func run(seed uint64, open func() driver.Driver) (happened []string) {
 			what = "Join again " + t.ID
 		case 5, 6, 7:
 			t := some()
-			var ps []driver.Place
+			var ps []driver.Status
 			if ps, err = c.d.Renew(ctx, []driver.Ref{{Ticket: t}}); err == nil {
 				p = ps[0]
 			}
@@ -112,8 +114,8 @@ func run(seed uint64, open func() driver.Driver) (happened []string) {
 		case 8, 9:
 			t := some()
 			unsure := rnd.IntN(2) == 0
-			var ps []driver.Place
-			if ps, err = c.d.Leave(ctx, []driver.Ref{{Ticket: t, Unsure: unsure}}); err == nil {
+			var ps []driver.Status
+			if ps, err = c.d.Leave(ctx, []driver.Ref{{Ticket: t, JoinPending: unsure}}); err == nil {
 				p = ps[0]
 			}
 			if !unsure {
@@ -134,8 +136,8 @@ func run(seed uint64, open func() driver.Driver) (happened []string) {
 		say("%s pushes %v", what, pushes)
 		pushes = nil
 		l, err := c.d.Inspect(ctx, "n")
-		// The dead in the middle of a line are there until the line reaches
-		// them, in one store, and not in the other.
+		// One store keeps expired tickets in the middle of a queue until the
+		// queue reaches them, the other does not.
 		l.Tickets = slices.DeleteFunc(l.Tickets, func(e driver.Entry) bool { return e.Left <= 0 })
 		say("after %v: %+v, %v", time.Since(start), l, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// Two clients of one store take turns.
+// Example shows two clients of one store that take turns.
 func Example() {
 	ctx := context.Background()
 	store := memlock.NewStore()
@@ -19,7 +19,7 @@ func Example() {
 	defer ann.Close()
 	defer bob.Close()
 
-	if err := bob.Watch(ctx, func(id string, p driver.Place) { fmt.Println("pushed:", id, p.State) }); err != nil {
+	if err := bob.Watch(ctx, func(id string, p driver.Status) { fmt.Println("pushed:", id, p.State) }); err != nil {
 		fmt.Println(err)
 	}
 	a := &driver.Ticket{ID: "ann:1", Name: "invoice/42", Units: 1, Limit: 1, TTL: 30 * time.Second}
@@ -38,8 +38,8 @@ func Example() {
 	// ann:1 left, and was held
 }
 
-// All who open a name in one process share its store; the empty name is a
-// store of its own.
+// ExampleOpen shows that all drivers that one process opens by one name share a
+// store, and that the empty name is a new store every time.
 func ExampleOpen() {
 	ctx := context.Background()
 	a, b, c := memlock.Open("orders"), memlock.Open("orders"), memlock.Open("")
@@ -50,8 +50,8 @@ func ExampleOpen() {
 	// Output: true false
 }
 
-// The locks of one process: a store in memory, and the same calls as on any
-// other store.
+// ExampleNew shows locks inside one process: a store in memory, and the same
+// calls as on any other store.
 func ExampleNew() {
 	ctx := context.Background()
 	locks, err := holdfast.New(memlock.New(memlock.NewStore()))

@@ -1,29 +1,30 @@
-// Package memlock keeps lines of tickets in the memory of one process. It is
+// Package memlock keeps queues of tickets in the memory of one process. It is
 // the driver of the scheme "memory", and the executable specification of the
-// seam: where package driver leaves a question open, what memlock does is the
-// answer.
+// seam: where package driver leaves a question open, the behaviour of memlock
+// is the answer.
 //
-// The answers it gives beyond the text of package driver:
+// Its answers beyond the text of package driver are:
 //
-//   - A line is one list of places in order of arrival. Those that hold are
-//     always its first ones, because grants are made in order.
+//   - A queue is one list of places in order of arrival. The places that hold
+//     are always the first ones, because grants are made in order.
 //   - A place has one ticket, or several of one named owner, each with a
 //     deadline of its own. The place lasts as long as its last ticket.
-//   - A ticket's time is over at its deadline, for itself at once: its own
-//     request then finds it Gone, whether or not somebody dropped it before.
-//     Others see it until the line reaches it: a holder, a waiter at the head,
-//     or the waiters directly before the one who asks.
-//   - A ticket that was broken, whose time was over, or that left with Unsure
-//     set is remembered for [RequestAge], so that a late Join of its id finds
-//     it Gone. What left otherwise, or was refused with wait=false, is not.
-//   - Break and a grant are pushed, the end of a ticket's time is not. A ticket
-//     granted by its own request is not pushed either: the answer says it.
-//   - MaxSteps counts for each ticket of a batch. When it is used up, whoever
-//     waits behind the rest gets a Recheck of a millisecond.
+//   - A ticket expires at its deadline, for itself at once: its own request
+//     then finds it Gone, whether or not another request dropped it before.
+//     Others see the ticket until the queue reaches it: a holder, a waiter at
+//     the head, or the waiters directly before the one that a request is about.
+//   - A ticket that was broken, that expired, or that left with JoinPending set
+//     is remembered for [TombstoneTTL], so that a late Join of its id finds it
+//     Gone. A ticket that left otherwise, or was refused with wait=false, is
+//     not.
+//   - Break and a grant are pushed, an expiry is not. A ticket granted by its
+//     own request is not pushed either: the reply reports the grant.
+//   - MaxSteps counts for each ticket of a batch. When the steps are used up, a
+//     waiter behind the remaining tickets gets a Recheck of a millisecond.
 //
-// Nothing here uses timers or goroutines: time passes when somebody asks. A
-// Store made in a testing/synctest bubble therefore lives by the bubble's
-// clock, and has to be used in that bubble only.
+// Nothing here uses timers or goroutines: a request drops the tickets that have
+// expired since the one before. A Store made in a testing/synctest bubble
+// therefore lives by the bubble's clock, and may be used in that bubble only.
 package memlock
 
 import (
@@ -50,6 +51,7 @@ var traits = driver.Traits{
 	Owner:   true,
 	Fair:    true,
 	Push:    true,
+	Marks:   true,
 	// The store is the process: it has no restart and no other server to
 	// survive.
 	MinTTL: MinTTL,
@@ -64,8 +66,8 @@ type Driver struct {
 }
 
 type watcher struct {
-	ctx   context.Context
-	moved func(string, driver.Place)
+	ctx    context.Context
+	notify func(string, driver.Status)
 }
 
 var (
@@ -74,8 +76,8 @@ var (
 	_ driver.Checker    = (*Driver)(nil)
 )
 
-// New returns a new client of s. Drivers of one store are to each other what
-// processes are on a server.
+// New returns a new client of s. The drivers of one store are independent
+// clients, as processes are at a server.
 func New(s *Store) *Driver { return &Driver{store: s} }
 
 var named struct {
@@ -83,9 +85,9 @@ var named struct {
 	stores map[string]*Store
 }
 
-// Open returns a new client of the store of this name, which is shared by all
-// in the process that open the name, and lasts as long as the process. The
-// empty name is a store of its own every time.
+// Open returns a new client of the store of this name. All drivers that the
+// process opens by one name share the store, which lasts as long as the
+// process. The empty name is a new store every time.
 func Open(name string) *Driver {
 	if name == "" {
 		return New(NewStore())
@@ -108,76 +110,76 @@ func Open(name string) *Driver {
 func (d *Driver) Traits() driver.Traits { return traits }
 
 // Join implements [driver.Driver].
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Place{}, err
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Status{}, err
 	}
 	r := d.store.begin()
-	p, err := r.join(d, t, wait)
+	st, err := r.join(d, t, wait)
 	r.end()
-	return p, err
+	return st, err
 }
 
 // Renew implements [driver.Driver].
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	return d.each(ctx, refs, false)
 }
 
 // Leave implements [driver.Driver].
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	return d.each(ctx, refs, true)
 }
 
-func (d *Driver) each(ctx context.Context, refs []driver.Ref, leave bool) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+func (d *Driver) each(ctx context.Context, refs []driver.Ref, leave bool) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	places := make([]driver.Place, len(refs))
+	statuses := make([]driver.Status, len(refs))
 	r := d.store.begin()
 	for i := range refs {
 		r.steps = 0
 		if leave {
-			places[i] = r.leave(&refs[i])
+			statuses[i] = r.leave(&refs[i])
 		} else {
-			places[i] = r.renew(&refs[i])
+			statuses[i] = r.renew(&refs[i])
 		}
 	}
 	r.end()
-	return places, nil
+	return statuses, nil
 }
 
-// Watch implements [driver.Driver]. Pushes are calls of moved by the goroutine
-// of the client that caused them, after its request is done and before its
-// method returns: a caller must not hold a lock that moved takes.
-func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	if err := d.before(ctx); err != nil {
+// Watch implements [driver.Driver]. The goroutine of the client that caused a
+// push calls notify, after its request is done and before its method returns: a
+// caller must not hold a mutex that notify takes.
+func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
-	d.watch.Store(&watcher{ctx, moved})
+	d.watch.Store(&watcher{ctx, notify})
 	return nil
 }
 
-func (d *Driver) push(id string, p driver.Place) {
+func (d *Driver) push(id string, st driver.Status) {
 	if w := d.watch.Load(); w != nil && w.ctx.Err() == nil {
-		w.moved(id, p)
+		w.notify(id, st)
 	}
 }
 
 // Inspect implements [driver.Driver].
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Line{}, err
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Queue{}, err
 	}
 	r := d.store.begin()
-	line := r.inspect(name)
+	dq := r.inspect(name)
 	r.end()
-	return line, nil
+	return dq, nil
 }
 
-// Names implements [driver.Driver]. It yields what was there when it began.
+// Names implements [driver.Driver]. It yields the names in use when it began.
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := d.before(ctx); err != nil {
+		if err := d.checkOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}
@@ -198,7 +200,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 
 // Break implements [driver.Driver].
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
 	r := d.store.begin()
@@ -207,7 +209,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	return err
 }
 
-// Close implements [driver.Driver]. The store stays as it is.
+// Close implements [driver.Driver]. The store keeps its tickets.
 func (d *Driver) Close() error {
 	d.closed.Store(true)
 	d.watch.Store(nil)
@@ -216,7 +218,7 @@ func (d *Driver) Close() error {
 
 // Identity implements [driver.Identifier].
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("memory:%s@%p", d.store.name, d.store), nil
@@ -224,7 +226,7 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	clock := driver.Finding{Topic: "clock", Detail: "tokens grow with the clock"}
@@ -239,7 +241,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	}, nil
 }
 
-func (d *Driver) before(ctx context.Context) error {
+func (d *Driver) checkOpen(ctx context.Context) error {
 	if d.closed.Load() {
 		return driver.ErrClosed
 	}

@@ -2,6 +2,7 @@ package memlock
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var bg = context.Background()
 
@@ -19,16 +26,16 @@ func ticket1(id, name string) *driver.Ticket {
 	return &driver.Ticket{ID: id, Name: name, Units: 1, Limit: 1, TTL: 30 * time.Second, Meta: "meta of " + id}
 }
 
-func join(t testing.TB, d *Driver, tk *driver.Ticket, wait bool) driver.Place {
+func join(t testing.TB, d *Driver, tk *driver.Ticket, wait bool) driver.Status {
 	t.Helper()
-	p, err := d.Join(bg, tk, wait)
+	st, err := d.Join(bg, tk, wait)
 	if err != nil {
 		t.Fatalf("Join %s: %v", tk.ID, err)
 	}
-	return p
+	return st
 }
 
-func leave(t testing.TB, d *Driver, tk *driver.Ticket) driver.Place {
+func leave(t testing.TB, d *Driver, tk *driver.Ticket) driver.Status {
 	t.Helper()
 	ps, err := d.Leave(bg, []driver.Ref{{Ticket: tk}})
 	if err != nil {
@@ -37,7 +44,7 @@ func leave(t testing.TB, d *Driver, tk *driver.Ticket) driver.Place {
 	return ps[0]
 }
 
-func renew(t testing.TB, d *Driver, tk *driver.Ticket) driver.Place {
+func renew(t testing.TB, d *Driver, tk *driver.Ticket) driver.Status {
 	t.Helper()
 	ps, err := d.Renew(bg, []driver.Ref{{Ticket: tk}})
 	if err != nil {
@@ -46,29 +53,29 @@ func renew(t testing.TB, d *Driver, tk *driver.Ticket) driver.Place {
 	return ps[0]
 }
 
-func want(t testing.TB, what string, p driver.Place, s driver.State) {
+func want(t testing.TB, what string, st driver.Status, s driver.State) {
 	t.Helper()
-	if p.State != s {
-		t.Fatalf("%s is %v, want %v", what, p.State, s)
+	if st.State != s {
+		t.Fatalf("%s is %v, want %v", what, st.State, s)
 	}
 }
 
-// The time of a ticket ends exactly with its grace, for itself and for those
-// who wait.
+// TestExactTimes checks that a ticket expires exactly at the end of its grace,
+// for itself and for the waiters.
 func TestExactTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore()
 		d := New(s)
 		a, b := ticket1("c:1", "n"), ticket1("c:2", "n")
 		want(t, "a", join(t, d, a, true), driver.Held)
-		p := join(t, d, b, true)
-		want(t, "b", p, driver.Waiting)
+		st := join(t, d, b, true)
+		want(t, "b", st, driver.Waiting)
 		keep := driver.Keep(a.TTL)
-		if p.Recheck != keep {
-			t.Errorf("Recheck is %v, want %v", p.Recheck, keep)
+		if st.Recheck != keep {
+			t.Errorf("Recheck is %v, want %v", st.Recheck, keep)
 		}
-		if p.Holder != a.Meta {
-			t.Errorf("Holder is %q", p.Holder)
+		if st.Holder != a.Meta {
+			t.Errorf("Holder is %q", st.Holder)
 		}
 		time.Sleep(keep - 1)
 		want(t, "b before the end", renew(t, d, b), driver.Waiting)
@@ -79,8 +86,9 @@ func TestExactTimes(t *testing.T) {
 	})
 }
 
-// A request drops at most MaxSteps dead tickets, and says when to go on.
-func TestSteps(t *testing.T) {
+// TestStepsAreBounded checks that a request drops at most MaxSteps expired
+// tickets, and that its Recheck says when to go on.
+func TestStepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
 		const dead = 3*driver.MaxSteps + 1
@@ -92,18 +100,19 @@ func TestSteps(t *testing.T) {
 		join(t, d, last, true)
 		time.Sleep(20 * time.Second)
 		for i := range 3 {
-			p := renew(t, d, last)
-			want(t, "last", p, driver.Waiting)
-			if n := dead - (i+1)*driver.MaxSteps; p.Ahead != n || p.Recheck != time.Millisecond {
-				t.Errorf("round %d: %d ahead, Recheck %v; want %d and 1ms", i, p.Ahead, p.Recheck, n)
+			st := renew(t, d, last)
+			want(t, "last", st, driver.Waiting)
+			if n := dead - (i+1)*driver.MaxSteps; st.Ahead != n || st.Recheck != time.Millisecond {
+				t.Errorf("round %d: %d ahead, Recheck %v; want %d and 1ms", i, st.Ahead, st.Recheck, n)
 			}
 		}
 		want(t, "last", renew(t, d, last), driver.Held)
 	})
 }
 
-// The first living waiter behind dead ones is told to ask in time, and the
-// dead between it and a living one go on its way.
+// TestRecheckBehindTheDead checks that the first living waiter behind expired
+// ones gets a Recheck in time, and that the expired tickets between this waiter
+// and a living one are dropped on the way.
 func TestRecheckBehindTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -113,13 +122,13 @@ func TestRecheckBehindTheDead(t *testing.T) {
 			join(t, d, ts[i], true)
 		}
 		time.Sleep(20 * time.Second)
-		for _, i := range []int{0, 1, 4} { // 2 and 3 are dead
+		for _, i := range []int{0, 1, 4} { // 2 and 3 expire
 			renew(t, d, ts[i])
 		}
 		time.Sleep(15 * time.Second)
-		p := renew(t, d, ts[4])
-		if p.Ahead != 2 || p.Recheck != driver.Keep(ts[0].TTL)-15*time.Second {
-			t.Errorf("%d ahead, Recheck %v", p.Ahead, p.Recheck)
+		st := renew(t, d, ts[4])
+		if st.Ahead != 2 || st.Recheck != driver.Keep(ts[0].TTL)-15*time.Second {
+			t.Errorf("%d ahead, Recheck %v", st.Ahead, st.Recheck)
 		}
 		if l, _ := d.Inspect(bg, "n"); len(l.Tickets) != 3 {
 			t.Errorf("line has %d tickets, want 3", len(l.Tickets))
@@ -127,75 +136,78 @@ func TestRecheckBehindTheDead(t *testing.T) {
 	})
 }
 
-// Idle lines go, except those whose counter is ahead of the clock.
-func TestIdleLinesGo(t *testing.T) {
+// TestIdleQueuesGo checks that idle queues are removed, except those whose
+// token counter is ahead of the clock.
+func TestIdleQueuesGo(t *testing.T) {
 	s := NewStore()
 	d := New(s)
 	ahead := ticket1("a:1", "ahead")
-	ahead.Floor = 1 << 62
+	ahead.MinToken = 1 << 62
 	join(t, d, ahead, true)
 	leave(t, d, ahead)
-	const n = 10 * fewLines
+	const n = 10 * minSweep
 	for i := range n {
 		tk := ticket1(fmt.Sprintf("c:%d", i), fmt.Sprint("line ", i))
 		join(t, d, tk, true)
 		leave(t, d, tk)
 	}
-	if len(s.lines) > 2*fewLines {
-		t.Errorf("%d lines are left of %d", len(s.lines), n)
+	if len(s.queues) > 2*minSweep {
+		t.Errorf("%d lines are left of %d", len(s.queues), n)
 	}
 	again := ticket1("a:2", "ahead")
-	if p := join(t, d, again, true); p.Token <= 1<<62 {
-		t.Errorf("token %d after %d", p.Token, uint64(1<<62))
+	if st := join(t, d, again, true); st.Token <= 1<<62 {
+		t.Errorf("token %d after %d", st.Token, uint64(1<<62))
 	}
 	for i := range n {
 		name := fmt.Sprint("line ", i)
 		join(t, d, ticket1(fmt.Sprintf("d:%d", i), name), true)
 	}
-	if len(s.lines) <= n {
-		t.Errorf("%d lines are left, %d are in use", len(s.lines), n+1)
+	if len(s.queues) <= n {
+		t.Errorf("%d lines are left, %d are in use", len(s.queues), n+1)
 	}
 }
 
-// Lines nobody asks about any more do not stay for ever.
-func TestDeadLinesGo(t *testing.T) {
+// TestDeadQueuesGo checks that queues of expired tickets are removed though no
+// request names them any more.
+func TestDeadQueuesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore()
 		s.StepClock(30 * 365 * 24 * time.Hour) // bubbles begin in 2000, tokens in 2025
 		d := New(s)
-		for i := range 10 * fewLines {
+		for i := range 10 * minSweep {
 			join(t, d, ticket1(fmt.Sprintf("c:%d", i), fmt.Sprint("line ", i)), true)
 			time.Sleep(time.Second)
 		}
-		if len(s.lines) > 2*fewLines {
-			t.Errorf("%d lines are left", len(s.lines))
+		if len(s.queues) > 2*minSweep {
+			t.Errorf("%d lines are left", len(s.queues))
 		}
 	})
 }
 
-// Who is gone is remembered for RequestAge, and not for ever.
-func TestGraves(t *testing.T) {
-	var g graves
+// TestTombstonesAreForgotten checks that a tombstone lasts for TombstoneTTL,
+// and not for ever.
+func TestTombstonesAreForgotten(t *testing.T) {
+	var g tombstones
 	g.add("x:1", 10)
-	g.add("y:1", RequestAge-1)
-	for _, at := range []time.Duration{10, RequestAge, RequestAge + 9, 2*RequestAge - 2} {
+	g.add("y:1", TombstoneTTL-1)
+	for _, at := range []time.Duration{10, TombstoneTTL, TombstoneTTL + 9, 2*TombstoneTTL - 2} {
 		if !g.has("y:1", at) {
 			t.Errorf("forgotten after %v", at)
 		}
 	}
-	if g.has("y:1", 5*RequestAge) || len(g.young)+len(g.old) > 0 {
+	if g.has("y:1", 5*TombstoneTTL) || len(g.current)+len(g.previous) > 0 {
 		t.Errorf("still there")
 	}
-	g.add("z:1", 6*RequestAge)
-	if !g.has("z:1", 2*RequestAge) {
+	g.add("z:1", 6*TombstoneTTL)
+	if !g.has("z:1", 2*TombstoneTTL) {
 		t.Errorf("forgotten when the clock was set back")
 	}
-	if g.has("z:1", 5*RequestAge) {
+	if g.has("z:1", 5*TombstoneTTL) {
 		t.Errorf("still there")
 	}
 }
 
-func TestSnapshot(t *testing.T) {
+func TestSnapshotBringsBackTickets(t *testing.T) {
 	s := NewStore()
 	d := New(s)
 	a, b := ticket1("c:1", "n"), ticket1("c:2", "n")
@@ -210,12 +222,12 @@ func TestSnapshot(t *testing.T) {
 		time.Sleep(time.Millisecond) // some ticks of the token clock
 		want(t, "a", leave(t, d, a), driver.Held)
 		want(t, "a2", leave(t, d, &a2), driver.Held)
-		p := leave(t, d, b)
-		want(t, "b", p, driver.Held)
-		if p.Token <= first.Token {
-			t.Errorf("token %d after %d", p.Token, first.Token)
+		st := leave(t, d, b)
+		want(t, "b", st, driver.Held)
+		if st.Token <= first.Token {
+			t.Errorf("token %d after %d", st.Token, first.Token)
 		}
-		first = p
+		first = st
 		restore()
 		want(t, "a", renew(t, d, a), driver.Held)
 		want(t, "a2", renew(t, d, &a2), driver.Held)
@@ -225,22 +237,23 @@ func TestSnapshot(t *testing.T) {
 	want(t, "a", renew(t, d, a), driver.Gone)
 }
 
-// The counter's end is an error, never a wrap.
+// TestF67_TokensEnd checks that the end of the token counter is an error, never
+// a wrap.
 func TestF67_TokensEnd(t *testing.T) {
 	d := New(NewStore())
 	tk := ticket1("c:1", "n")
-	tk.Floor = lastToken
+	tk.MinToken = maxToken
 	if _, err := d.Join(bg, tk, true); driver.ClassOf(err) != driver.Refused {
 		t.Errorf("floor at the end: %v", err)
 	}
-	tk.Floor--
-	if p := join(t, d, tk, true); p.Token != lastToken-1 {
-		t.Errorf("token %d", p.Token)
+	tk.MinToken--
+	if st := join(t, d, tk, true); st.Token != maxToken-1 {
+		t.Errorf("token %d", st.Token)
 	}
 	leave(t, d, tk)
 	tk = ticket1("c:2", "n")
-	if p := join(t, d, tk, true); p.Token != lastToken {
-		t.Errorf("token %d", p.Token)
+	if st := join(t, d, tk, true); st.Token != maxToken {
+		t.Errorf("token %d", st.Token)
 	}
 	leave(t, d, tk)
 	if _, err := d.Join(bg, ticket1("c:3", "n"), true); driver.ClassOf(err) != driver.Refused {

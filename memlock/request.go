@@ -6,23 +6,23 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A request is one call of a driver, under the store's lock: begin takes the
-// lock, end gives it back and then tells those who moved.
+// request is one call of a driver, under the store's lock: begin takes the
+// lock, end releases it and then sends the pushes.
 type request struct {
 	s     *Store
 	now   time.Duration
 	steps int // tickets dropped or granted so far, at most driver.MaxSteps
 
-	// Who is told at the end: mostly nobody or one, who costs no allocation.
-	n    int
-	one  push
-	more []push
+	// The pushes to send at the end: mostly none or one, which costs no allocation.
+	pushes     int
+	firstPush  push
+	morePushes []push
 }
 
 type push struct {
-	d  *Driver
-	id string
-	p  driver.Place
+	driver *Driver
+	id     string
+	status driver.Status
 }
 
 func (s *Store) begin() request {
@@ -32,87 +32,86 @@ func (s *Store) begin() request {
 
 func (r *request) end() {
 	r.s.mu.Unlock()
-	if r.n > 0 {
-		r.one.d.push(r.one.id, r.one.p)
+	if r.pushes > 0 {
+		r.firstPush.driver.push(r.firstPush.id, r.firstPush.status)
 	}
-	for i := range r.more {
-		r.more[i].d.push(r.more[i].id, r.more[i].p)
+	for i := range r.morePushes {
+		r.morePushes[i].driver.push(r.morePushes[i].id, r.morePushes[i].status)
 	}
 }
 
-// advance drops the holders whose time is over, and then goes along those who
-// wait: it drops them when their time is over, grants them as long as there is
-// room, and stops at the first living one for whom there is none. The ticket
-// asker, which may be nil, learns what happened from its answer and is not
-// told.
-func (r *request) advance(l *line, asker *ticket) {
-	if r.now >= l.check {
-		l.check = never
-		for i := 0; i < l.held; {
-			p := l.places[i]
+// advance drops the expired holders, and then goes along the waiters: it drops
+// expired ones, grants the others as long as there is room, and stops at the
+// first living one without room. The ticket asker, which may be nil, learns of
+// its grant from the reply and gets no push.
+func (r *request) advance(q *queue, asker *ticket) {
+	if r.now >= q.nextCheck {
+		q.nextCheck = never
+		for i := 0; i < q.held; {
+			p := q.places[i]
 			if r.steps >= driver.MaxSteps {
-				l.check = r.now
+				q.nextCheck = r.now
 				break
 			}
-			if r.clear(l, p, i) {
+			if r.dropExpired(q, p, i) {
 				continue
 			}
-			l.check = min(l.check, p.earliest())
+			q.nextCheck = min(q.nextCheck, p.firstExpiry())
 			i++
 		}
 	}
-	for l.held < len(l.places) && r.steps < driver.MaxSteps {
-		p := l.places[l.held]
-		if r.clear(l, p, l.held) {
+	for q.held < len(q.places) && r.steps < driver.MaxSteps {
+		p := q.places[q.held]
+		if r.dropExpired(q, p, q.held) {
 			continue
 		}
-		if r.steps >= driver.MaxSteps || !l.fits(p.units) {
+		if r.steps >= driver.MaxSteps || !q.fits(p.units) {
 			return
 		}
 		r.steps++
-		r.grant(l, p)
+		r.grant(q, p)
 		for t := p.first; t != nil; t = t.next {
 			if t != asker {
-				r.push(t, driver.Place{State: driver.Held, Token: p.token})
+				r.push(t, driver.Status{State: driver.Held, Token: p.token})
 			}
 		}
 	}
 }
 
-// clear drops the tickets of the place at i whose time is over, and the place
-// when none is left. It says whether the place is gone.
-func (r *request) clear(l *line, p *place, i int) bool {
+// dropExpired drops the expired tickets of the place at i, and the place when
+// none is left. It reports whether the place is gone.
+func (r *request) dropExpired(q *queue, p *place, i int) bool {
 	for t := p.first; t != nil && r.steps < driver.MaxSteps; {
 		next := t.next // drop ends t
-		if t.until <= r.now {
+		if t.expiry <= r.now {
 			r.steps++
-			r.bury(l, t, i)
+			r.dropForever(q, t, i)
 		}
 		t = next
 	}
 	return p.first == nil
 }
 
-// grant makes the first place that waits a holder.
-func (r *request) grant(l *line, p *place) {
-	l.last = driver.NextToken(l.last, p.floor, r.s.start.Add(r.now))
-	p.token = l.last
+// grant makes the first waiting place a holder.
+func (r *request) grant(q *queue, p *place) {
+	q.lastToken = driver.NextToken(q.lastToken, p.minToken, r.s.start.Add(r.now))
+	p.token = q.lastToken
 	p.held = true
-	l.held++
-	l.used += p.units
-	l.check = min(l.check, p.earliest())
+	q.held++
+	q.unitsHeld += p.units
+	q.nextCheck = min(q.nextCheck, p.firstExpiry())
 }
 
-// bury drops a ticket for ever: its id does not come back.
-func (r *request) bury(l *line, t *ticket, i int) {
-	r.s.graves.add(t.id, r.now)
-	r.drop(l, t, i)
+// dropForever drops a ticket and adds a tombstone: its id does not come back.
+func (r *request) dropForever(q *queue, t *ticket, i int) {
+	r.s.tombstones.add(t.id, r.now)
+	r.drop(q, t, i)
 }
 
-// drop removes a ticket, and its place, which is at i, with the last one. The
-// caller has to advance the line.
-func (r *request) drop(l *line, t *ticket, i int) {
-	delete(l.ids, t.id)
+// drop removes a ticket, and with its last ticket the place, which is at i. The
+// caller has to advance the queue afterwards.
+func (r *request) drop(q *queue, t *ticket, i int) {
+	delete(q.ids, t.id)
 	p := t.place
 	at := &p.first
 	for *at != t {
@@ -120,196 +119,197 @@ func (r *request) drop(l *line, t *ticket, i int) {
 	}
 	*at = t.next
 	if p.first == nil {
-		l.cut(i)
+		q.removePlace(i)
 		r.s.freePlace(p)
 	} else {
 		*t = ticket{}
 	}
 }
 
-func (r *request) push(t *ticket, p driver.Place) {
-	if r.n++; r.n == 1 {
-		r.one = push{t.d, t.id, p}
+func (r *request) push(t *ticket, st driver.Status) {
+	if r.pushes++; r.pushes == 1 {
+		r.firstPush = push{t.driver, t.id, st}
 	} else {
-		r.more = append(r.more, push{t.d, t.id, p})
+		r.morePushes = append(r.morePushes, push{t.driver, t.id, st})
 	}
 }
 
-// find advances the line and returns the ticket of this id, if it is there and
-// its time is not over.
-func (r *request) find(l *line, id string) *ticket {
-	t := l.ids[id]
-	r.advance(l, t)
+// find advances the queue and returns the ticket of this id, if there is one
+// that has not expired.
+func (r *request) find(q *queue, id string) *ticket {
+	t := q.ids[id]
+	r.advance(q, t)
 	if t == nil {
 		return nil
 	}
-	if t = l.ids[id]; t != nil && t.until <= r.now {
-		r.bury(l, t, l.index(t.place))
-		r.advance(l, nil)
+	if t = q.ids[id]; t != nil && t.expiry <= r.now {
+		r.dropForever(q, t, q.indexOf(t.place))
+		r.advance(q, nil)
 		return nil
 	}
 	return t
 }
 
-// answer says where t stands. On the way it drops those directly before it
-// whose time is over, so that its Recheck is about a living one.
-func (r *request) answer(l *line, t *ticket) driver.Place {
+// status returns the Status of t. On the way it drops expired tickets directly
+// before t, so that Recheck is about a living one.
+func (r *request) status(q *queue, t *ticket) driver.Status {
 	p := t.place
 	if p.held {
-		return driver.Place{State: driver.Held, Token: p.token, Lease: t.ttl}
+		return driver.Status{State: driver.Held, Token: p.token, Lease: t.ttl}
 	}
-	i := l.index(p)
-	for i > l.held && r.steps < driver.MaxSteps && r.clear(l, l.places[i-1], i-1) {
+	i := q.indexOf(p)
+	for i > q.held && r.steps < driver.MaxSteps && r.dropExpired(q, q.places[i-1], i-1) {
 		i--
 	}
-	return driver.Place{
+	return driver.Status{
 		State:   driver.Waiting,
 		Lease:   t.ttl,
 		Ahead:   i,
-		Recheck: l.recheck(i, r.now),
-		Holder:  l.holder(),
+		Recheck: q.recheck(i, r.now),
+		Holder:  q.holder(),
 	}
 }
 
-func (r *request) join(d *Driver, t *driver.Ticket, wait bool) (driver.Place, error) {
-	l := r.line(t.Name)
-	own := r.find(l, t.ID)
-	if own == nil && r.s.graves.has(t.ID, r.now) {
-		return driver.Place{State: driver.Gone}, nil
+func (r *request) join(d *Driver, t *driver.Ticket, wait bool) (driver.Status, error) {
+	q := r.queueOf(t.Name)
+	own := r.find(q, t.ID)
+	if own == nil && r.s.tombstones.has(t.ID, r.now) {
+		return driver.Status{State: driver.Gone}, nil
 	}
 	if t.Replaces != nil {
-		r.remove(l, t.Replaces.ID)
+		r.remove(q, t.Replaces.ID)
 	}
 	if own != nil {
 		if !wait && !own.place.held {
-			r.remove(l, t.ID)
-			return driver.Place{State: driver.Gone, Holder: l.holder()}, nil
+			r.remove(q, t.ID)
+			return q.busy(r.now), nil
 		}
-		own.until = max(own.until, r.now+driver.Keep(own.ttl))
-		return r.answer(l, own), nil
+		own.expiry = max(own.expiry, r.now+driver.Keep(own.ttl))
+		return r.status(q, own), nil
 	}
-	if len(l.places) == 0 {
-		l.limit = t.Limit
-	} else if l.limit != t.Limit {
-		return driver.Place{}, &driver.LimitError{Name: t.Name, Have: l.limit, Want: t.Limit}
+	if len(q.places) == 0 {
+		q.limit = t.Limit
+	} else if q.limit != t.Limit {
+		return driver.Status{}, &driver.LimitError{Name: t.Name, Have: q.limit, Want: t.Limit}
 	}
 	if t.Owner != "" {
-		if p := l.owners[t.Owner]; p != nil && !r.clear(l, p, l.index(p)) {
+		if p := q.owners[t.Owner]; p != nil && !r.dropExpired(q, p, q.indexOf(p)) {
 			if t.Units > p.units {
-				return driver.Place{}, driver.ErrUpgrade
+				return driver.Status{}, driver.ErrUpgrade
 			}
 			if !wait && !p.held {
-				return driver.Place{State: driver.Gone, Holder: l.holder()}, nil
+				return q.busy(r.now), nil
 			}
 			own = new(ticket)
-			r.take(d, l, p, own, t)
-			return r.answer(l, own), nil
+			r.addTicket(d, q, p, own, t)
+			return r.status(q, own), nil
 		}
 	}
-	if max(l.last, t.Floor) >= lastToken {
-		return driver.Place{}, driver.Errorf(driver.Refused, "the line has no more tokens")
+	if max(q.lastToken, t.MinToken) >= maxToken {
+		return driver.Status{}, driver.Errorf(driver.Refused, "the queue has no more tokens")
 	}
-	now := l.held == len(l.places) && l.fits(t.Units)
+	now := q.held == len(q.places) && q.fits(t.Units)
 	if !now && !wait {
-		return driver.Place{State: driver.Gone, Holder: l.holder()}, nil
+		return q.busy(r.now), nil
 	}
 	p := r.s.newPlace()
 	p.owner, p.units = t.Owner, t.Units
-	r.take(d, l, p, &p.one, t)
-	l.end(p)
+	r.addTicket(d, q, p, &p.inline, t)
+	q.appendPlace(p)
 	if now {
-		r.grant(l, p)
+		r.grant(q, p)
 	}
-	return r.answer(l, &p.one), nil
+	return r.status(q, &p.inline), nil
 }
 
-// take makes own the ticket t, in place p.
-func (r *request) take(d *Driver, l *line, p *place, own *ticket, t *driver.Ticket) {
-	*own = ticket{id: t.ID, meta: t.Meta, ttl: t.TTL, until: r.now + driver.Keep(t.TTL), d: d}
-	p.floor = max(p.floor, t.Floor)
+// addTicket makes own the ticket t, in place p.
+func (r *request) addTicket(d *Driver, q *queue, p *place, own *ticket, t *driver.Ticket) {
+	*own = ticket{id: t.ID, meta: t.Meta, ttl: t.TTL, expiry: r.now + driver.Keep(t.TTL), driver: d}
+	p.minToken = max(p.minToken, t.MinToken)
 	p.add(own)
-	l.ids[t.ID] = own
+	q.ids[t.ID] = own
 	if p.held {
-		l.check = min(l.check, own.until)
+		q.nextCheck = min(q.nextCheck, own.expiry)
 	}
 }
 
-func (r *request) renew(ref *driver.Ref) driver.Place {
-	l := r.s.lines[ref.Name]
-	if l == nil {
-		return driver.Place{State: driver.Gone}
+func (r *request) renew(ref *driver.Ref) driver.Status {
+	q := r.s.queues[ref.Name]
+	if q == nil {
+		return driver.Status{State: driver.Gone}
 	}
-	t := r.find(l, ref.ID)
+	t := r.find(q, ref.ID)
 	if t == nil {
-		return driver.Place{State: driver.Gone}
+		return driver.Status{State: driver.Gone}
 	}
 	t.ttl = ref.TTL // the same as ever, unless the caller is a driver itself
-	t.until = max(t.until, r.now+driver.Keep(t.ttl))
-	return r.answer(l, t)
+	t.expiry = max(t.expiry, r.now+driver.Keep(t.ttl))
+	return r.status(q, t)
 }
 
-func (r *request) leave(ref *driver.Ref) driver.Place {
-	if ref.Unsure {
-		r.s.graves.add(ref.ID, r.now)
+func (r *request) leave(ref *driver.Ref) driver.Status {
+	if ref.JoinPending {
+		r.s.tombstones.add(ref.ID, r.now)
 	}
-	if l := r.s.lines[ref.Name]; l != nil {
-		return r.remove(l, ref.ID)
+	if q := r.s.queues[ref.Name]; q != nil {
+		return r.remove(q, ref.ID)
 	}
-	return driver.Place{State: driver.Gone}
+	return driver.Status{State: driver.Gone}
 }
 
-// remove drops the ticket of this id, if there is one, and says what it found.
-func (r *request) remove(l *line, id string) driver.Place {
-	t := r.find(l, id)
+// remove drops the ticket of this id, if there is one, and returns its earlier
+// state.
+func (r *request) remove(q *queue, id string) driver.Status {
+	t := r.find(q, id)
 	if t == nil {
-		return driver.Place{State: driver.Gone}
+		return driver.Status{State: driver.Gone}
 	}
-	p := driver.Place{State: driver.Waiting}
+	st := driver.Status{State: driver.Waiting}
 	if t.place.held {
-		p = driver.Place{State: driver.Held, Token: t.place.token}
+		st = driver.Status{State: driver.Held, Token: t.place.token}
 	}
-	r.drop(l, t, l.index(t.place))
-	r.advance(l, nil)
-	return p
+	r.drop(q, t, q.indexOf(t.place))
+	r.advance(q, nil)
+	return st
 }
 
 func (r *request) breakTicket(name, id string) error {
-	l := r.s.lines[name]
-	if l == nil {
+	q := r.s.queues[name]
+	if q == nil {
 		return driver.ErrNoTicket
 	}
-	t := r.find(l, id)
+	t := r.find(q, id)
 	if t == nil {
 		return driver.ErrNoTicket
 	}
-	r.push(t, driver.Place{State: driver.Gone})
-	r.bury(l, t, l.index(t.place))
-	r.advance(l, nil)
+	r.push(t, driver.Status{State: driver.Gone})
+	r.dropForever(q, t, q.indexOf(t.place))
+	r.advance(q, nil)
 	return nil
 }
 
-func (r *request) inspect(name string) driver.Line {
-	line := driver.Line{Name: name}
-	l := r.s.lines[name]
-	if l == nil {
-		return line
+func (r *request) inspect(name string) driver.Queue {
+	dq := driver.Queue{Name: name}
+	q := r.s.queues[name]
+	if q == nil {
+		return dq
 	}
-	r.advance(l, nil)
-	line.Token = l.last
-	if len(l.places) == 0 {
-		return line
+	r.advance(q, nil)
+	dq.Token = q.lastToken
+	if len(q.places) == 0 {
+		return dq
 	}
-	line.Limit = l.limit
-	line.Tickets = make([]driver.Entry, 0, len(l.ids))
-	for _, p := range l.places {
+	dq.Limit = q.limit
+	dq.Tickets = make([]driver.Entry, 0, len(q.ids))
+	for _, p := range q.places {
 		e := driver.Entry{Owner: p.owner, State: driver.Waiting, Units: p.units, Token: p.token}
 		if p.held {
 			e.State = driver.Held
 		}
 		for t := p.first; t != nil; t = t.next {
-			e.ID, e.Meta, e.Left = t.id, t.meta, t.until-r.now
-			line.Tickets = append(line.Tickets, e)
+			e.ID, e.Meta, e.Left = t.id, t.meta, t.expiry-r.now
+			dq.Tickets = append(dq.Tickets, e)
 		}
 	}
-	return line
+	return dq
 }

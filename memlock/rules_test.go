@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// What the package comment says beyond the text of the seam.
+// The tests of this file check the rules of the package comment, which go
+// beyond the text of the seam.
 
 func ids(t *testing.T, d *Driver, name string) []string {
 	t.Helper()
@@ -36,8 +37,9 @@ func names(t *testing.T, d *Driver) (names []string) {
 	return names
 }
 
-// A holder is dropped at the instant its time is over, not a tick later.
-func TestTheInstant(t *testing.T) {
+// TestExpiryIsExact checks that a holder is dropped at the instant of its
+// expiry, not a tick later.
+func TestExpiryIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
 		a, b := ticket1("c:1", "n"), ticket1("c:2", "n")
@@ -51,7 +53,8 @@ func TestTheInstant(t *testing.T) {
 	})
 }
 
-// The last step of a request may be a drop: then the grant is the next one's.
+// TestStepsBeforeAGrant checks that the last step of a request may be a drop:
+// then the next request makes the grant.
 func TestStepsBeforeAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -62,16 +65,16 @@ func TestStepsBeforeAGrant(t *testing.T) {
 		last := ticket1("last:1", "n")
 		join(t, d, last, true)
 		time.Sleep(20 * time.Second)
-		p := renew(t, d, last)
-		want(t, "last", p, driver.Waiting)
-		if p.Ahead != 0 || p.Recheck != time.Millisecond {
-			t.Errorf("%d ahead, Recheck %v; want 0 and 1ms", p.Ahead, p.Recheck)
+		st := renew(t, d, last)
+		want(t, "last", st, driver.Waiting)
+		if st.Ahead != 0 || st.Recheck != time.Millisecond {
+			t.Errorf("%d ahead, Recheck %v; want 0 and 1ms", st.Ahead, st.Recheck)
 		}
 		want(t, "last", renew(t, d, last), driver.Held)
 	})
 }
 
-// MaxSteps counts for each ticket of a batch.
+// TestStepsOfABatch checks that MaxSteps counts for each ticket of a batch.
 func TestStepsOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -92,18 +95,19 @@ func TestStepsOfABatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, p := range ps {
-			want(t, refs[i].ID, p, driver.Held)
+		for i, st := range ps {
+			want(t, refs[i].ID, st, driver.Held)
 		}
 	})
 }
 
-// A ticket that its own request granted hears of it by the answer alone.
+// TestNoPushToTheAsker checks that a ticket that its own request granted gets
+// no push: the reply reports the grant.
 func TestNoPushToTheAsker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
 		var told []string
-		if err := d.Watch(bg, func(id string, p driver.Place) { told = append(told, id) }); err != nil {
+		if err := d.Watch(bg, func(id string, st driver.Status) { told = append(told, id) }); err != nil {
 			t.Fatal(err)
 		}
 		a, b, c := ticket1("c:1", "n"), ticket1("c:2", "n"), ticket1("c:3", "n")
@@ -120,7 +124,8 @@ func TestNoPushToTheAsker(t *testing.T) {
 	})
 }
 
-// A waiting ticket that asks again with wait=false gives its place up.
+// TestTryOfAWaitingTicket checks that a waiting ticket that joins again with
+// wait=false gives its place up.
 func TestTryOfAWaitingTicket(t *testing.T) {
 	d := New(NewStore())
 	a, b := ticket1("c:1", "n"), ticket1("c:2", "n")
@@ -132,8 +137,8 @@ func TestTryOfAWaitingTicket(t *testing.T) {
 	}
 }
 
-// The place of an owner whose tickets' time is over is not to be had back, nor
-// in the middle of a line.
+// TestDeadOwnersPlace checks that an owner whose tickets have expired does not
+// get their place back, not even in the middle of a queue.
 func TestDeadOwnersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -156,8 +161,9 @@ func TestDeadOwnersPlace(t *testing.T) {
 	})
 }
 
-// A place lasts as long as its last ticket, and whoever waits behind it is told
-// so; the ticket that dies first is dropped alone.
+// TestDeadTicketOfALivingPlace checks that a place lasts as long as its last
+// ticket, as the Recheck of the next waiter says, and that a ticket of the
+// place that expires earlier is dropped alone.
 func TestDeadTicketOfALivingPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -166,8 +172,8 @@ func TestDeadTicketOfALivingPlace(t *testing.T) {
 		short.TTL /= 2
 		join(t, d, long, true)
 		join(t, d, short, true)
-		if p := join(t, d, next, true); p.Recheck != driver.Keep(long.TTL) {
-			t.Errorf("Recheck is %v, want %v", p.Recheck, driver.Keep(long.TTL))
+		if st := join(t, d, next, true); st.Recheck != driver.Keep(long.TTL) {
+			t.Errorf("Recheck is %v, want %v", st.Recheck, driver.Keep(long.TTL))
 		}
 		time.Sleep(driver.Keep(short.TTL))
 		if got := ids(t, d, "n"); !slices.Equal(got, []string{long.ID, next.ID}) {
@@ -177,7 +183,8 @@ func TestDeadTicketOfALivingPlace(t *testing.T) {
 	})
 }
 
-// The first waiter asks again when the first of the holders may be dropped.
+// TestRecheckBehindSeveral checks that the first waiter's Recheck is the time
+// at which the first of the holders may be dropped.
 func TestRecheckBehindSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -187,18 +194,19 @@ func TestRecheckBehindSeveral(t *testing.T) {
 		}
 		w := &driver.Ticket{ID: "w:1", Name: "n", Units: driver.RWLimit, Limit: driver.RWLimit, TTL: time.Minute}
 		for _, ttl := range []time.Duration{3, 7, 9} {
-			p := join(t, d, w, true)
-			if at := driver.Keep(ttl * time.Second); p.Recheck <= 0 || p.Recheck > at {
-				t.Errorf("Recheck is %v, want at most %v", p.Recheck, at)
+			st := join(t, d, w, true)
+			if at := driver.Keep(ttl * time.Second); st.Recheck <= 0 || st.Recheck > at {
+				t.Errorf("Recheck is %v, want at most %v", st.Recheck, at)
 			}
-			time.Sleep(p.Recheck)
+			time.Sleep(st.Recheck)
 		}
 		want(t, "w", renew(t, d, w), driver.Held)
 	})
 }
 
-// Tickets leave a long line from its head, its end and its middle.
-func TestLongLine(t *testing.T) {
+// TestLongQueueLosesAnyTicket checks that tickets leave a long queue from its
+// head, its end and its middle.
+func TestLongQueueLosesAnyTicket(t *testing.T) {
 	d := New(NewStore())
 	var line []*driver.Ticket
 	for i := range 100 {
@@ -220,12 +228,12 @@ func TestLongLine(t *testing.T) {
 			}
 		}
 	}
-	if cap(d.store.lines["n"].places) > 32 {
-		t.Errorf("an empty line keeps room for %d places", cap(d.store.lines["n"].places))
+	if cap(d.store.queues["n"].places) > 32 {
+		t.Errorf("an empty line keeps room for %d places", cap(d.store.queues["n"].places))
 	}
 }
 
-// A line of the dead is not listed.
+// TestNamesOfTheDead checks that a queue of expired tickets is not listed.
 func TestNamesOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
@@ -240,12 +248,13 @@ func TestNamesOfTheDead(t *testing.T) {
 	})
 }
 
-// A place of more dead tickets than one request drops is not granted meanwhile.
+// TestManyDeadOfOneOwner checks that a place with more expired tickets than one
+// request drops is not granted meanwhile.
 func TestManyDeadOfOneOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
 		var told []string
-		if err := d.Watch(bg, func(id string, p driver.Place) { told = append(told, id) }); err != nil {
+		if err := d.Watch(bg, func(id string, st driver.Status) { told = append(told, id) }); err != nil {
 			t.Fatal(err)
 		}
 		a, b := ticket1("c:1", "n"), ticket1("c:2", "n")

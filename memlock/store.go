@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"maps"
 	"math"
 	"strings"
 	"sync"
@@ -9,51 +10,61 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Store is what a server is to other drivers: lines of tickets, and a clock.
-// It is safe for concurrent use. The methods are for tests: what happens to
-// servers can happen to a Store.
+// Store is the part of a server: it keeps queues of tickets, and a clock. It is
+// safe for concurrent use. Its methods are for tests: they let a Store suffer
+// the accidents of servers.
 type Store struct {
 	name  string
 	start time.Time
 
-	mu      sync.Mutex
-	step    time.Duration // by how much the clock was set
-	lines   map[string]*line
-	sweepAt int // how many lines there may be before the idle ones go
-	graves  graves
-	free    *place // spare places, linked by spare
-	spares  int
+	mu          sync.Mutex
+	clockOffset time.Duration // sum of the steps of the clock
+	queues      map[string]*queue
+	marks       map[string]driver.Mark
+	sweepAt     int // number of queues at which the idle ones are removed
+	tombstones  tombstones
+	freePlaces  *place // spare places, linked by spare
+	freeCount   int
 }
 
 const (
-	fewLines  = 1024 // below this number idle lines are left alone
-	maxSpares = 256
-	// lastToken is where a line's tokens end. The second half of the uint64s
-	// is left to those who wait already, so that no counter ever wraps.
-	lastToken = math.MaxInt64
+	minSweep      = 1024 // below this number idle queues are kept
+	maxFreePlaces = 256
+	// maxToken is the last token of a queue. The second half of the uint64s is
+	// left to the present waiters, so that no counter ever wraps.
+	maxToken = math.MaxInt64
 )
 
 // NewStore returns an empty store.
 func NewStore() *Store {
 	s := &Store{start: time.Now()}
-	s.empty()
+	s.clear()
 	return s
 }
 
-// LoseData empties the store, as a server that crashes without having written
-// anything down. The clock stays.
+// LoseData empties the store, as the crash of a server that has written nothing
+// to disk does. The clock stays.
 func (s *Store) LoseData() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.empty()
+	s.clear()
 }
 
-// StepClock sets the store's clock by d, forward or, when d is negative, back.
-// Tokens and the tickets' time both follow this clock.
+// StepClock sets the store's clock by d, forward or, if d is negative, back.
+// Tokens and expiries both follow this clock. A ticket that would expire later
+// than if it were renewed now counts as renewed now: it has not expired, and
+// without a renewal it blocks its queue no longer than its TTL.
 func (s *Store) StepClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.step += d
+	s.clockOffset += d
+	now := s.now()
+	for _, q := range s.queues {
+		for _, t := range q.ids {
+			t.expiry = min(t.expiry, now+driver.Keep(t.ttl))
+		}
+		q.nextCheck = min(q.nextCheck, now)
+	}
 }
 
 // Clock returns the time on the store's clock.
@@ -63,72 +74,74 @@ func (s *Store) Clock() time.Time {
 	return s.start.Add(s.now())
 }
 
-// Snapshot returns the function that brings back what the store holds now, as
-// a server that is restarted from an older backup: tickets that left since are
-// there again, younger ones are not, and token counters are the old ones. The
-// clock goes on.
+// Snapshot returns a function that restores the present content of the store,
+// as a restart of a server from an older backup does: tickets that left since
+// are there again, younger ones are not, and token counters are the old ones.
+// The clock goes on.
 func (s *Store) Snapshot() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	saved := copyLines(s.lines)
+	saved, marks := copyQueues(s.queues), maps.Clone(s.marks)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.empty()
-		s.lines = copyLines(saved)
+		s.clear()
+		s.queues, s.marks = copyQueues(saved), maps.Clone(marks)
 	}
 }
 
-func (s *Store) empty() {
-	s.lines = make(map[string]*line)
-	s.sweepAt = fewLines
-	s.graves = graves{}
+func (s *Store) clear() {
+	s.queues = make(map[string]*queue)
+	s.marks = make(map[string]driver.Mark)
+	s.sweepAt = minSweep
+	s.tombstones = tombstones{}
 }
 
-// now is the store's clock, counted from its start. It never follows the
-// machine's wall clock.
-func (s *Store) now() time.Duration { return time.Since(s.start) + s.step }
+// now returns the time on the store's clock, counted from its start. It never
+// follows the machine's wall clock.
+func (s *Store) now() time.Duration { return time.Since(s.start) + s.clockOffset }
 
-// line returns the line of a name, made when there is none.
-func (r *request) line(name string) *line {
+// queueOf returns the queue of a name, and creates it if there is none.
+func (r *request) queueOf(name string) *queue {
 	s := r.s
-	if l := s.lines[name]; l != nil {
-		return l
+	if q := s.queues[name]; q != nil {
+		return q
 	}
-	if len(s.lines) >= s.sweepAt {
+	if len(s.queues) >= s.sweepAt {
 		r.sweep()
 	}
-	l := &line{name: name, ids: make(map[string]*ticket)}
-	s.lines[name] = l
-	return l
+	q := &queue{name: name, ids: make(map[string]*ticket)}
+	s.queues[name] = q
+	return q
 }
 
-// sweep removes idle lines. It runs when the number of lines has doubled, so
-// that a new line pays for the removal of one other. A counter that is not
-// below the clock stays: without it, the next grant could repeat a token.
+// sweep removes idle queues. It runs when the number of queues has doubled, so
+// that a new queue pays for the removal of one other. A queue whose token
+// counter is not below the clock stays: without the counter, the next grant
+// could repeat a token.
 func (r *request) sweep() {
 	s := r.s
 	clock := driver.NextToken(0, 0, s.start.Add(r.now))
-	for name, l := range s.lines {
+	for name, q := range s.queues {
 		r.steps = 0
-		r.advance(l, nil)
-		if len(l.places) == 0 && l.last < clock {
-			delete(s.lines, name)
+		r.advance(q, nil)
+		if len(q.places) == 0 && q.lastToken < clock {
+			delete(s.queues, name)
 		}
 	}
 	r.steps = 0
-	s.sweepAt = max(fewLines, 2*len(s.lines))
+	s.sweepAt = max(minSweep, 2*len(s.queues))
 }
 
 func (r *request) names(prefix string) []string {
 	var names []string
-	for name, l := range r.s.lines {
+	for name, q := range r.s.queues {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
 		r.steps = 0
-		r.advance(l, nil)
-		if len(l.places) > 0 {
+		r.advance(q, nil)
+		if len(q.places) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -136,19 +149,19 @@ func (r *request) names(prefix string) []string {
 }
 
 func (s *Store) newPlace() *place {
-	p := s.free
+	p := s.freePlaces
 	if p == nil {
 		return new(place)
 	}
-	s.free, p.spare = p.spare, nil
-	s.spares--
+	s.freePlaces, p.nextFree = p.nextFree, nil
+	s.freeCount--
 	return p
 }
 
 func (s *Store) freePlace(p *place) {
 	*p = place{}
-	if s.spares < maxSpares {
-		p.spare, s.free = s.free, p
-		s.spares++
+	if s.freeCount < maxFreePlaces {
+		p.nextFree, s.freePlaces = s.freePlaces, p
+		s.freeCount++
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
-// count copies what a client sends. A packet with the number 0 begins a
-// command.
-func count(r *linetest.Relay, out io.Writer, in io.Reader) {
+// count copies the bytes that a client sends. A packet with the number 0 begins
+// a command.
+func count(r *sqlcases.Relay, out io.Writer, in io.Reader) {
 	head := make([]byte, 4)
 	for {
 		if _, err := io.ReadFull(in, head); err != nil {
@@ -47,16 +47,16 @@ func count(r *linetest.Relay, out io.Writer, in io.Reader) {
 	}
 }
 
-// What an uncontended lock, a hand-off and a renewal of 1,000 tickets cost: on
-// connections of our own, and on those of a pool with the library's defaults.
-// The bytes of keys are part of the text, and look like the end of a statement
-// in one of two thousand.
-func TestCosts(t *testing.T) {
-	r := linetest.NewRelay(t, backends.SharedMariaDB(t).Port, count)
+// TestRequestCosts checks the cost of an uncontended lock, of a hand-off, and
+// of a renewal of 1,000 tickets, on the driver's own connections and on those
+// of a pool with the library's defaults. The bytes of keys are part of the
+// text, and look like the end of a statement in one of two thousand.
+func TestRequestCosts(t *testing.T) {
+	r := sqlcases.NewRelay(t, servers.SharedMariaDB(t).Port, count)
 	url := func() string { return fmt.Sprintf("mysql://holdfast:%s@%s/locks?%s", "s3cret%2Fpass", r.Addr, own()) }
 	t.Run("own", func(t *testing.T) {
 		d := openOn(t, url())
-		costs(2, 1, 3, 3, 4).Counted(t, r, d, d.r)
+		costs(2, 1, 3, 3, 4).Check(t, r, d, d.tables)
 	})
 	t.Run("pool", func(t *testing.T) {
 		url := url()
@@ -65,24 +65,24 @@ func TestCosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		costs(4, 2, 26, 28, 14).Counted(t, r, d, d.r)
+		costs(4, 2, 26, 28, 14).Check(t, r, d, d.tables)
 	})
 }
 
-// costs are those in round trips; how many statements a few of them may take is
-// the same however they travel.
-func costs(free, renewal, wait, handOn, many int64) linetest.Costs {
-	return linetest.Costs{
-		Free: linetest.Cost{Statements: 2, Trips: free}, Renewal: linetest.Cost{Statements: 1, Trips: renewal},
-		Wait: linetest.Cost{Trips: wait}, Behind: linetest.Cost{Trips: wait}, Try: linetest.Cost{Trips: wait}, HandOn: linetest.Cost{Trips: handOn}, Many: linetest.Cost{Statements: 10, Trips: many},
+// costs returns limits with these numbers of round trips. The limits of
+// statements are the same however statements are sent.
+func costs(free, renewal, wait, handOn, many int64) sqlcases.Costs {
+	return sqlcases.Costs{
+		Free: sqlcases.Cost{Statements: 2, Trips: free}, Renewal: sqlcases.Cost{Statements: 1, Trips: renewal},
+		JoinBehindHolder: sqlcases.Cost{Trips: wait}, JoinBehindWaiter: sqlcases.Cost{Trips: wait}, Try: sqlcases.Cost{Trips: wait}, HandOff: sqlcases.Cost{Trips: handOn}, Many: sqlcases.Cost{Statements: 10, Trips: many},
 	}
 }
 
-// The time from a release to the next holder's Lock returning, beside that of
-// one UPDATE in the same run: told by the bell, and asking at the pace of a
-// client that hears nothing.
-func TestHandOffTime(t *testing.T) {
-	s := backends.SharedMariaDB(t)
+// TestHandOffTimeBesideUpdate measures the time from a release to the return of
+// the next holder's Lock, beside the time of one UPDATE in the same run: with
+// wake-ups, and at the pace of a client without pushes.
+func TestHandOffTimeBesideUpdate(t *testing.T) {
+	s := servers.SharedMariaDB(t)
 	s.Exec(t, "CREATE TABLE updated (k int PRIMARY KEY, n bigint NOT NULL)")
 	s.Exec(t, "INSERT INTO updated VALUES (1, 0)")
 	url := s.URL("holdfast", own())
@@ -105,13 +105,13 @@ func TestHandOffTime(t *testing.T) {
 }
 
 func handOffs(t *testing.T, url string, db *sql.DB, rounds int, hears bool) []time.Duration {
-	return linetest.HandOffs(t, rounds, func() driver.Driver {
+	return sqlcases.HandOffTimes(t, rounds, func() driver.Driver {
 		d := openOn(t, url)
 		if !hears {
-			d.bell.deaf.Store(true)
+			d.wakeup.noPush.Store(true)
 			d.owned = false
-			d.db.SetMaxOpenConns(1) // which has none to spare
-			t.Cleanup(func() { _ = d.db.Close(); _ = d.bells.Close() })
+			d.db.SetMaxOpenConns(1) // which has no connection to spare
+			t.Cleanup(func() { _ = d.db.Close(); _ = d.wakeupPool.Close() })
 		}
 		return d
 	}, func() (waits bool) {
@@ -122,20 +122,20 @@ func handOffs(t *testing.T, url string, db *sql.DB, rounds int, hears bool) []ti
 	})
 }
 
-// Many locks held and many waiters on one line, with a pool of four. In full,
-// which HOLDFAST_TEST_FULL asks for, that is 10,000 and 1,000.
-func TestF64_Many(t *testing.T) {
-	d := openOn(t, backends.SharedMariaDB(t).URL("holdfast", own()+"&max_conns=4"))
-	linetest.Many(t, d)
+// TestF64_ManyLocksSmallPool holds many locks, and waits many times in one
+// queue, with a pool of four: 10,000 and 1,000 with HOLDFAST_TEST_FULL.
+func TestF64_ManyLocksSmallPool(t *testing.T) {
+	d := openOn(t, servers.SharedMariaDB(t).URL("holdfast", own()+"&max_conns=4"))
+	sqlcases.ManyTickets(t, d)
 	if n := d.db.Stats().OpenConnections; n > 4 {
 		t.Errorf("%d connections", n)
 	}
 }
 
-// A sweep leaves no row of lines that are idle, nor messages of clients that
-// are gone.
-func TestSwept(t *testing.T) {
-	s := backends.SharedMariaDB(t)
+// TestIdleQueuesAndMessagesGo checks that a sweep leaves no row of idle queues,
+// nor messages for clients that are gone.
+func TestIdleQueuesAndMessagesGo(t *testing.T) {
+	s := servers.SharedMariaDB(t)
 	url := s.URL("holdfast", own())
 	config, o, err := parseURL(url)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	linetest.Swept(t, d, func() {
+	sqlcases.SweepsIdleQueues(t, d, func() {
 		s.Exec(t, "INSERT INTO "+prefix+"post VALUES ('nobody', 'x', 1, 0, 5)")
 		s.Exec(t, "INSERT INTO "+strings.TrimSuffix(prefix, "_")+"late VALUES (1)") // ten minutes later
 	}, func() int64 {

@@ -4,74 +4,120 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"slices"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// Connections that we open ourselves wait this many seconds for a row that
+// Limits of waits on the driver's own connections, in seconds: for a row that
 // somebody else has locked, and for a table that is being altered.
 const (
-	rowPatience   = 2
-	tablePatience = 5
+	rowLockTimeout   = 2
+	tableLockTimeout = 5
 )
 
-// longPatience is the longest that a statement may wait for a row, in seconds.
-// A request that was given up may still wait at the server: beyond this it
-// could take effect when nobody remembers any more that it must not.
-const longPatience = 50
+// requestTime is the longest time that a request without a deadline waits for a
+// connection and the server's answer. It is longer than a reachable server
+// needs to give up.
+const requestTime = 12 * time.Second
 
-// idleMax is how many seconds the server lets a transaction of ours be idle
-// before it ends the connection: a process that was stopped in the middle of
-// one must not keep a line locked.
+// maxLockTimeout is the longest time, in seconds, that a lone statement may
+// wait for a row. An abandoned request may still wait at the server: after a
+// longer wait it could take effect when its tombstone is gone.
+const maxLockTimeout = 50
+
+// idleMax is the longest time, in seconds, that the server lets a transaction
+// of this driver be idle before it ends the connection: a process that was
+// stopped inside a transaction must not keep a queue locked.
 const idleMax = 2
 
 const (
 	textLevel = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-	textIdle  = "SET SESSION wait_timeout = ?"
-	textBegin = "START TRANSACTION"
-	textDone  = "COMMIT"
-	textUndo  = "ROLLBACK"
-	textRing  = "KILL QUERY IS_USED_LOCK(?)"
+	// textSession is the same for all transactions of a session.
+	textSession = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+	// textLatestRows makes a statement of MariaDB lock the current version of a
+	// row. With the default of servers since 11.6, a statement that has read
+	// before is refused if the row was changed meanwhile (1020), also in READ
+	// COMMITTED. Joins that meet in one queue would then fail, and a renewal of
+	// many locks would fail with the one whose row is locked.
+	textLatestRows = "SET SESSION innodb_snapshot_isolation = OFF"
+	textIdle       = "SET SESSION wait_timeout = ?"
+	textBegin      = "START TRANSACTION"
+	textCommit     = "COMMIT"
+	textRollback   = "ROLLBACK"
 )
 
-// ring marks the statements that follow the commit.
-var ring = &sqlline.Text{SQL: textRing, Writes: true}
-
-// Auto implements [sqlline.DB]. A statement is a transaction of its own, and
-// right under every isolation level.
-func (d *Driver) Auto(ctx context.Context, s *sqlline.Stmt) error {
+// Auto implements [sqlqueue.DB]. A statement is a transaction of its own. It is
+// right under every isolation level. But above READ COMMITTED, a join that
+// waits for its queue would keep the store's row locked meanwhile, which all
+// queues share. Auto therefore sends the level in the statement's packet where
+// the session has another level. In a transaction around the statement Auto
+// sends the level, too: in transactions of stricter levels MariaDB may report
+// that a row was changed since the transaction began (1020, since 11.6).
+func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
+	ctx, cancel := sqlqueue.Within(ctx, requestTime)
+	defer cancel()
 	return d.inConn(ctx, func(c *conn) error {
-		if !c.way.whole {
+		if !c.mode.explicitTx {
+			if c.mode.setsLevel && c.mode.together && s.Text.Writes && s.Row == nil {
+				return c.run(ctx, true, &item{text: textLevel}, itemOf(s))
+			}
 			return c.run(ctx, s.Text.Writes, itemOf(s))
 		}
-		err := c.run(ctx, false, &item{text: textBegin}, itemOf(s))
+		err := c.run(ctx, false, &item{text: textLevel}, &item{text: textBegin}, itemOf(s))
 		if err == nil {
-			err = c.run(ctx, true, &item{text: textDone})
+			err = c.run(ctx, true, &item{text: textCommit})
 		}
 		if err != nil {
-			c.undo(ctx)
+			c.rollback(ctx)
 		}
 		return err
 	})
 }
 
-// Tx implements [sqlline.DB]. It sends its beginning with the first statements,
-// and its end with the last. Bells ring in the packet of the commit, after it.
-func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
+// Tx implements [sqlqueue.DB]. It sends START TRANSACTION with the first
+// statements, and COMMIT with the last. It interrupts wake-up connections in
+// the packet of the commit, after the commit.
+//
+// Messages for other clients are part of the transaction. If the server cannot
+// write them (the disk is full, a right is missing), Tx repeats the transaction
+// without them: a release must not depend on messages. The granted waiter then
+// learns of its grant with its next renewal.
+func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+	ctx, cancel := sqlqueue.Within(ctx, requestTime)
+	defer cancel()
+	notifies := false
+	err := d.tx(ctx, func(t sqlqueue.Tx) ([]*sqlqueue.Stmt, error) {
+		last, err := f(t)
+		notifies = slices.ContainsFunc(last, d.isNotification)
+		return last, err
+	})
+	if !notifies || !undoneByServer(ctx, err) {
+		return err
+	}
+	return d.tx(ctx, func(t sqlqueue.Tx) ([]*sqlqueue.Stmt, error) {
+		last, err := f(t)
+		return slices.DeleteFunc(last, d.isNotification), err
+	})
+}
+
+func (d *Driver) tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	return d.inConn(ctx, func(c *conn) error {
 		t := &tx{c: c}
 		last, err := f(t)
 		if err == nil && t.began && len(last) == 0 && !t.wrote {
-			// Nothing to write: whether the end arrives makes no difference.
-			c.undo(ctx)
+			// The transaction wrote nothing, so an answer to its end is not
+			// needed.
+			c.rollback(ctx)
 			return nil
 		}
 		if err == nil && (t.began || len(last) > 0) {
 			err = t.finish(ctx, last)
 		}
 		if err != nil && t.began {
-			c.undo(ctx)
+			c.rollback(ctx)
 		}
 		return err
 	})
@@ -84,8 +130,8 @@ type tx struct {
 	wrote bool
 }
 
-// Do implements [sqlline.Tx].
-func (t *tx) Do(ctx context.Context, stmts ...*sqlline.Stmt) error {
+// Do implements [sqlqueue.Tx].
+func (t *tx) Do(ctx context.Context, stmts ...*sqlqueue.Stmt) error {
 	items := t.begin()
 	for _, s := range stmts {
 		t.wrote = t.wrote || s.Text.Writes
@@ -94,55 +140,55 @@ func (t *tx) Do(ctx context.Context, stmts ...*sqlline.Stmt) error {
 	return t.c.run(ctx, false, items...)
 }
 
-// begin returns what is sent before the first statements.
+// begin returns the statements that precede the first ones.
 func (t *tx) begin() []*item {
 	if t.began {
 		return nil
 	}
 	t.began = true
-	return []*item{{text: textLevel}, {text: textIdle, args: []any{t.c.way.limit()}}, {text: textBegin}}
+	return []*item{{text: textLevel}, {text: textIdle, args: []any{t.c.mode.limit()}}, {text: textBegin}}
 }
 
 // finish sends the last statements and commits.
-func (t *tx) finish(ctx context.Context, last []*sqlline.Stmt) error {
+func (t *tx) finish(ctx context.Context, last []*sqlqueue.Stmt) error {
 	items := t.begin()
-	var rings []*item
+	var interrupts []*item
 	for _, s := range last {
-		if s.Text == ring {
-			rings = append(rings, itemOf(s))
+		if isInterrupt(s) {
+			interrupts = append(interrupts, itemOf(s))
 		} else {
 			items = append(items, itemOf(s))
 		}
 	}
-	items = append(items, &item{text: textDone}, &item{text: textIdle, args: []any{t.c.way.idle}})
-	if len(rings) == 0 {
+	items = append(items, &item{text: textCommit}, &item{text: textIdle, args: []any{t.c.mode.idle}})
+	if len(interrupts) == 0 {
 		return t.c.run(ctx, true, items...)
 	}
-	// The row that follows the commit tells an error of it from one of a bell
-	// that nobody has any more.
+	// The row after the commit distinguishes an error of the commit from the
+	// error of an interruption whose connection no longer exists.
 	committed := false
 	mark := &item{text: "SELECT 1", rows: true, row: func(func(...any) error) error { committed = true; return nil }}
-	items = append(append(items, mark), rings[0])
+	items = append(append(items, mark), interrupts[0])
 	err := t.c.run(ctx, true, items...)
 	if !committed {
 		return err
 	}
-	for _, r := range rings[1:] {
+	for _, r := range interrupts[1:] {
 		_ = t.c.run(ctx, false, r)
 	}
 	return nil
 }
 
-// conn is a connection of a pool while one request has it.
+// conn is a connection of a pool while one request uses it.
 type conn struct {
 	*sql.Conn
-	way *way
+	mode *sendMode
 }
 
-// undo ends the transaction if it is still open. If that fails, the connection
-// is closed, which ends it as well.
-func (c *conn) undo(ctx context.Context) {
-	if ctx.Err() == nil && c.run(ctx, false, &item{text: textUndo}, &item{text: textIdle, args: []any{c.way.idle}}) == nil {
+// rollback ends the transaction if it is still open. If that fails, it closes
+// the connection, which also ends the transaction.
+func (c *conn) rollback(ctx context.Context) {
+	if ctx.Err() == nil && c.run(ctx, false, &item{text: textRollback}, &item{text: textIdle, args: []any{c.mode.idle}}) == nil {
 		return
 	}
 	c.discard()
@@ -155,7 +201,7 @@ func (c *conn) discard() {
 
 // inConn runs f on a connection of the pool.
 func (d *Driver) inConn(ctx context.Context, f func(*conn) error) error {
-	if err := d.r.Before(ctx); err != nil {
+	if err := d.tables.CheckOpen(ctx); err != nil {
 		return err
 	}
 	sc, err := d.db.Conn(ctx)
@@ -164,73 +210,114 @@ func (d *Driver) inConn(ctx context.Context, f func(*conn) error) error {
 	}
 	defer func() { _ = sc.Close() }()
 	c := &conn{Conn: sc}
-	if c.way, err = d.findWay(ctx, c); err != nil {
+	if c.mode, err = d.findSendMode(ctx, c); err != nil {
 		return err
 	}
+	began := time.Now()
 	err = f(c)
-	d.judge(c, err)
+	d.reactTo(c, err)
+	if err != nil && sqlqueue.Silent(ctx, began) {
+		d.afterSilence()
+	}
 	return err
 }
 
-// judge draws conclusions from an error of a request.
-func (d *Driver) judge(c *conn, err error) {
+// afterSilence closes the idle connections after one connection led nowhere: a
+// device between this client and the server may have forgotten all of them. A
+// hold must not be lost because it is renewed on one dead connection after the
+// other.
+func (d *Driver) afterSilence() {
+	if d.owned {
+		d.dropIdle()
+	}
+	d.wakeup.reconnect()
+}
+
+// dropIdle closes the idle connections of the driver's own pool.
+func (d *Driver) dropIdle() {
+	d.db.SetMaxIdleConns(-1)
+	d.db.SetMaxIdleConns(d.opt.conns())
+}
+
+// reactTo adapts the driver to an error of a request.
+func (d *Driver) reactTo(c *conn, err error) {
 	switch n := code(err); {
 	case n == noTable:
-		// Somebody dropped a table: make it again when next asked.
-		d.r.Forget()
+		// Somebody dropped a table: the next request creates it again.
+		d.tables.Forget()
 	case takesNoWrites(n):
 		// New connections may lead to another server.
 		c.discard()
 		if d.owned {
-			d.db.SetMaxIdleConns(0)
-			d.db.SetMaxIdleConns(d.opt.conns())
+			d.dropIdle()
 		}
 	}
 }
 
-// way is how statements travel on the connections of a pool.
-type way struct {
-	// together says that several statements are one packet, and one answer.
-	// The client library has to write arguments into their text for that.
+// sendMode describes how statements are sent on the connections of a pool.
+type sendMode struct {
+	// together says that several statements are one packet with one answer.
+	// This requires a client library that writes arguments into their text.
 	together bool
-	// galera says that the server is one of a cluster in which several take
-	// writes. A commit at another one may undo a transaction between any two of
-	// its statements; MariaDB was seen to carry out the rest of the packet all
-	// the same, each for itself. Sent one by one, the next statement fails.
+	// galera says that the server belongs to a cluster in which several servers
+	// take writes. A commit at another server may undo a transaction between
+	// any two of its statements. MariaDB has then been seen to run the rest of
+	// the packet, each statement by itself. If statements are sent one by one,
+	// the next one fails.
 	galera bool
-	// whole says that a lone statement needs a transaction: sessions do not
-	// commit by themselves, or wait so long for a row that a statement that
-	// was given up could take effect too late.
-	whole bool
-	idle  int64 // wait_timeout of the sessions, in seconds
+	// explicitTx says that a lone statement needs a transaction: sessions do
+	// not commit by themselves, or wait so long for a row that an abandoned
+	// statement could take effect too late.
+	explicitTx bool
+	// setsLevel says that the sessions' isolation level is not READ COMMITTED.
+	setsLevel bool
+	// hex says that bytes are written in hex into the text of statements. MySQL
+	// cannot display a running statement with bytes as the client library
+	// writes them: then information_schema.processlist fails for everybody
+	// (3854, since 9.7). MariaDB can display them, and prepares by the text,
+	// see preparingConnector.
+	hex  bool
+	idle int64 // wait_timeout of the sessions, in seconds
 }
 
-// limit is the wait_timeout while a transaction is open.
-func (w *way) limit() int64 { return min(w.idle, idleMax) }
+// limit returns the wait_timeout for the time of a transaction.
+func (m *sendMode) limit() int64 { return min(m.idle, idleMax) }
 
-// findWay asks a connection what it can do, once for all of the pool, which
-// have equal settings.
-func (d *Driver) findWay(ctx context.Context, c *conn) (*way, error) {
-	if w := d.way.Load(); w != nil {
-		return w, nil
+// findSendMode examines a connection, once for the whole pool, whose
+// connections have equal settings.
+func (d *Driver) findSendMode(ctx context.Context, c *conn) (*sendMode, error) {
+	if m := d.mode.Load(); m != nil {
+		return m, nil
 	}
-	w := new(way)
-	c.way = &way{}
-	var commits, patience int64
-	settings := &item{text: "SELECT @@autocommit, @@innodb_lock_wait_timeout, @@wait_timeout", rows: true,
-		row: func(scan func(...any) error) error { return scan(&commits, &patience, &w.idle) }}
-	cluster := &item{text: "SHOW VARIABLES LIKE 'wsrep_on'", rows: true, row: func(scan func(...any) error) error {
+	m := new(sendMode)
+	c.mode = &sendMode{}
+	var commits, lockTimeout int64
+	version := ""
+	settings := &item{text: "SELECT @@autocommit, @@innodb_lock_wait_timeout, @@wait_timeout, VERSION()", rows: true,
+		row: func(scan func(...any) error) error { return scan(&commits, &lockTimeout, &m.idle, &version) }}
+	const names = "'wsrep_on', 'tx_isolation', 'transaction_isolation'" // each server has some of these
+	cluster := &item{text: "SHOW VARIABLES WHERE Variable_name IN (" + names + ")", rows: true, row: func(scan func(...any) error) error {
 		var name, value string
 		err := scan(&name, &value)
-		w.galera = value == "ON"
+		if name == "wsrep_on" {
+			m.galera = value == "ON"
+		} else {
+			m.setsLevel = value != "READ-COMMITTED"
+		}
 		return err
 	}}
 	if err := c.run(ctx, false, settings, cluster); err != nil {
 		return nil, err
 	}
-	w.whole = commits == 0 || patience > longPatience
-	if !w.whole && !w.galera {
-		c.way = &way{together: true}
+	if commits == 0 { // the queries have begun a transaction
+		if err := c.run(ctx, false, &item{text: textRollback}); err != nil {
+			return nil, err
+		}
+	}
+	m.hex = !isMariaDB(version)
+	m.explicitTx = commits == 0 || lockTimeout > maxLockTimeout
+	if !m.explicitTx && !m.galera {
+		c.mode = &sendMode{together: true}
 		n := int64(0)
 		add := func(scan func(...any) error) error {
 			var v int64
@@ -241,29 +328,36 @@ func (d *Driver) findWay(ctx context.Context, c *conn) (*way, error) {
 		err := c.run(ctx, false, &item{"SELECT ?", []any{1}, true, add, nil}, &item{"SELECT ?", []any{2}, true, add, nil})
 		switch {
 		case err == nil:
-			w.together = n == 3
+			m.together = n == 3
 		case code(err) == 0:
 			return nil, err
 		}
 	}
-	d.way.Store(w)
-	return w, nil
+	d.mode.Store(m)
+	return m, nil
 }
 
-// wayOf is findWay for who has no connection of the pool.
-func (d *Driver) wayOf(ctx context.Context) (w *way, err error) {
-	err = d.inConn(ctx, func(c *conn) error { w = c.way; return nil })
-	return w, err
+// sendMode calls findSendMode on a connection that it takes from the pool.
+func (d *Driver) sendMode(ctx context.Context) (m *sendMode, err error) {
+	ctx, cancel := sqlqueue.Within(ctx, requestTime)
+	defer cancel()
+	err = d.inConn(ctx, func(c *conn) error { m = c.mode; return nil })
+	return m, err
 }
 
-// ask runs a query of one row on a connection of the pool.
-func (d *Driver) ask(ctx context.Context, query string, args []any, dest ...any) error {
+// queryRow runs a query that returns one row, on a connection of the pool.
+func (d *Driver) queryRow(ctx context.Context, query string, args []any, dest ...any) error {
+	ctx, cancel := sqlqueue.Within(ctx, requestTime)
+	defer cancel()
 	return d.inConn(ctx, func(c *conn) error {
 		found := false
 		err := c.run(ctx, false, &item{text: query, args: args, rows: true, row: func(scan func(...any) error) error {
 			found = true
 			return scan(dest...)
 		}})
+		if err == nil && c.mode.explicitTx {
+			err = c.run(ctx, false, &item{text: textRollback}) // the query has begun a transaction
+		}
 		if err == nil && !found {
 			err = driver.Errorf(driver.Refused, "mysql: no answer to %s", query)
 		}

@@ -8,6 +8,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -15,14 +16,15 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// The server's numbers of errors with a meaning of their own here.
+// The server's error numbers to which the driver reacts.
 const (
-	noTable      = 1146
-	tableExists  = 1050
-	columnExists = 1060
-	keyExists    = 1061
-	notOwner     = 1095 // of a connection that is to be interrupted
-	interrupted  = 1317
+	wrongPassword = 1045
+	noTable       = 1146
+	tableExists   = 1050
+	columnExists  = 1060
+	keyExists     = 1061
+	notOwner      = 1095 // of the connection to interrupt
+	interrupted   = 1317
 )
 
 // code returns the server's number of an error, 0 for other errors.
@@ -33,7 +35,7 @@ func code(err error) uint16 {
 	return 0
 }
 
-// denied says whether rights are missing.
+// denied reports whether the user lacks a right.
 func denied(err error) bool {
 	switch code(err) {
 	case 1044, 1045, 1142, 1143, 1227, 1370, 1698:
@@ -42,8 +44,23 @@ func denied(err error) bool {
 	return false
 }
 
-// takesNoWrites says whether a server may be read only: a replica, one that was
-// set so, or one that has lost its cluster.
+// deniedForm matches the servers' errors that name a missing right, with the
+// database before the table or without.
+var deniedForm = regexp.MustCompile("^([A-Z]+)[A-Za-z ]* command denied to user .* (?:for|in) table (?:[`'][^`']*[`']\\.)?[`'](\\w+)[`']")
+
+// missingRight returns the missing right in the words of a grant, "SELECT on
+// holdfast_line", or nothing where the server does not name it.
+func missingRight(err error) string {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		if m := deniedForm.FindStringSubmatch(e.Message); m != nil {
+			return m[1] + " on " + m[2]
+		}
+	}
+	return ""
+}
+
+// takesNoWrites reports whether a server may only be read: a replica, a server
+// that was set read-only, or one that has lost its cluster.
 func takesNoWrites(n uint16) bool {
 	switch n {
 	case 1290, 1792, 1836, 1047, 1874:
@@ -52,8 +69,8 @@ func takesNoWrites(n uint16) bool {
 	return false
 }
 
-// full says whether the server has no connection for us.
-func full(n uint16) bool { return n == 1040 || n == 1203 || n == 1226 }
+// noFreeConn reports whether the server has no free connection.
+func noFreeConn(n uint16) bool { return n == 1040 || n == 1203 || n == 1226 }
 
 // classify gives an error of a packet its class.
 func classify(ctx context.Context, err error, commits bool) error {
@@ -62,55 +79,67 @@ func classify(ctx context.Context, err error, commits bool) error {
 	}
 	n := code(err)
 	if n == 0 {
-		class := driver.Unavailable // the transaction was not to end yet, so it has been undone
-		switch {
-		case errors.Is(err, sqldriver.ErrBadConn) && ctx.Err() == nil:
-			class = driver.NotDone // nothing was sent, and the next connection may be a good one
-		case errors.Is(err, sqldriver.ErrBadConn): // none was, for as long as the caller had time
-		case commits:
+		class := driver.Unavailable                           // COMMIT was not sent yet, so the transaction has been undone
+		if commits && !errors.Is(err, sqldriver.ErrBadConn) { // ErrBadConn means that nothing was sent
 			class = driver.Unknown
 		}
 		return lost(ctx, class, err)
 	}
-	said := fmt.Errorf("mysql: %w", err)
+	serverErr := fmt.Errorf("mysql: %w", err)
 	switch {
 	case takesNoWrites(n):
-		return driver.Errorf(driver.Unavailable, "the server takes no writes, it is a replica or was set read-only: %w", said)
-	case full(n):
-		return driver.Errorf(driver.Unavailable, "the server has no connection left for us: %w", said)
+		return driver.Errorf(driver.Unavailable, "the server accepts no writes: it is a replica or read-only: %w", serverErr)
+	case noFreeConn(n):
+		return driver.Errorf(driver.Unavailable, "the server has too many clients: %w", serverErr)
 	case denied(err):
-		return driver.Errorf(driver.Refused, "this user needs SELECT, INSERT, UPDATE and DELETE on the tables of Holdfast: %w", said)
+		if right := missingRight(err); right != "" {
+			return driver.Errorf(driver.Refused, "this user lacks %s: %w", right, serverErr)
+		}
+		return driver.Errorf(driver.Refused, "this user needs SELECT, INSERT, UPDATE and DELETE on the tables of Holdfast: %w", serverErr)
 	}
 	switch n {
-	case 1213, 1205, 1020, 3572, 1614, 3101:
-		return driver.Wrap(driver.NotDone, said)
+	case 1213, 1205, 1020, 1206, 1412, 3572, 1614, 3101:
+		return driver.Wrap(driver.NotDone, serverErr)
 	case interrupted, 3024, 1969:
 		if commits {
-			return driver.Wrap(driver.Unknown, said)
+			return driver.Wrap(driver.Unknown, serverErr)
 		}
-		return driver.Wrap(driver.NotDone, said)
+		return driver.Wrap(driver.NotDone, serverErr)
 	case 1053, 1077, 1079, 1158, 1159, 1160, 1161, 1180, 1181, 1927, 3168, 3169, 4031:
-		// It may have ended the connection between the commit and the answer.
+		// The server may have ended the connection between the commit and the
+		// answer.
 		if commits {
-			return driver.Wrap(driver.Unknown, said)
+			return driver.Wrap(driver.Unknown, serverErr)
 		}
-		return driver.Wrap(driver.Unavailable, said)
+		return driver.Wrap(driver.Unavailable, serverErr)
 	case noTable:
-		return driver.Errorf(driver.Refused, "a table of Holdfast is missing: %w", said)
-	case 3, 14, 1021, 1026, 1030, 1037, 1041, 1114, 1223:
-		return driver.Errorf(driver.Unavailable, "the server cannot write: %w", said)
+		return driver.Errorf(driver.Refused, "a table of Holdfast is missing: %w", serverErr)
+	case 3, 14, 1021, 1026, 1030, 1037, 1041, 1114, 1223, 1637:
+		return driver.Errorf(driver.Unavailable, "the server cannot write: %w", serverErr)
 	case 1665:
-		return driver.Errorf(driver.Refused, "binlog_format has to be MIXED or ROW: %w", said)
+		return driver.Errorf(driver.Refused, "binlog_format must be MIXED or ROW: %w", serverErr)
 	case 1049:
-		return driver.Wrap(driver.Refused, said)
+		return driver.Wrap(driver.Refused, serverErr)
 	case 1054, 1064, 1136, 1364, 1366, 1406:
-		return driver.Errorf(driver.Refused, "the tables are not those of this version of Holdfast: %w", said)
+		return driver.Errorf(driver.Refused, "the tables are not those of this version of Holdfast: %w", serverErr)
 	}
-	return driver.Wrap(driver.Refused, said)
+	return driver.Wrap(driver.Refused, serverErr)
 }
 
-// lost is the error of a connection that broke, or whose server was silent until
-// the request's time was over.
+// undoneByServer reports whether the server refused a statement for a reason
+// that may be a message for another client, and not the lock: an error of the
+// server that a repetition would meet again.
+func undoneByServer(ctx context.Context, err error) bool {
+	n := code(err)
+	if n == 0 || takesNoWrites(n) || noFreeConn(n) || ctx.Err() != nil {
+		return false
+	}
+	class := driver.ClassOf(err)
+	return class == driver.Refused || class == driver.Unavailable
+}
+
+// lost returns the error of a connection that broke, or whose server gave no
+// answer until the request's time was over.
 func lost(ctx context.Context, class driver.Class, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return &driver.Error{Class: class, Err: cause}
@@ -118,26 +147,26 @@ func lost(ctx context.Context, class driver.Class, err error) error {
 	return driver.Errorf(class, "mysql: %w", err)
 }
 
-// notAcquired is the error of a request that got no connection.
+// notAcquired returns the error of a request that got no connection.
 func (d *Driver) notAcquired(ctx context.Context, err error) error {
 	switch {
-	case d.r.Closed():
+	case d.tables.Stopped():
 		return driver.ErrClosed
 	case strings.Contains(err.Error(), "database is closed"), errors.Is(err, sql.ErrConnDone):
 		return driver.Errorf(driver.Unavailable, "the pool of connections is closed")
 	case ctx.Err() != nil:
 		most := d.db.Stats().MaxOpenConnections
-		return driver.Errorf(driver.Unavailable, "no connection of the pool (%d at most, 0 is any number) was free in time: %w", most, context.Cause(ctx))
+		return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d, 0 means no limit): %w", most, context.Cause(ctx))
 	}
 	return notConnected(err)
 }
 
-// notConnected is the error of an attempt to connect. Such an error names
-// address, user and database; it never has the password in it.
+// notConnected returns the error of an attempt to connect. Such an error names
+// address, user and database; it never contains the password.
 func notConnected(err error) error {
 	n := code(err)
-	if full(n) {
-		return driver.Errorf(driver.Unavailable, "the server has no connection left for us: mysql: %w", err)
+	if noFreeConn(n) {
+		return driver.Errorf(driver.Unavailable, "the server has too many clients: mysql: %w", err)
 	}
 	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/mysqllock"
 )
 
-// A pool of the program's own is used beside its other work, and left open.
+// ExampleNew uses a pool of the program's own beside its other work, and leaves
+// it open.
 func ExampleNew() {
 	ctx := context.Background()
 	db, err := sql.Open("mysql", "app:secret@tcp(localhost)/app?interpolateParams=true&multiStatements=true")

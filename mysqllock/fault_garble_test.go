@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Answers that cannot be understood.
+// TestF11_GarbledAnswers checks answers that cannot be understood.
 func TestF11_GarbledAnswers(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedMariaDB(t)
-	g := backends.Garble(t, fmt.Sprintf("127.0.0.1:%d", s.Port))
+	s := servers.SharedMariaDB(t)
+	g := servers.Garble(t, fmt.Sprintf("127.0.0.1:%d", s.Port))
 	url := s.URL("holdfast", own())
 	direct := openOn(t, url)
 	d := openOn(t, strings.Replace(url, fmt.Sprint(":", s.Port), fmt.Sprint(":", g.Port), 1))
-	backends.GarbledAnswers(t, g, d, direct)
+	servers.GarbledAnswers(t, g, d, direct)
 }

@@ -7,24 +7,25 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
-// The last token there is.
+// TestF67_LastToken checks queues that reach the last token.
 func TestF67_LastToken(t *testing.T) {
-	linetest.LastToken(t, openOn(t, backends.SharedMariaDB(t).URL("holdfast", own())))
+	sqlcases.LastToken(t, openOn(t, servers.SharedMariaDB(t).URL("holdfast", own())))
 }
 
-// The statement in which a client's bell sleeps is killed again and again, so
-// that GET_LOCK answers neither yes nor no. Nobody holds by such a lock, so that
-// nothing can go wrong but that a waiter is not woken, and it is.
+// TestF103_NamedLockWithoutAnswer kills, again and again, the statement in
+// which a client's wake-up connection sleeps, so that GET_LOCK answers neither
+// yes nor no. No ticket holds by such a lock, so the only possible damage is a
+// waiter that is not woken. The test checks that the waiter is woken.
 func TestF103_NamedLockWithoutAnswer(t *testing.T) {
-	s := backends.SharedMariaDB(t)
+	s := servers.SharedMariaDB(t)
 	url := s.URL("holdfast", own())
 	d, e := openOn(t, url), openOn(t, url)
 	woken := make(chan string, 100)
-	if err := e.Watch(context.Background(), func(id string, _ driver.Place) {
+	if err := e.Watch(context.Background(), func(id string, _ driver.Status) {
 		if id != "" {
 			woken <- id
 		}
@@ -36,7 +37,7 @@ func TestF103_NamedLockWithoutAnswer(t *testing.T) {
 		a, b := ticket(2*i, "n"), ticket(2*i+1, "n")
 		mustJoin(t, d, a, driver.Held)
 		mustJoin(t, e, b, driver.Waiting)
-		if at := s.Value(t, fmt.Sprintf("SELECT COALESCE(is_used_lock('%s'), 0)", e.r.Name)); at != 0 {
+		if at := s.Value(t, fmt.Sprintf("SELECT COALESCE(is_used_lock('%s'), 0)", e.tables.Name)); at != 0 {
 			s.Exec(t, fmt.Sprintf("KILL QUERY %d", at))
 			killed++
 		}
@@ -46,7 +47,7 @@ func TestF103_NamedLockWithoutAnswer(t *testing.T) {
 			if id != b.ID {
 				t.Errorf("told %q, want %q", id, b.ID)
 			}
-		case <-time.After(200 * time.Millisecond): // not yet: it asks
+		case <-time.After(200 * time.Millisecond): // not yet: the waiter renews
 			if p := mustRenew(t, e, b); p.State != driver.Held {
 				t.Errorf("the waiter is %v", p.State)
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// FuzzMessage: a message grants something with a token, ends something, or says
-// nothing.
+// FuzzMessage checks that a message grants a ticket with a token, ends one, or
+// has no state.
 func FuzzMessage(f *testing.F) {
 	f.Add("a:1", int64(driver.Held), int64(7))
 	f.Add("a:1", int64(driver.Held), int64(0))
@@ -17,10 +17,10 @@ func FuzzMessage(f *testing.F) {
 	f.Add("x", int64(256)+int64(driver.Held), int64(-1))
 	f.Fuzz(func(t *testing.T, id string, state, token int64) {
 		m := messageOf(id, state, token)
-		switch m.place.State {
+		switch m.status.State {
 		case driver.Held:
-			if state != int64(driver.Held) || token <= 0 || m.place.Token != uint64(token) {
-				t.Errorf("state %d and token %d are a grant of %d", state, token, m.place.Token)
+			if state != int64(driver.Held) || token <= 0 || m.status.Token != uint64(token) {
+				t.Errorf("state %d and token %d are a grant of %d", state, token, m.status.Token)
 			}
 		case driver.Gone:
 			if state != int64(driver.Gone) {
@@ -28,7 +28,7 @@ func FuzzMessage(f *testing.F) {
 			}
 		case 0:
 		default:
-			t.Errorf("state %d is %v", state, m.place.State)
+			t.Errorf("state %d is %v", state, m.status.State)
 		}
 		if m.id != id {
 			t.Errorf("%q is %q", id, m.id)
@@ -36,7 +36,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzParseURL: whatever is wrong with a URL, its password is not told.
+// FuzzParseURL checks that no error of a URL contains its password.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"@h/d", "@h:1/d?tls=skip-verify", "@h/d?max_conns=x", "@/d?socket=%2Frun%2Fs", "/x@h/d", "%@h", "@h/d?tls=preferred&tls_ca=x", "@[::1]:3306/d?x=1", "@/0?socket"} {
 		f.Add("u", s)

@@ -1,34 +1,34 @@
-// Package mysqllock keeps lines of tickets in tables of a MySQL or MariaDB
-// database: the lock where the data already is. It is for MySQL 8 and MariaDB
-// 10.6 or later.
+// Package mysqllock keeps queues of tickets in tables of a MySQL or MariaDB
+// database, so that the locks are where the data already is. It is for MySQL 8
+// and MariaDB 10.6 or later.
 //
-// Its tables are those of package sqlline, and one for messages. The server's
-// clock alone is read. Every request is one statement or one short transaction
-// in READ COMMITTED, whatever the session's level is; no connection is kept
-// between requests, and none while a ticket waits, so a pool of one connection
-// is enough.
+// Its tables are those of package sqlqueue, and one for messages. Only the
+// server's clock is read. Every request is one statement or one short
+// transaction in READ COMMITTED, whatever the session's level is. No connection
+// is kept between requests, and a waiting ticket keeps none, so a pool of one
+// connection is enough.
 //
-// MySQL has no notifications. Each driver that watches has one connection that
-// sleeps at the server and holds a named lock (GET_LOCK) of a name that nobody
-// else has: its doorbell. Whoever grants a ticket writes a message for the
-// ticket's client, and in the packet of its commit interrupts the statement of
-// the connection that holds that name: KILL QUERY IS_USED_LOCK('…'). Nothing but
-// the sleep of such a connection can be hit. Where that is not heard (behind a
-// pooler that shares connections, or in a pool of one) the driver notices, and
-// asks for its waiting tickets at a pace that depends on their places.
+// MySQL has no notifications. Each driver that watches has one connection for
+// wake-ups: it sleeps at the server and holds a named lock (GET_LOCK) with a
+// unique name. A client that grants a ticket writes a message for the ticket's
+// client. In the packet of its commit it then interrupts the statement of the
+// connection that holds the name: KILL QUERY IS_USED_LOCK('…'). This can hit
+// nothing but the sleep of such a connection. If interruptions do not reach a
+// driver (behind a pooler that shares connections, or in a pool of one), the
+// driver notices that, and renews its waiting tickets at a pace that depends on
+// their places.
 package mysqllock
 
 import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"iter"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 // MinTTL and MaxTTL are the shortest and the longest TTL.
@@ -44,6 +44,7 @@ var traits = driver.Traits{
 	Owner:            true,
 	Fair:             true,
 	Push:             true,
+	Marks:            true,
 	SurvivesRestart:  true,
 	SurvivesFailover: false,
 	MinTTL:           MinTTL,
@@ -51,80 +52,57 @@ var traits = driver.Traits{
 	Granularity:      time.Millisecond,
 }
 
-// Describe returns what every [Driver] answers as its Traits.
+// Describe returns the Traits of every [Driver].
 func Describe() driver.Traits { return traits }
 
-// Driver is one client of a database.
-type Driver struct {
-	db    *sql.DB
-	owned bool    // the pool is ours to close
-	bells *sql.DB // where the bell's connection comes from
-	opt   Options
-	r     *sqlline.Remote // its name is that of our bell
+// requests are the methods of [driver.Driver] that the SQL stores share. The
+// alias keeps the embedded field unexported.
+type requests = sqlqueue.Requests
 
-	way  atomic.Pointer[way] // how statements travel, once that is known
-	bell bell
+// Driver is one client of a database. It implements [driver.Driver]; the methods
+// that are not listed here are those of the interface.
+type Driver struct {
+	requests
+	db         *sql.DB
+	owned      bool    // Close closes the pool
+	wakeupPool *sql.DB // the pool of the wake-up connection
+	opt        Options
+	tables     *sqlqueue.Tables // its name is that of the wake-up connection's named lock
+
+	mode   atomic.Pointer[sendMode] // how statements are sent, once that is known
+	wakeup wakeup
 }
 
 var (
 	_ driver.Driver     = (*Driver)(nil)
 	_ driver.Identifier = (*Driver)(nil)
 	_ driver.Checker    = (*Driver)(nil)
-	_ sqlline.Site      = (*site)(nil)
+	_ sqlqueue.Database = (*database)(nil)
 )
 
-func newDriver(db, bells *sql.DB, owned bool, o *Options) *Driver {
-	d := &Driver{db: db, bells: bells, owned: owned, opt: *o}
-	d.bell.d = d
-	d.r = sqlline.NewRemote(sqlline.New(dialect(o, d.tell)), &site{d}, "holdfast_"+strings.ToLower(rand.Text()))
+func newDriver(db, wakeupPool *sql.DB, owned bool, o *Options) *Driver {
+	d := &Driver{db: db, wakeupPool: wakeupPool, owned: owned, opt: *o}
+	d.wakeup.d = d
+	d.tables = sqlqueue.NewTables(sqlqueue.New(dialect(o, d.notifyStmts)), &database{d}, "holdfast_"+strings.ToLower(rand.Text()))
+	d.requests = d.tables.Requests()
 	return d
 }
 
 // Traits implements [driver.Driver].
 func (d *Driver) Traits() driver.Traits { return traits }
 
-// Join implements [driver.Driver].
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	return d.r.Join(ctx, t, wait)
-}
-
-// Renew implements [driver.Driver].
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	return d.r.Renew(ctx, refs)
-}
-
-// Leave implements [driver.Driver].
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	return d.r.Leave(ctx, refs)
-}
-
-// Inspect implements [driver.Driver].
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	return d.r.Inspect(ctx, name)
-}
-
-// Names implements [driver.Driver].
-func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return d.r.Names(ctx, prefix)
-}
-
-// Break implements [driver.Driver].
-func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	return d.r.Break(ctx, name, ticketID)
-}
-
 // Close implements [driver.Driver]. A pool that was given to [New] stays open.
 func (d *Driver) Close() error {
-	if !d.r.Shut() || !d.owned {
+	if !d.tables.Stop() || !d.owned {
 		return nil
 	}
-	_ = d.bells.Close()
+	_ = d.wakeupPool.Close()
 	return d.db.Close()
 }
 
 // Identity implements [driver.Identifier].
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.r.Begin(ctx); err != nil {
+	if err := d.tables.Begin(ctx); err != nil {
 		return "", err
 	}
 	return d.identity(ctx)

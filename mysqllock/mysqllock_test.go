@@ -16,14 +16,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(func(target string) (driver.Driver, error) { return Open(context.Background(), target) })
+	multiproc.Child(func(target string) (driver.Driver, error) { return Open(context.Background(), target) })
 	if url := os.Getenv(asSeller); url != "" {
 		if err := sell(url); err != nil {
 			fmt.Println(err)
@@ -35,16 +34,16 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
 		panic(err)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
 var (
-	own       = linetest.Own
-	prefixOf  = linetest.PrefixOf
-	ticket    = linetest.Ticket
-	mustJoin  = linetest.Join
-	mustRenew = linetest.Renew
-	mustLeave = linetest.Leave
+	own       = sqlcases.OwnTables
+	prefixOf  = sqlcases.PrefixOf
+	ticket    = sqlcases.Ticket
+	mustJoin  = sqlcases.Join
+	mustRenew = sqlcases.Renew
+	mustLeave = sqlcases.Leave
 )
 
 // openOn opens a client that the test closes.
@@ -60,8 +59,8 @@ func openOn(t drivertest.T, url string) *Driver {
 	return d
 }
 
-// poolOf returns a pool of the user's own, with the library's defaults but for
-// what edit changes.
+// poolOf returns a user's pool, with the library's defaults but for the changes
+// of edit.
 func poolOf(t drivertest.T, url string, edit func(*mysql.Config)) *sql.DB {
 	t.Helper()
 	config, _, err := parseURL(url)
@@ -82,28 +81,45 @@ func poolOf(t drivertest.T, url string, edit func(*mysql.Config)) *sql.DB {
 }
 
 // harness describes a server of the test's own to the suite. The clock is the
-// server's, and a number in a table that StepClock adds to it.
+// server's, plus a number in a table that StepClock changes.
 func harness(t *testing.T) drivertest.Harness {
-	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	s := servers.MariaDB(t, servers.MariaDBOptions{})
 	s.Exec(t, "CREATE TABLE step (us bigint PRIMARY KEY)")
 	s.Exec(t, "INSERT INTO step VALUES (0)")
 	url := s.URL("holdfast", "max_conns=4")
+	stepped := func(url string) (driver.Driver, error) {
+		config, o, err := parseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		o.clock = "(" + clockNow + " + (SELECT us FROM step))"
+		d, err := open(context.Background(), config, o)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}
 	return drivertest.Harness{
+		TellsLeft: true,
 		Open: func(dt drivertest.T) driver.Driver {
-			config, o, err := parseURL(url)
-			if err != nil {
-				dt.Fatalf("%v", err)
-			}
-			o.clock = "(" + clockNow + " + (SELECT us FROM step))"
-			d, err := open(context.Background(), config, o)
+			d, err := stepped(url)
 			if err != nil {
 				dt.Fatalf("Open: %v", err)
 			}
 			return d
 		},
+		Rights: rights(t, s, func(user string) (driver.Driver, error) { return stepped(s.URL(user, "max_conns=4")) }),
+		FailPushes: func(drivertest.T) func() {
+			s.Exec(t, "CREATE TRIGGER mute BEFORE INSERT ON holdfast_post FOR EACH ROW "+
+				"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table holdfast_post is full'")
+			return func() { s.Exec(t, "DROP TRIGGER mute") }
+		},
+		OpenAt: func(ctx context.Context, address string) (driver.Driver, error) {
+			return Open(ctx, "mysql://app@"+address+"/locks")
+		},
 		TTL:      2 * time.Second,
 		Slack:    2 * time.Second,
-		Many:     300,
+		Waiters:  300,
 		Pause:    func(drivertest.T) func() { s.Pause(t); return func() { s.Resume(t) } },
 		Restart:  func(drivertest.T) { s.Restart(t) },
 		LoseData: func(drivertest.T) { empty(t, s) },
@@ -123,41 +139,50 @@ func harness(t *testing.T) drivertest.Harness {
 		StepClock: func(_ drivertest.T, d time.Duration) {
 			s.Exec(t, fmt.Sprintf("UPDATE step SET us = us + %d", d.Microseconds()))
 		},
+		LockRow: func(_ drivertest.T, name string) func() {
+			st := newStranger(t, poolOf(t, url, nil), url)
+			if err := st.Lock(name); err != nil {
+				t.Fatal(err)
+			}
+			return st.End
+		},
+		Rows: func(drivertest.T) int { return int(s.Value(t, "SELECT count(*) FROM holdfast_line")) },
 		Connections: func(drivertest.T) int {
 			return int(s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE user = 'holdfast'"))
 		},
 	}
 }
 
-func empty(t *testing.T, s *backends.MariaDBServer) {
+func empty(t *testing.T, s *servers.MariaDBServer) {
 	for _, name := range tables[1:] {
 		s.Exec(t, "DELETE FROM holdfast_"+name)
 	}
 }
 
-func TestConformance(t *testing.T) { drivertest.Run(t, harness(t)) }
+func TestDriverConformance(t *testing.T) { drivertest.Run(t, harness(t)) }
 
 // shared describes clients of the shared server, with more options.
 func shared(t *testing.T, more string) drivertest.Harness {
-	url := backends.SharedMariaDB(t).URL("holdfast", own()+more)
+	url := servers.SharedMariaDB(t).URL("holdfast", own()+more)
 	return drivertest.Harness{
-		Open: func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
-		TTL:  4 * time.Second,
+		TellsLeft: true,
+		Open:      func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
+		TTL:       4 * time.Second,
 	}
 }
 
-func TestLocks(t *testing.T) { locktest.Run(t, shared(t, "")) }
+func TestLocks(t *testing.T) { drivertest.RunLocks(t, shared(t, "")) }
 
-func TestProcesses(t *testing.T) {
-	procs.Run(t, procs.Store{Target: backends.SharedMariaDB(t).URL("holdfast", own()), TTL: 2 * time.Second})
+func TestLocksAcrossProcesses(t *testing.T) {
+	multiproc.Run(t, multiproc.Store{Target: servers.SharedMariaDB(t).URL("holdfast", own()), TTL: 2 * time.Second})
 }
 
-// everyCase makes the second run of the suite, on a pool of the user's,
-// complete but for what counts tickets.
+// everyCase makes the second run of the suite, on a user's pool, complete but
+// for the cases that count tickets.
 var everyCase = flag.Bool("mysqllock.all", false, "run the whole suite on a pool of the user's, too")
 
-// except leaves out all cases but those whose names begin so, and those with
-// too many tickets.
+// except returns reasons to skip all cases but those whose names begin with one
+// of kept, and to skip the cases with too many tickets.
 func except(kept ...string) map[string]string {
 	out := map[string]string{"names-many": tooMany, "renew-200": tooMany, "many-dead": tooMany, "hammer-lines": tooMany}
 	for _, c := range drivertest.Cases() {
@@ -168,19 +193,19 @@ func except(kept ...string) map[string]string {
 	return out
 }
 
-// A pool of the user's own, whose sessions have every setting other than ours:
-// each statement travels alone, in transactions said in words, and the suite
-// holds.
+// TestConformanceOfPools runs the suite on a user's pool, whose sessions have
+// every setting other than the driver's: each statement is sent alone, within
+// explicit transactions.
 //
-// Statements and what they decide are the same as on connections of our own. A
-// pool changes how they travel, prepared and one by one, what sessions are set
-// to, and where the bell's connection comes from. So these are cases with each
-// kind of request, those whose transactions are in one another's way, those with
-// pushes, and those that give requests up or close.
+// Statements and their decisions are the same as on the driver's own
+// connections. A pool changes how they are sent, prepared and one by one, the
+// settings of sessions, and the origin of the wake-up connection. The chosen
+// cases cover each kind of request, contending transactions, pushes, and
+// requests that are abandoned or closed.
 //
 // Covers: F25, F92, F99.
 func TestConformanceOfPools(t *testing.T) {
-	s := backends.SharedMariaDB(t)
+	s := servers.SharedMariaDB(t)
 	level := "tx_isolation"
 	if s.MySQL {
 		level = "transaction_isolation"
@@ -199,9 +224,9 @@ func TestConformanceOfPools(t *testing.T) {
 			}
 			return withPool{d, db}
 		},
-		TTL:   2 * time.Second,
-		Slack: 2 * time.Second,
-		Many:  50, Clients: 3, Rounds: 5,
+		TTL:     2 * time.Second,
+		Slack:   2 * time.Second,
+		Waiters: 50, Clients: 3, Rounds: 5,
 		LeaveOut: except("join-free", "join-again", "join-renews", "leave-answers", "leave-batch", "leave-at-ones-turn", "push-",
 			"renew-answers", "renew-against-leave", "replaces-shared", "owner-shares", "owner-waits", "break-held", "inspect", "names",
 			"nasty-", "identity", "check", "ended-context", "close", "recheck", "dead-holder", "tokens-grow", "units",
@@ -209,9 +234,9 @@ func TestConformanceOfPools(t *testing.T) {
 	})
 }
 
-const tooMany = "many tickets, of which each costs twenty round trips here; TestConformance has it"
+const tooMany = "many tickets, of which each costs twenty round trips here; TestDriverConformance has it"
 
-// withPool closes its pool, too: the suite counts goroutines.
+// withPool is a driver that also closes its pool: the suite counts goroutines.
 type withPool struct {
 	*Driver
 	db *sql.DB

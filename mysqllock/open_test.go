@@ -9,21 +9,21 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
-// URLs that cannot be used are refused before anything is sent, and no error
-// repeats a password.
+// TestBadURLs checks that unusable URLs are refused before anything is sent,
+// and that no error contains a password.
 func TestBadURLs(t *testing.T) {
-	linetest.Refused(t, func(url string) (driver.Driver, error) { return Open(context.Background(), url) }, map[string]string{
+	sqlcases.RefusesURLs(t, func(url string) (driver.Driver, error) { return Open(context.Background(), url) }, map[string]string{
 		"postgres://a:s3cret@h/db":                      "begins with mysql://",
 		"mysql://a:s3cret@h/db?colour=red":              `unknown option "colour"`,
 		"mysql://a:s3cret@h/db?max_conns=2&max_conns=3": "given 2 times",
-		"mysql://a:s3cret@h/db?max_conns=none":          "max_conns is a number",
-		"mysql://a:s3cret@h/db?connect_timeout=5":       "connect_timeout is a time",
-		"mysql://a:s3cret@h/db?table_prefix=A-b":        "prefix of tables",
-		"mysql://a:s3cret@h/db?tls=perhaps":             "tls is one of",
+		"mysql://a:s3cret@h/db?max_conns=none":          "max_conns is not a number",
+		"mysql://a:s3cret@h/db?connect_timeout=5":       "connect_timeout is not a time",
+		"mysql://a:s3cret@h/db?table_prefix=A-b":        "table prefix",
+		"mysql://a:s3cret@h/db?tls=perhaps":             "tls is none of",
 		"mysql://a:s3cret@h/db?tls=false&tls_ca=x":      "goes with no other option",
 		"mysql://a:s3cret@h/db?tls_ca=/nowhere":         "tls_ca",
 		"mysql://a:s3cret@h/db?tls_cert=/nowhere":       "tls_cert",
@@ -36,6 +36,10 @@ func TestBadURLs(t *testing.T) {
 		"mariadb://a:s3cret@/db":                        "names no host",
 		"mysql://a:s3cret@127.0.0.1:1/db":               "",
 	})
+	_, err := Open(t.Context(), "mysql://a:s3cret@127.0.0.1:1/db")
+	if want := "mysqllock: open 127.0.0.1:1: store unavailable: mysql: dial tcp 127.0.0.1:1: connect: connection refused"; fmt.Sprint(err) != want {
+		t.Errorf("a closed port: %v", err)
+	}
 	if _, err := New(nil, nil); driver.ClassOf(err) != driver.Refused {
 		t.Errorf("New(nil): %v", err)
 	}
@@ -46,17 +50,18 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// connector is one of another client library.
+// connector is a connector of another client library.
 type connector struct{ sqldriver.Connector }
 
 // Driver implements sqldriver.Connector.
 func (connector) Driver() sqldriver.Driver { return nil }
 
-// Prefix, and the statements for those who may not make tables.
+// TestSchema checks the option for the prefix, and the statements for users who
+// may not create tables.
 //
 // Covers: F66.
 func TestSchema(t *testing.T) {
-	s := backends.SharedMariaDB(t)
+	s := servers.SharedMariaDB(t)
 	ctx := context.Background()
 	options := own()
 	_, err := Open(ctx, s.URL("app", options))
@@ -66,7 +71,7 @@ func TestSchema(t *testing.T) {
 	s.Exec(t, "CREATE TABLE mine (n int PRIMARY KEY)")
 	s.Exec(t, "GRANT SELECT ON locks.mine TO app@'%'") // it may use the database now
 	_, err = Open(ctx, s.URL("app", options))
-	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "rights") && !strings.Contains(err.Error(), "holdfast schema mysql") && !strings.Contains(err.Error(), "SELECT, INSERT") {
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "rights") && !strings.Contains(err.Error(), "holdfast schema mysql") && !strings.Contains(err.Error(), "lacks SELECT") {
 		t.Fatalf("without tables and rights: %v", err)
 	}
 	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.* TO app@'%'")
@@ -84,12 +89,12 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	var grants []string
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(strings.TrimSpace(line), ";")
-		if grant, ok := strings.CutPrefix(line, "-- GRANT"); ok {
+	for queue := range strings.Lines(text) {
+		queue = strings.TrimSuffix(strings.TrimSpace(queue), ";")
+		if grant, ok := strings.CutPrefix(queue, "-- GRANT"); ok {
 			grants = append(grants, "GRANT"+strings.Replace(grant, "TO app", "TO app@'%'", 1))
-		} else if !strings.HasPrefix(line, "--") {
-			s.Exec(t, line)
+		} else if !strings.HasPrefix(queue, "--") {
+			s.Exec(t, queue)
 		}
 	}
 	_, err = Open(ctx, s.URL("app", options))
@@ -115,26 +120,24 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Eight clients make the tables at once, by the other scheme of URLs.
-func TestFirstUse(t *testing.T) {
-	s := backends.SharedMariaDB(t)
-	tablesAt(t, s, strings.Replace(s.URL("holdfast", own()), "mysql:", "mariadb:", 1)).MadeAtOnce(t)
+// TestTablesCreatedAtOnce checks that eight clients can create the tables at
+// once, with the other scheme of URLs.
+func TestTablesCreatedAtOnce(t *testing.T) {
+	s := servers.SharedMariaDB(t)
+	tablesAt(t, s, strings.Replace(s.URL("holdfast", own()), "mysql:", "mariadb:", 1)).CreatedAtOnce(t)
 }
 
-// TLS with the server's certificate checked, a wrong password, a server that
-// has no TLS, and a database that is not there.
-func TestTLS(t *testing.T) {
-	s := backends.MariaDB(t, backends.MariaDBOptions{TLS: true})
-	if s.MySQL {
-		backends.Lack(t, "MySQL with an old OpenSSL takes no certificates of elliptic curves, as those of the tests are: leave HOLDFAST_MARIADB_SERVER unset")
-	}
+// TestTLSIsVerified checks TLS with a verified server certificate, a wrong
+// password, a server without TLS, and a missing database.
+func TestTLSIsVerified(t *testing.T) {
+	s := servers.MariaDB(t, servers.MariaDBOptions{TLS: true})
 	d := openOn(t, s.URL("holdfast", "tls_ca="+s.Certs.CA))
 	tk := ticket(1, "n")
 	mustJoin(t, d, tk, driver.Held)
-	if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil {
+	if err := d.Watch(t.Context(), func(string, driver.Status) {}); err != nil {
 		t.Error(err)
 	}
-	plain := backends.SharedMariaDB(t)
+	plain := servers.SharedMariaDB(t)
 	for what, url := range map[string]string{
 		"an unknown authority": s.URL("holdfast", "tls=true"),
 		"another name":         s.URL("holdfast", "tls_server_name=elsewhere&tls_ca="+s.Certs.CA),
@@ -153,11 +156,11 @@ func TestTLS(t *testing.T) {
 	openOn(t, plain.URL("holdfast", own()+"&tls=preferred"))
 }
 
-// A pool of the user's own stays open: of one connection, which cannot be
-// spared for a bell, and of two.
-func TestPoolOfUser(t *testing.T) {
+// TestUsersPoolStaysOpen checks that a user's pool stays open: one of a single
+// connection, which cannot be spared for wake-ups, and one of two.
+func TestUsersPoolStaysOpen(t *testing.T) {
 	ctx := context.Background()
-	url := backends.SharedMariaDB(t).URL("holdfast", own())
+	url := servers.SharedMariaDB(t).URL("holdfast", own())
 	for most := 1; most <= 2; most++ {
 		db := poolOf(t, url, nil)
 		db.SetMaxOpenConns(most)
@@ -166,13 +169,13 @@ func TestPoolOfUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := make(chan string, 10)
-		if err := d.Watch(ctx, func(id string, _ driver.Place) { told <- id }); err != nil {
+		if err := d.Watch(ctx, func(id string, _ driver.Status) { told <- id }); err != nil {
 			t.Fatal(err)
 		}
-		if d.r.Hears.Load() != (most > 1) {
+		if d.tables.PushesArrive.Load() != (most > 1) {
 			t.Errorf("pool of %d: it hears: %v", most, most == 1)
 		}
-		linetest.HandedOn(t, d, d, told, 1)
+		sqlcases.HandsOff(t, d, d, told, 1)
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -6,52 +6,61 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// Reading the text of a statement takes the server longer than doing what it
-// says. On connections of our own, statements that most requests consist of and
-// that travel alone are therefore prepared, each once, when a connection sends it
-// for the first time. In a pool that was given nothing is: others use it.
+// Parsing a statement takes the server longer than running it. On the driver's
+// own connections, frequent statements that are sent alone are therefore
+// prepared, each when a connection sends it for the first time. Nothing is
+// prepared in a pool that was passed to New, because it has other users.
 //
-// MySQL gives the arguments of a prepared statement types of its own, since
-// 8.0.22, which was not tested; so it is MariaDB alone where this is done.
+// Only statements for MariaDB are prepared: since 8.0.22 MySQL gives the
+// arguments of a prepared statement types of its own, which was not tested.
 //
-// A server that will not prepare any more, a proxy that cannot, or one that went
-// on to a connection of another session, says so before anything is done. Such a
-// statement then travels as text, on this connection for good.
+// A server that refuses to prepare, a proxy that cannot, or a proxy that has
+// switched to a connection of another session, reports an error before anything
+// is done. From then on, this connection sends that statement as text.
 
-// opener makes connections that prepare.
-type opener struct {
+// preparingConnector makes connections that prepare statements.
+type preparingConnector struct {
 	sqldriver.Connector
-	often map[string]bool // the texts that are worth it
-	maria atomic.Pointer[bool]
+	frequent map[string]bool // the texts that are worth preparing
+	mariaDB  atomic.Pointer[bool]
 }
 
-// prepares sets the texts. To be called before the first connection is made.
-func (o *opener) prepares(lines *sqlline.Lines) {
-	o.often = make(map[string]bool)
-	for _, text := range lines.Often() {
-		o.often[text.SQL] = true
+// setTexts sets the texts. It must be called before the first connection is
+// made.
+func (o *preparingConnector) setTexts(queues *sqlqueue.Queues) {
+	o.frequent = make(map[string]bool)
+	for _, text := range queues.Frequent() {
+		o.frequent[text.SQL] = true
 	}
 }
 
 // Connect implements [sqldriver.Connector].
-func (o *opener) Connect(ctx context.Context) (sqldriver.Conn, error) {
+func (o *preparingConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	c, err := o.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if c, ok := c.(plainConn); ok && o.knows(ctx, c) {
-		return &preparing{plainConn: c, often: o.often, stmts: make(map[string]preparedStmt)}, nil
+	if c, ok := c.(sqldriver.ExecerContext); ok {
+		// The variables have different names on MySQL and MariaDB, so they
+		// cannot be among those that the library sets. If this fails, each
+		// statement sends its level, see sendMode.setsLevel.
+		_, _ = c.ExecContext(ctx, textSession, nil)
+	}
+	if c, ok := c.(sqlConn); ok && o.isMariaDB(ctx, c) {
+		_, _ = c.ExecContext(ctx, textLatestRows, nil) // servers before 10.6.18 neither have nor need the variable
+		return &preparingConn{sqlConn: c, frequent: o.frequent, stmts: make(map[string]preparedStmt)}, nil
 	}
 	return c, nil
 }
 
-// knows says whether the server is MariaDB. It asks once. A connection that
-// does not answer is used as it is: the first request on it finds out why.
-func (o *opener) knows(ctx context.Context, c plainConn) bool {
-	if maria := o.maria.Load(); maria != nil {
+// isMariaDB reports whether the server is MariaDB. It asks once. A connection
+// that does not answer is used as it is: the first request on it meets the
+// reason.
+func (o *preparingConnector) isMariaDB(ctx context.Context, c sqlConn) bool {
+	if maria := o.mariaDB.Load(); maria != nil {
 		return *maria
 	}
 	rows, err := c.QueryContext(ctx, "SELECT VERSION()", nil)
@@ -64,13 +73,16 @@ func (o *opener) knows(ctx context.Context, c plainConn) bool {
 		return false
 	}
 	version, _ := answer[0].([]byte)
-	maria := strings.Contains(string(version), "MariaDB")
-	o.maria.Store(&maria)
+	maria := isMariaDB(string(version))
+	o.mariaDB.Store(&maria)
 	return maria
 }
 
-// plainConn is what the client library's connections can do.
-type plainConn interface {
+// isMariaDB reports whether a server's version names MariaDB.
+func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
+
+// sqlConn is the set of methods of the client library's connections.
+type sqlConn interface {
 	sqldriver.Conn
 	sqldriver.ConnBeginTx
 	sqldriver.ConnPrepareContext
@@ -82,49 +94,50 @@ type plainConn interface {
 	sqldriver.Validator
 }
 
-// preparedStmt is what its statements can do.
+// preparedStmt is the set of methods of its statements.
 type preparedStmt interface {
 	sqldriver.Stmt
 	sqldriver.StmtExecContext
 	sqldriver.StmtQueryContext
 }
 
-// preparing is a connection that prepares what it sends often.
-type preparing struct {
-	plainConn
-	often map[string]bool
-	stmts map[string]preparedStmt // nil for a text that cannot be prepared here
+// preparingConn is a connection that prepares its frequent statements.
+type preparingConn struct {
+	sqlConn
+	frequent map[string]bool
+	stmts    map[string]preparedStmt // nil for a text that cannot be prepared here
 }
 
 // ExecContext implements [sqldriver.ExecerContext].
-func (c *preparing) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	return send(ctx, c, text, args, c.plainConn.ExecContext, preparedStmt.ExecContext)
+func (c *preparingConn) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	return send(ctx, c, text, args, c.sqlConn.ExecContext, preparedStmt.ExecContext)
 }
 
 // QueryContext implements [sqldriver.QueryerContext].
-func (c *preparing) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	return send(ctx, c, text, args, c.plainConn.QueryContext, preparedStmt.QueryContext)
+func (c *preparingConn) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	return send(ctx, c, text, args, c.sqlConn.QueryContext, preparedStmt.QueryContext)
 }
 
-// send sends a statement prepared, where that can be, and as text otherwise.
-func send[A any](ctx context.Context, c *preparing, text string, args []sqldriver.NamedValue,
-	plainly func(context.Context, string, []sqldriver.NamedValue) (A, error),
+// send sends a statement prepared if possible, and as text otherwise.
+func send[A any](ctx context.Context, c *preparingConn, text string, args []sqldriver.NamedValue,
+	asText func(context.Context, string, []sqldriver.NamedValue) (A, error),
 	prepared func(preparedStmt, context.Context, []sqldriver.NamedValue) (A, error)) (answer A, err error) {
 	s, err := c.prepared(ctx, text)
 	if err != nil {
 		return answer, err
 	}
 	if s != nil {
-		if answer, err = prepared(s, ctx, args); !c.forgot(text, err) {
+		if answer, err = prepared(s, ctx, args); !c.mustSendText(text, err) {
 			return answer, err
 		}
 	}
-	return plainly(ctx, text, args)
+	return asText(ctx, text, args)
 }
 
-// prepared returns the statement of a text, or nil if it is to travel as text.
-func (c *preparing) prepared(ctx context.Context, text string) (preparedStmt, error) {
-	if !c.often[text] {
+// prepared returns the prepared statement of a text, or nil if the text must be
+// sent as it is.
+func (c *preparingConn) prepared(ctx context.Context, text string) (preparedStmt, error) {
+	if !c.frequent[text] {
 		return nil, nil
 	}
 	s, asked := c.stmts[text]
@@ -136,21 +149,22 @@ func (c *preparing) prepared(ctx context.Context, text string) (preparedStmt, er
 	case err == nil:
 		s, _ = p.(preparedStmt)
 	case code(err) == 0:
-		return nil, sqldriver.ErrBadConn // it broke, and nothing was done
+		return nil, sqldriver.ErrBadConn // the connection broke before anything was done
 	}
 	c.stmts[text] = s
 	return s, nil
 }
 
-// The server's numbers of errors of statements that it knows no more, or not in
-// time for what was changed. It has done nothing of them.
+// The server's error numbers for a prepared statement that it no longer has, or
+// that it could not prepare again in time after a change. It has not run such a
+// statement.
 const (
 	unknownStmt = 1243
 	staleStmt   = 1615
 )
 
-// forgot says whether a statement has to travel as text after all.
-func (c *preparing) forgot(text string, err error) bool {
+// mustSendText reports whether a statement must be sent as text after all.
+func (c *preparingConn) mustSendText(text string, err error) bool {
 	if n := code(err); n != unknownStmt && n != staleStmt {
 		return false
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// What travels alone is prepared, once for each connection. To a server that
-// does not know a statement any more, or that prepares none, it goes as text,
-// and comes to the same.
+// TestFrequentStatementsArePrepared checks that, on MariaDB, statements that
+// are sent alone are prepared once for each connection. A server that has lost
+// a statement, or that prepares none, gets it as text, with the same result.
 //
 // Covers: F99.
-func TestPrepared(t *testing.T) {
+func TestFrequentStatementsArePrepared(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s := backends.MariaDB(t, backends.MariaDBOptions{})
+	s := servers.MariaDB(t, servers.MariaDBOptions{})
 	url := s.URL("holdfast", own()+"&max_conns=1")
 	id, last := 0, uint64(0)
 	cycle := func(d *Driver) {
@@ -35,28 +35,34 @@ func TestPrepared(t *testing.T) {
 		last = p.Token
 		mustLeave(t, d, tk)
 	}
-	// counts are those of the only connection for requests.
+	// counts returns the numbers of the only connection for requests.
 	counts := func(d *Driver) (prepared, executed int64) {
 		t.Helper()
-		const query = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.session_status WHERE variable_name = ?"
-		for name, to := range map[string]*int64{"COM_STMT_PREPARE": &prepared, "COM_STMT_EXECUTE": &executed} {
-			if err := d.ask(ctx, query, []any{name}, to); err != nil {
+		var name string
+		for like, to := range map[string]*int64{"Com_stmt_prepare": &prepared, "Com_stmt_execute": &executed} {
+			if err := d.queryRow(ctx, "SHOW SESSION STATUS LIKE '"+like+"'", nil, &name, to); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return prepared, executed
 	}
 	d := openOn(t, url)
-	d.r.Sweeper.Lock()
-	defer d.r.Sweeper.Unlock()
+	d.tables.SweepLock.Lock()
+	defer d.tables.SweepLock.Unlock()
 	for range 3 {
 		cycle(d)
+	}
+	if s.MySQL { // everything is sent as text
+		if p, e := counts(d); p != 0 || e != 0 {
+			t.Errorf("on MySQL %d were prepared, %d executed", p, e)
+		}
+		return
 	}
 	if p, e := counts(d); p != 3 || e != 9 {
 		t.Errorf("%d prepared, %d executed; want 3 and 9", p, e)
 	}
 	s.Exec(t, "ALTER TABLE "+prefixOf(url)+"line ADD COLUMN later bigint NOT NULL DEFAULT 0")
-	cycle(d) // the server prepares anew by itself
+	cycle(d) // the server itself prepares again
 	prepared, executed := counts(d)
 	if prepared < 3 || executed < 12 {
 		t.Errorf("after the table was changed: %d prepared, %d executed; want 3 and 12", prepared, executed)
@@ -70,7 +76,7 @@ func TestPrepared(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 		if err := c.Raw(func(c any) error {
-			stmts := c.(*preparing).stmts
+			stmts := c.(*preparingConn).stmts
 			for text, s := range stmts {
 				if s != nil {
 					stmts[text] = forgotten{s, number}
@@ -97,7 +103,7 @@ func TestPrepared(t *testing.T) {
 	}
 }
 
-// forgotten is a statement that the server does not know any more: one of
+// forgotten is a statement that the server does not have any more: one of
 // another session, behind a proxy.
 type forgotten struct {
 	preparedStmt
@@ -109,10 +115,11 @@ func (f forgotten) ExecContext(context.Context, []sqldriver.NamedValue) (sqldriv
 	return nil, &mysql.MySQLError{Number: f.number, Message: "Unknown prepared statement handler"}
 }
 
-// In a pool that was given nothing stays prepared.
-func TestNotPrepared(t *testing.T) {
+// TestNothingPreparedInUsersPool checks that nothing stays prepared in a pool
+// that was passed to New.
+func TestNothingPreparedInUsersPool(t *testing.T) {
 	t.Parallel()
-	url := backends.SharedMariaDB(t).URL("holdfast", own())
+	url := servers.SharedMariaDB(t).URL("holdfast", own())
 	d, err := New(poolOf(t, url, nil), &Options{TablePrefix: prefixOf(url)})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +132,7 @@ func TestNotPrepared(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	if err := c.Raw(func(c any) error {
-		if _, ok := c.(*preparing); ok {
+		if _, ok := c.(*preparingConn); ok {
 			t.Error("a pool that was given prepares")
 		}
 		return nil

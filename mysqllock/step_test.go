@@ -6,30 +6,44 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/cuts"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Every round trip of every request is cut, and its connection killed by an
-// operator.
+// TestF1_EveryStepCut cuts every round trip of every request, and lets an
+// operator kill its connection.
 //
 // Covers: F1, F2, F4, F97.
 func TestF1_EveryStepCut(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedMariaDB(t)
+	s := servers.SharedMariaDB(t)
 	prefix := own()
-	cuts.EveryStep(t, cuts.Subject{
+	faultproxy.EveryStep(t, faultproxy.Subject{
 		Target: fmt.Sprintf("127.0.0.1:%d", s.Port),
-		TTL:    time.Minute, Quick: true,
-		Protocol: cuts.MySQL,
+		TTL:    time.Minute, FastSteps: true,
+		Protocol: faultproxy.MySQL,
 		Open: func(t testing.TB, addr string) driver.Driver {
 			return openOn(t, fmt.Sprintf("mysql://holdfast:%s@%s/locks?max_conns=1&%s", "s3cret%2Fpass", addr, prefix))
 		},
 		Kill: func(id uint32) {
-			s.Exec(t, fmt.Sprintf("KILL %d", id))
-			for s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE id = ?", id) > 0 {
-				time.Sleep(time.Millisecond)
+			if err := s.EndConnection(id); err != nil {
+				t.Error(err) // t.Fatal is not for the proxy's goroutine
 			}
 		},
 	})
+}
+
+// TestF115_HalfOpen checks that no hold is lost when connections fall silent,
+// as long as new ones are served.
+//
+// Covers: F115.
+func TestF115_HalfOpen(t *testing.T) {
+	t.Parallel()
+	prefix := own()
+	faultproxy.HalfOpen(t, faultproxy.Subject{
+		Target: fmt.Sprintf("127.0.0.1:%d", servers.SharedMariaDB(t).Port),
+		Open: func(t testing.TB, addr string) driver.Driver {
+			return openOn(t, fmt.Sprintf("mysql://holdfast:%s@%s/locks?%s", "s3cret%2Fpass", addr, prefix))
+		},
+	}, 2*time.Second)
 }

@@ -13,10 +13,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// asSeller in the environment makes this process one of the sellers.
+// asSeller is the environment variable that makes this process one of the
+// sellers.
 const asSeller = "HOLDFAST_TEST_SELLER"
 
 const (
@@ -24,11 +25,12 @@ const (
 	buyers  = 50 // of each seller
 )
 
-// The stock scenario: 8 processes with 50 goroutines each take one piece out of
-// a stock of 400, in a table beside those of the lock. What is read is written
-// back by a later statement, which goes wrong without the lock.
-func TestStock(t *testing.T) {
-	s := backends.SharedMariaDB(t)
+// TestStockSoldExactly runs the stock scenario: 8 processes with 50 goroutines
+// each take one piece out of a stock of 400, in a table beside those of the
+// lock. A later statement writes back the number that was read, which goes
+// wrong without the lock.
+func TestStockSoldExactly(t *testing.T) {
+	s := servers.SharedMariaDB(t)
 	s.Exec(t, "CREATE TABLE stock (id int PRIMARY KEY, pieces bigint NOT NULL, token bigint NOT NULL)")
 	s.Exec(t, "INSERT INTO stock VALUES (1, ?, 0)", sellers*buyers)
 	url := s.URL("holdfast", own())
@@ -52,14 +54,14 @@ func TestStock(t *testing.T) {
 	}
 }
 
-// failing ends a process that is no test.
+// failing ends a process that runs no test.
 type failing struct{ drivertest.T }
 
 func (failing) Helper()                           {}
 func (failing) Cleanup(func())                    {}
 func (failing) Fatalf(format string, args ...any) { fmt.Printf(format+"\n", args...); os.Exit(1) }
 
-// sell is what each process does, on the pool that it has for its work.
+// sell runs one seller process, on the pool that it has for its work.
 func sell(url string) error {
 	ctx := context.Background()
 	db := poolOf(failing{}, url, func(c *mysql.Config) { c.InterpolateParams, c.MultiStatements = true, true })

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
 // count copies what a client sends. The first message has no type.
-func count(r *linetest.Relay, out io.Writer, in io.Reader) {
+func count(r *sqlcases.Relay, out io.Writer, in io.Reader) {
 	kind := make([]byte, 1)
 	for first := true; ; first = false {
 		head := make([]byte, 4)
@@ -47,32 +47,33 @@ func count(r *linetest.Relay, out io.Writer, in io.Reader) {
 	}
 }
 
-// What an uncontended lock, a hand-off and a renewal of 1,000 tickets cost.
-func TestCosts(t *testing.T) {
-	r := linetest.NewRelay(t, backends.SharedPostgres(t).Port, count)
+// TestRequestCosts checks the cost of an uncontended lock, of a hand-off, and
+// of a renewal of 1,000 tickets.
+func TestRequestCosts(t *testing.T) {
+	r := sqlcases.NewRelay(t, servers.SharedPostgres(t).Port, count)
 	d := openOn(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&%s", r.Addr, own()))
 	told := make(chan string, 10)
-	if err := d.Watch(t.Context(), func(id string, _ driver.Place) { told <- id }); err != nil {
+	if err := d.Watch(t.Context(), func(id string, _ driver.Status) { told <- id }); err != nil {
 		t.Fatal(err)
 	}
-	linetest.Costs{
-		Free:    linetest.Cost{Statements: 4, Trips: 2},
-		Renewal: linetest.Cost{Statements: 2, Trips: 1},
-		Wait:    linetest.Cost{Statements: 5, Trips: 2},
-		Behind:  linetest.Cost{Statements: 3, Trips: 1},
-		Try:     linetest.Cost{Statements: 3, Trips: 1},
-		HandOn:  linetest.Cost{Statements: 4, Trips: 1},
-		Many:    linetest.Cost{Statements: 10, Trips: 10},
-	}.Counted(t, r, d, d.r)
+	sqlcases.Costs{
+		Free:             sqlcases.Cost{Statements: 4, Trips: 2},
+		Renewal:          sqlcases.Cost{Statements: 2, Trips: 1},
+		JoinBehindHolder: sqlcases.Cost{Statements: 5, Trips: 2},
+		JoinBehindWaiter: sqlcases.Cost{Statements: 3, Trips: 1},
+		Try:              sqlcases.Cost{Statements: 3, Trips: 1},
+		HandOff:          sqlcases.Cost{Statements: 4, Trips: 1},
+		Many:             sqlcases.Cost{Statements: 10, Trips: 10},
+	}.Check(t, r, d, d.tables)
 	if id := <-told; id != ticket(3, "n").ID {
 		t.Errorf("told %s", id)
 	}
 }
 
-// The time from a release to the next holder's Lock returning, beside that of
-// one UPDATE in the same run.
-func TestHandOffTime(t *testing.T) {
-	s := backends.SharedPostgres(t)
+// TestHandOffTimeBesideUpdate measures the time from a release to the return of
+// the next holder's Lock, beside the time of one UPDATE in the same run.
+func TestHandOffTimeBesideUpdate(t *testing.T) {
+	s := servers.SharedPostgres(t)
 	url := s.URL("postgres", own())
 	c := admin(t, url)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -83,7 +84,7 @@ func TestHandOffTime(t *testing.T) {
 	defer s.Exec(t, "DROP TABLE updated")
 	const rounds = 200
 	var updates []time.Duration
-	times := linetest.HandOffs(t, rounds, func() driver.Driver { return openOn(t, url) }, func() (waits bool) {
+	times := sqlcases.HandOffTimes(t, rounds, func() driver.Driver { return openOn(t, url) }, func() (waits bool) {
 		if err := c.QueryRow(ctx, "SELECT waiting > 0 FROM "+prefixOf(url)+"line WHERE name = 'n'").Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
@@ -100,9 +101,9 @@ func TestHandOffTime(t *testing.T) {
 		float64(times[rounds/2])/float64(updates[rounds/2]))
 }
 
-// A sweep leaves no row of lines that are idle.
-func TestSwept(t *testing.T) {
-	s := backends.SharedPostgres(t)
+// TestIdleQueuesGo checks that a sweep leaves no row of idle queues.
+func TestIdleQueuesGo(t *testing.T) {
+	s := servers.SharedPostgres(t)
 	url := s.URL("postgres", own())
 	config, o, err := parseURL(url)
 	if err != nil {
@@ -116,16 +117,17 @@ func TestSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	linetest.Swept(t, d,
+	sqlcases.SweepsIdleQueues(t, d,
 		func() { s.Exec(t, "INSERT INTO "+prefix+"late VALUES (1)") }, // ten minutes later
 		func() int64 { return s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE name <> 'busy'") },
 		func() int64 { return s.Value(t, "SELECT count(*) FROM "+prefix+"store WHERE purged > 0") })
 }
 
-// What a hand-over reads does not grow with the tickets that have left and have
-// not been vacuumed, of which a busy line has thousands.
-func TestHandOverPastTheDead(t *testing.T) {
-	s := backends.SharedPostgres(t)
+// TestHandOffReadsNoDeadRows checks that the rows that a hand-off reads do not
+// grow with the tickets that have left and are not vacuumed yet. A busy queue
+// has thousands of them.
+func TestHandOffReadsNoDeadRows(t *testing.T) {
+	s := servers.SharedPostgres(t)
 	url := s.URL("postgres", own())
 	d, at := openOn(t, url), prefixOf(url)
 	join := func(n int, want driver.State) *driver.Ticket {
@@ -145,7 +147,7 @@ func TestHandOverPastTheDead(t *testing.T) {
 		FROM %[1]sticket, generate_series(1, %d) g; ROLLBACK; ANALYZE %[1]sticket`, at, dead)); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.Close(t.Context()) // what a session has read is counted when it ends, if not before
+	_ = c.Close(t.Context()) // a session's reads are counted at its end at the latest
 	c = admin(t, url)
 	pages := func(least, left int64) (read int64) {
 		t.Helper()

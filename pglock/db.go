@@ -12,40 +12,50 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// A request without a deadline waits this long for a row that somebody else
-// has locked; one with a deadline for the greater part of what is left, so that
-// the server gives up before the client does, and says so.
-const patience = 5 * time.Second
+// lockTimeout is the time for which a request without a deadline waits for a
+// row that somebody else has locked. A request with a deadline waits for the
+// greater part of the time left, so that the server gives up before the client
+// does, and reports why.
+const lockTimeout = 5 * time.Second
 
-// idleMax is how long the server lets a transaction of ours be idle before it
-// ends the connection: a process that was stopped in the middle of one must
-// not keep a line locked.
+// requestTime is the longest time that a request without a deadline waits for a
+// connection and the server's answer. It is longer than a reachable server
+// needs to give up.
+const requestTime = 2*lockTimeout + 2*time.Second
+
+// idleMax is the longest time that the server lets a transaction of this driver
+// be idle before it ends the connection: a process that was stopped inside a
+// transaction must not keep a queue locked.
 const idleMax = 2 * time.Second
 
-// One batch of statements is one round trip.
+// The statements that surround those of a request. One batch of statements is
+// one round trip.
 //
 // Statements are sent with the types of their arguments and without a name, so
-// nothing is left in a connection that a pooler would have to know of; but see
-// [Driver.prepare].
+// that they leave nothing in a connection that a pooler would have to know of;
+// but see [Driver.prepare].
 const (
-	textBegin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-	textDone  = "COMMIT"
-	textUndo  = "ROLLBACK"
-	// textLimits holds for the transaction it runs in.
+	textBegin    = "BEGIN ISOLATION LEVEL READ COMMITTED"
+	textCommit   = "COMMIT"
+	textRollback = "ROLLBACK"
+	// textLimits sets limits for the transaction in which it runs.
 	textLimits = "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), " +
 		"set_config('idle_in_transaction_session_timeout', $3, true)"
 )
 
-// Auto implements [sqlline.DB]. The statement and its limits are one round
-// trip, and one transaction without further words. Where that is not READ
-// COMMITTED because of the database's settings, the server may say that it
-// could not serialise; such a database gets whole transactions from then on.
-func (d *Driver) Auto(ctx context.Context, s *sqlline.Stmt) error {
-	if !d.whole.Load() {
-		err := d.inConn(ctx, func(c *link) error {
+// Auto implements [sqlqueue.DB]. The statement and its limits are one round
+// trip, and one transaction without BEGIN and COMMIT. If the database's default
+// isolation is stricter than READ COMMITTED, the server may report a
+// serialization failure for such a transaction. From then on the driver uses
+// whole transactions.
+func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
+	ctx, cancel := sqlqueue.Within(ctx, requestTime)
+	defer cancel()
+	if !d.explicitTx.Load() {
+		err := d.inConn(ctx, func(c *pooledConn) error {
 			b := newRound(ctx, c.names)
 			b.limits()
 			b.add(s)
@@ -54,33 +64,40 @@ func (d *Driver) Auto(ctx context.Context, s *sqlline.Stmt) error {
 		if code(err) != serializationFailure {
 			return err
 		}
-		d.whole.Store(true)
+		d.explicitTx.Store(true)
 	}
-	return d.Tx(ctx, func(sqlline.Tx) ([]*sqlline.Stmt, error) { return []*sqlline.Stmt{s}, nil })
+	return d.Tx(ctx, func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error) { return []*sqlqueue.Stmt{s}, nil })
 }
 
-// Tx implements [sqlline.DB]. It sends its beginning with the first statements,
-// and its end with the last. When these are all, they are one transaction
-// without further words, see Auto.
-func (d *Driver) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
-	err := d.tx(ctx, f, d.whole.Load())
-	if code(err) == serializationFailure && d.whole.CompareAndSwap(false, true) {
-		err = d.tx(ctx, f, true)
+// Tx implements [sqlqueue.DB]. It sends BEGIN with the first statements, and
+// COMMIT with the last. If f itself sends nothing, the last statements are one
+// transaction without BEGIN and COMMIT, see Auto.
+func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+	ctx, cancel := sqlqueue.Within(ctx, requestTime)
+	defer cancel()
+	notifies := false
+	err := d.tx(ctx, trackNotify(f, false, &notifies), d.explicitTx.Load())
+	if code(err) == serializationFailure && d.explicitTx.CompareAndSwap(false, true) {
+		err = d.tx(ctx, trackNotify(f, false, &notifies), true)
+	}
+	if notifies && refusedByServer(ctx, err) {
+		err = d.tx(ctx, trackNotify(f, true, &notifies), d.explicitTx.Load())
 	}
 	return err
 }
 
-func (d *Driver) tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error), whole bool) error {
-	return d.inConn(ctx, func(c *link) error {
+func (d *Driver) tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error), explicitTx bool) error {
+	return d.inConn(ctx, func(c *pooledConn) error {
 		t := &tx{c: c}
 		last, err := f(t)
 		switch {
 		case err != nil:
 		case t.began && len(last) == 0 && !t.wrote:
-			// Nothing to write: whether the end arrives makes no difference.
-			t.undo(ctx)
+			// The transaction wrote nothing, so an answer to its end is not
+			// needed.
+			t.rollback(ctx)
 			return nil
-		case !t.began && !whole:
+		case !t.began && !explicitTx:
 			if len(last) > 0 {
 				b := newRound(ctx, c.names)
 				b.limits()
@@ -90,32 +107,32 @@ func (d *Driver) tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, er
 		case t.began || len(last) > 0:
 			b := t.round(ctx)
 			b.add(last...)
-			b.plain(textDone)
-			b.done = true
+			b.addText(textCommit)
+			b.commits = true
 			err = b.run(c.PgConn, true)
 		}
 		if err != nil {
-			t.undo(ctx)
+			t.rollback(ctx)
 		}
 		return err
 	})
 }
 
-// link is a connection of the pool while one request has it.
-type link struct {
+// pooledConn is a connection of the pool while one request uses it.
+type pooledConn struct {
 	*pgconn.PgConn
-	names map[*sqlline.Text]string // of what is prepared there
+	names map[*sqlqueue.Text]string // of the statements prepared there
 }
 
 // tx is an open transaction.
 type tx struct {
-	c     *link
+	c     *pooledConn
 	began bool
 	wrote bool
 }
 
-// Do implements [sqlline.Tx].
-func (t *tx) Do(ctx context.Context, stmts ...*sqlline.Stmt) error {
+// Do implements [sqlqueue.Tx].
+func (t *tx) Do(ctx context.Context, stmts ...*sqlqueue.Stmt) error {
 	b := t.round(ctx)
 	for _, s := range stmts {
 		t.wrote = t.wrote || s.Row == nil
@@ -128,48 +145,68 @@ func (t *tx) round(ctx context.Context) *round {
 	b := newRound(ctx, t.c.names)
 	if !t.began {
 		t.began = true
-		b.plain(textBegin)
+		b.addText(textBegin)
 		b.limits()
 	}
 	return b
 }
 
-// undo ends the transaction if it is still open. If that fails, the pool
-// closes the connection, which ends it as well.
-func (t *tx) undo(ctx context.Context) {
+// rollback ends the transaction if it is still open. If that fails, the pool
+// closes the connection, which also ends the transaction.
+func (t *tx) rollback(ctx context.Context) {
 	if t.c.IsClosed() || t.c.TxStatus() == 'I' {
 		return
 	}
 	b := newRound(ctx, nil)
-	b.plain(textUndo)
+	b.addText(textRollback)
 	_ = b.run(t.c.PgConn, false)
 }
 
 // inConn runs f on a connection of the pool.
-func (d *Driver) inConn(ctx context.Context, f func(*link) error) error {
-	if err := d.r.Before(ctx); err != nil {
+func (d *Driver) inConn(ctx context.Context, f func(*pooledConn) error) error {
+	if err := d.tables.CheckOpen(ctx); err != nil {
 		return err
 	}
+	began := time.Now()
 	c, err := d.pool.Acquire(ctx)
 	if err != nil {
+		// The pool pings a connection that was idle.
+		if st := d.pool.Stat(); st.AcquiredConns() < st.MaxConns() && sqlqueue.Silent(ctx, began) {
+			d.afterSilence()
+		}
 		return d.notAcquired(ctx, err)
 	}
-	l := &link{PgConn: c.Conn().PgConn()}
+	l := &pooledConn{PgConn: c.Conn().PgConn()}
 	ready, err := d.prepare(ctx, l.PgConn)
 	if ready {
-		l.names = d.names
+		l.names = d.stmtNames
 	}
+	began = time.Now()
 	if err == nil {
 		err = f(l)
 	}
-	d.judge(err)
+	d.reactTo(err)
 	d.release(c, err)
+	if err != nil && sqlqueue.Silent(ctx, began) {
+		d.afterSilence()
+	}
 	return err
 }
 
-// release gives a connection back. One that leads to a server that cannot be
-// written is closed, and all others of our own pool are: new ones may lead to
-// another server.
+// afterSilence closes the idle connections after one connection led nowhere: a
+// device between this client and the server may have forgotten all of them. A
+// hold must not be lost because it is renewed on one dead connection after the
+// other.
+func (d *Driver) afterSilence() {
+	if d.owned {
+		d.pool.Reset()
+	}
+	d.listener.checkNow()
+}
+
+// release gives a connection back. If its server takes no writes, release
+// closes it, and with it all others of the driver's own pool: new connections
+// may lead to another server.
 func (d *Driver) release(c *pgxpool.Conn, err error) {
 	if code(err) == readOnly {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -182,27 +219,27 @@ func (d *Driver) release(c *pgxpool.Conn, err error) {
 	c.Release()
 }
 
-// round is what goes to the server, and comes back, in one go.
+// round is a batch of statements that is sent, and answered, in one round trip.
 type round struct {
-	ctx   context.Context
-	batch pgconn.Batch
-	names map[*sqlline.Text]string // of prepared statements
-	stmts []*sqlline.Stmt          // nil for those whose answer says nothing
-	done  bool                     // the last one is COMMIT
+	ctx     context.Context
+	batch   pgconn.Batch
+	names   map[*sqlqueue.Text]string // of prepared statements
+	stmts   []*sqlqueue.Stmt          // nil for those whose answer is ignored
+	commits bool                      // the last statement is COMMIT
 }
 
-func newRound(ctx context.Context, names map[*sqlline.Text]string) *round {
+func newRound(ctx context.Context, names map[*sqlqueue.Text]string) *round {
 	return &round{ctx: ctx, names: names}
 }
 
-func (b *round) plain(text string) {
+func (b *round) addText(text string) {
 	b.batch.ExecParams(text, nil, nil, nil, nil)
 	b.stmts = append(b.stmts, nil)
 }
 
-// limits says how long the transaction may wait and run.
+// limits adds the statement that bounds the transaction's waits and run time.
 func (b *round) limits() {
-	wait, all := patience, 2*patience
+	wait, all := lockTimeout, 2*lockTimeout
 	if end, ok := b.ctx.Deadline(); ok {
 		left := time.Until(end)
 		wait, all = min(wait, left*8/10), min(all, left*9/10)
@@ -222,13 +259,13 @@ func (b *round) limits() {
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
-func (b *round) add(stmts ...*sqlline.Stmt) {
+func (b *round) add(stmts ...*sqlqueue.Stmt) {
 	for _, s := range stmts {
-		b.one(s)
+		b.addOne(s)
 	}
 }
 
-func (b *round) one(s *sqlline.Stmt) {
+func (b *round) addOne(s *sqlqueue.Stmt) {
 	args := s.Values()
 	values := make([][]byte, len(args))
 	types := make([]uint32, len(args))
@@ -257,9 +294,9 @@ func (b *round) one(s *sqlline.Stmt) {
 	b.stmts = append(b.stmts, s)
 }
 
-// run sends everything and reads the answers. Commits says that the round trip
-// ends the transaction, so that an answer that is missing leaves it unknown
-// whether that took place.
+// run sends all statements and reads the answers. Commits says that the round
+// trip ends the transaction: if an answer is missing, the outcome is then
+// unknown.
 func (b *round) run(c *pgconn.PgConn, commits bool) error {
 	results := c.ExecBatch(b.ctx, &b.batch)
 	var rowErr error
@@ -282,13 +319,13 @@ func (b *round) run(c *pgconn.PgConn, commits bool) error {
 	if rowErr != nil {
 		return driver.Wrap(driver.Refused, rowErr)
 	}
-	if b.done && end != textDone {
+	if b.commits && end != textCommit {
 		return driver.Errorf(driver.NotDone, "postgresql: the transaction ended with %s", end)
 	}
 	return nil
 }
 
-// scanner reads the columns of a row: numbers of 64 bits, and bytes.
+// scanner reads the columns of a row: 64-bit integers, and bytes.
 type scanner struct{ r *pgconn.ResultReader }
 
 func (s scanner) scan(dest ...any) error {

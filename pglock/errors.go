@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// SQLSTATE codes with a meaning of their own here.
+// SQLSTATE codes to which the driver reacts.
 const (
 	serializationFailure = "40001"
 	undefinedTable       = "42P01"
@@ -20,6 +23,7 @@ const (
 	noRights             = "42501"
 	readOnly             = "25006"
 	tooManyConnections   = "53300"
+	wrongPassword        = "28P01"
 )
 
 // code returns the server's SQLSTATE, empty for other errors.
@@ -42,70 +46,78 @@ func classify(ctx context.Context, err error, commits bool) error {
 			if ctx.Err() != nil {
 				class = driver.NotDone
 			}
-			return lost(ctx, class, err)
+			return connError(ctx, class, err)
 		}
 		if commits {
-			return lost(ctx, driver.Unknown, err)
+			return connError(ctx, driver.Unknown, err)
 		}
-		// The transaction was not to end yet, so it has been undone.
-		return lost(ctx, driver.Unavailable, err)
+		// COMMIT was not sent yet, so the transaction has been undone.
+		return connError(ctx, driver.Unavailable, err)
 	}
-	said := fmt.Errorf("postgresql: %w", err)
-	fatal := e.Severity != "ERROR"
-	if e.SeverityUnlocalized != "" {
-		fatal = e.SeverityUnlocalized != "ERROR"
-	}
-	if fatal && commits {
+	serverErr := fmt.Errorf("postgresql: %w", err)
+	if fatal(e) && commits {
 		// The connection broke, perhaps between the commit and its answer.
-		return driver.Wrap(driver.Unknown, said)
+		return driver.Wrap(driver.Unknown, serverErr)
 	}
-	// Whatever failed with an error that is not fatal has been undone.
+	// A statement that failed with an error that is not fatal has been undone,
+	// but for 40003.
 	if notPrepared(err) {
-		return driver.Wrap(driver.NotDone, said)
+		return driver.Wrap(driver.NotDone, serverErr)
 	}
 	switch e.Code {
 	case serializationFailure, "40P01", "55P03", "57014", "25P03":
-		return driver.Wrap(driver.NotDone, said)
+		return driver.Wrap(driver.NotDone, serverErr)
+	case "40003":
+		// The server itself does not know the outcome.
+		return driver.Wrap(driver.Unknown, serverErr)
 	case readOnly:
-		return driver.Errorf(driver.Unavailable, "the server takes no writes, it is a standby or was set read-only: %w", said)
+		return driver.Errorf(driver.Unavailable, "the server accepts no writes: it is a standby or read-only: %w", serverErr)
 	case undefinedTable, undefinedSchema:
-		return driver.Errorf(driver.Refused, "a table of Holdfast is missing: %w", said)
+		return driver.Errorf(driver.Refused, "a table of Holdfast is missing: %w", serverErr)
 	case noRights:
-		return driver.Errorf(driver.Refused, "this user needs SELECT, INSERT, UPDATE and DELETE on the tables of Holdfast: %w", said)
+		return driver.Errorf(driver.Refused, "this user needs SELECT, INSERT, UPDATE and DELETE on the tables of Holdfast: %w", serverErr)
 	case tooManyConnections:
-		return driver.Errorf(driver.Unavailable, "the server has no connection left for us: %w", said)
+		return driver.Errorf(driver.Unavailable, "the server has too many clients: %w", serverErr)
 	case "53100":
-		return driver.Errorf(driver.Unavailable, "the server's disk is full: %w", said)
+		return driver.Errorf(driver.Unavailable, "the server's disk is full: %w", serverErr)
 	case "22P02", "42704":
-		return driver.Wrap(driver.Refused, said)
+		return driver.Wrap(driver.Refused, serverErr)
 	}
 	switch e.Code[:min(2, len(e.Code))] {
 	case "08", "25", "53", "55", "57", "58", "XX", "F0":
-		return driver.Wrap(driver.Unavailable, said)
+		return driver.Wrap(driver.Unavailable, serverErr)
 	case "42":
-		return driver.Errorf(driver.Refused, "the tables are not those of this version of Holdfast: %w", said)
+		return driver.Errorf(driver.Refused, "the tables are not those of this version of Holdfast: %w", serverErr)
 	}
-	return driver.Wrap(driver.Refused, said)
+	return driver.Wrap(driver.Refused, serverErr)
 }
 
-// lost is the error of a connection that broke, or whose server was silent until
-// the request's time was over.
-func lost(ctx context.Context, class driver.Class, err error) error {
+// fatal reports whether the server ended the connection with this error.
+func fatal(e *pgconn.PgError) bool {
+	if e.SeverityUnlocalized != "" {
+		return e.SeverityUnlocalized != "ERROR"
+	}
+	return e.Severity != "ERROR"
+}
+
+// connError returns the error of a connection that broke, or whose server gave
+// no answer until the request's time was over.
+func connError(ctx context.Context, class driver.Class, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return &driver.Error{Class: class, Err: cause}
 	}
 	return driver.Errorf(class, "postgresql: %w", err)
 }
 
-// notAcquired is the error of a request that got no connection.
+// notAcquired returns the error of a request that got no connection.
 func (d *Driver) notAcquired(ctx context.Context, err error) error {
 	switch {
-	case d.r.Closed():
+	case d.tables.Stopped():
 		return driver.ErrClosed
 	case strings.Contains(err.Error(), "closed pool"):
 		return driver.Errorf(driver.Unavailable, "the pool of connections is closed")
 	case ctx.Err() != nil:
-		return driver.Errorf(driver.Unavailable, "no connection of the pool (%d at most) was free in time: %w", d.maxConns(), context.Cause(ctx))
+		return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d): %w", d.maxConns(), context.Cause(ctx))
 	}
 	return notConnected(err)
 }
@@ -114,12 +126,62 @@ func (d *Driver) maxConns() int32 {
 	return d.pool.Stat().MaxConns()
 }
 
-// notConnected is the error of an attempt to connect. Such an error names
-// address, user and database; it never has the password in it.
+// A connectError is the error of an attempt to connect, on one line. The client
+// library writes a line for each attempt, with TLS and without, and repeats the
+// cause in each.
+type connectError struct {
+	text string
+	err  error
+}
+
+// Error returns the failure at each address, each cause once.
+func (e *connectError) Error() string { return e.text }
+
+// Unwrap returns the client library's own error.
+func (e *connectError) Unwrap() error { return e.err }
+
+// perAddress matches the beginning of the client library's error for one
+// attempt.
+var perAddress = regexp.MustCompile(`^(\S+) \(\S*\): `)
+
+// flatten returns the error of an attempt to connect as a connectError.
+func flatten(err error) error {
+	connectErr, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return err
+	}
+	causes := []error{connectErr.Unwrap()}
+	if several, ok := causes[0].(interface{ Unwrap() []error }); ok {
+		causes = several.Unwrap()
+	}
+	var texts []string
+	for _, cause := range causes {
+		text := perAddress.ReplaceAllString(cause.Error(), "$1: ")
+		if dial, ok := errors.AsType[*net.OpError](cause); ok && dial.Op == "dial" {
+			text = dial.Error() // it names the address
+		} else if pgconn.Timeout(cause) {
+			address, _, _ := strings.Cut(text, ": ")
+			text = fmt.Sprintf("%s: no answer in %v", address, connectErr.Config.ConnectTimeout)
+		}
+		text = strings.Join(strings.Fields(text), " ")
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	// Where TLS is optional, the attempt without TLS has the actual cause.
+	if rest := slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return strings.Contains(s, "server refused TLS") }); len(rest) > 0 {
+		texts = rest
+	}
+	return &connectError{text: strings.Join(texts, "; "), err: err}
+}
+
+// notConnected returns the error of an attempt to connect. Such an error names
+// the address, or the wrong user or database; it never contains the password.
 func notConnected(err error) error {
+	err = flatten(err)
 	switch c := code(err); {
 	case c == tooManyConnections:
-		return driver.Errorf(driver.Unavailable, "the server has no connection left for us: %w", err)
+		return driver.Errorf(driver.Unavailable, "the server has too many clients: %w", err)
 	case strings.HasPrefix(c, "28"), c == "3D000", c == "42501", c == "42704":
 		return driver.Wrap(driver.Refused, err)
 	}
@@ -129,14 +191,14 @@ func notConnected(err error) error {
 	return driver.Wrap(driver.Unavailable, err)
 }
 
-// judge draws conclusions from an error of a request.
-func (d *Driver) judge(err error) {
+// reactTo adapts the driver to an error of a request.
+func (d *Driver) reactTo(err error) {
 	if notPrepared(err) {
-		d.plain.Store(true)
+		d.textOnly.Store(true)
 	}
 	switch code(err) {
 	case undefinedTable, undefinedSchema:
-		// Somebody dropped a table: make it again when next asked.
-		d.r.Forget()
+		// Somebody dropped a table: the next request creates it again.
+		d.tables.Forget()
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/pglock"
 )
 
-// A pool of the program's own is used beside its other work, and left open.
+// ExampleNew uses a pool of the program's own beside its other work, and leaves
+// it open.
 func ExampleNew() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://localhost/app")

@@ -10,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// A standby says that it is one, a URL with both servers finds the one that
-// takes writes, and after a failover what was replicated is held on, with
-// greater tokens for those who come after.
-func TestF96_Failover(t *testing.T) {
+// TestF96_FailoverKeepsReplicatedHolds checks that a standby is reported as
+// one, and that a URL with both servers finds the one that takes writes. After
+// a failover, replicated holds continue, and later holders get greater tokens.
+func TestF96_FailoverKeepsReplicatedHolds(t *testing.T) {
 	t.Parallel()
-	s := backends.Postgres(t, backends.PostgresOptions{})
+	s := servers.Postgres(t, servers.PostgresOptions{})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	openOn(t, s.URL("postgres", "")) // makes the tables
@@ -26,7 +26,7 @@ func TestF96_Failover(t *testing.T) {
 
 	alone := openOn(t, b.URL("postgres", "target_session_attrs=any"))
 	_, err := alone.Join(ctx, ticket(1, "n"), true)
-	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "takes no writes") {
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "accepts no writes") {
 		t.Errorf("a standby says: %v", err)
 	}
 	findings, err := alone.Check(ctx)
@@ -38,7 +38,8 @@ func TestF96_Failover(t *testing.T) {
 		t.Errorf("the doctor on a standby: %+v, %v", findings, err)
 	}
 
-	// Synchronous from here on: what was answered is on the standby.
+	// Replication is synchronous from here on: whatever was answered is on the
+	// standby.
 	s.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	s.Exec(t, "SELECT pg_reload_conf()")
 	for s.Value(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != 1 {
@@ -46,20 +47,20 @@ func TestF96_Failover(t *testing.T) {
 	}
 	both := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable", b.Port, s.Port)
 	outage := outageOf(t, b, both)
-	outage.Moved = true
-	outage.Survived(t, func() {
-		s.Process.Stop() // not asked for a last check point: gone is gone
+	outage.ServerMoves = true
+	outage.Survive(t, func() {
+		s.Process.Stop() // without a last checkpoint
 		b.Promote(t)
 		b.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
 		b.Exec(t, "SELECT pg_reload_conf()")
 	})
 }
 
-// A server whose max_connections are all taken says so, and goes on with those
-// it has.
+// TestMaxConnections checks that a client of a server whose max_connections are
+// all taken reports that, and goes on with its existing connections.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
-	s := backends.Postgres(t, backends.PostgresOptions{Settings: []string{"max_connections=10", "max_wal_senders=0"}})
+	s := servers.Postgres(t, servers.PostgresOptions{Settings: []string{"max_connections=10", "max_wal_senders=0"}})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	d := openOn(t, s.URL("postgres", "pool_max_conns=1"))
@@ -74,7 +75,7 @@ func TestMaxConnections(t *testing.T) {
 		taken = append(taken, c)
 	}
 	_, err := Open(ctx, s.URL("postgres", ""))
-	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(fmt.Sprint(err), "no connection left") {
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(fmt.Sprint(err), "the server has too many clients") {
 		t.Errorf("beside %d connections: class %v: %v", len(taken), driver.ClassOf(err), err)
 	}
 	if p := mustRenew(t, d, held); p.State != driver.Held {
@@ -86,12 +87,12 @@ func TestMaxConnections(t *testing.T) {
 	mustLeave(t, d, held)
 }
 
-// A full disk is said in the server's words, is no reason to doubt what holds,
-// and is over when there is space.
+// TestDiskFull checks that a full disk is reported in the server's words, ends
+// no hold, and is over when there is space.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	disk := backends.NewDisk(t, "/base/")
-	s := backends.Postgres(t, backends.PostgresOptions{Env: disk.Env()})
+	disk := servers.NewDisk(t, "/base/")
+	s := servers.Postgres(t, servers.PostgresOptions{Env: disk.Env()})
 	d := openOn(t, s.URL("postgres", ""))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -100,7 +101,7 @@ func TestDiskFull(t *testing.T) {
 	disk.Fill(t)
 	var err error
 	n := 2
-	for ; err == nil && n < 5000; n++ { // pages that are there fill up first
+	for ; err == nil && n < 5000; n++ { // existing pages fill up first
 		_, err = d.Join(ctx, ticket(n, "held"), true)
 	}
 	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "No space left") {

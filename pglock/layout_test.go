@@ -5,46 +5,48 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
-// tablesAt are those of clients of a URL.
-func tablesAt(t *testing.T, s *backends.PostgresServer, url string) linetest.Tables {
-	prefix := linetest.PrefixOf(url)
-	return linetest.Tables{
+// tablesAt returns the tables of a URL's clients.
+func tablesAt(t *testing.T, s *servers.PostgresServer, url string) sqlcases.Tables {
+	prefix := sqlcases.PrefixOf(url)
+	return sqlcases.Tables{
 		Open: func() (driver.Driver, error) { return Open(context.Background(), url) },
 		Next: func() (driver.Driver, error) {
 			config, o, err := parseURL(url)
 			if err != nil {
 				return nil, err
 			}
-			o.later = &linetest.NextLayout
+			o.later = &sqlcases.NextLayout
 			return open(context.Background(), config, o)
 		},
-		Layout: sqlline.New(dialect(new(Options), "", nil)).Layout(),
-		Found: func() (layout, lines, indexes int64) {
+		Layout: sqlqueue.New(dialect(new(Options), "", nil)).Layout(),
+		Read: func() (layout, queues, indexes int64) {
 			return s.Value(t, "SELECT layout FROM "+prefix+"store"),
 				s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE note = 7"),
 				s.Value(t, "SELECT count(*) FROM pg_indexes WHERE indexname = '"+prefix+"line_note'")
 		},
-		Later: "a later version of Holdfast made the tables: their layout is",
+		LaterError: "a later version of Holdfast made the tables: their layout is",
 	}
 }
 
-// Clients of the next layout change the tables while one of this layout holds
-// and one waits; both go on as before.
-func TestNextLayout(t *testing.T) {
-	s := backends.SharedPostgres(t)
-	tablesAt(t, s, s.URL("postgres", own())).Changed(t)
+// TestNextLayoutKeepsHolds lets clients of the next layout change the tables
+// while a client of this layout holds and another waits. It checks that both go
+// on as before.
+func TestNextLayoutKeepsHolds(t *testing.T) {
+	s := servers.SharedPostgres(t)
+	tablesAt(t, s, s.URL("postgres", own())).MigrateWhileHeld(t)
 }
 
-// Who may not change the tables is told what to run, and it works.
+// TestNextLayoutDenied checks that a user who may not change the tables gets an
+// error with the statements to run, and that these work.
 func TestNextLayoutDenied(t *testing.T) {
-	s := backends.SharedPostgres(t)
+	s := servers.SharedPostgres(t)
 	openOn(t, s.URL("postgres", "schema=next"))
 	s.Exec(t, "GRANT USAGE ON SCHEMA next TO app")
 	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA next TO app")
-	tablesAt(t, s, s.URL("app", "schema=next")).Denied(t, "let their owner", func(stmts string) { s.Exec(t, stmts) })
+	tablesAt(t, s, s.URL("app", "schema=next")).MigrationDenied(t, "ask their owner to", func(stmts string) { s.Exec(t, stmts) })
 }

@@ -4,33 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// Options are settings of a [Driver]. The zero Options are good. Clients that
-// are to exclude one another need equal Schema and TablePrefix.
+// Options are settings of a [Driver]. The zero Options are valid. Clients
+// exclude one another only if they use the same Schema and TablePrefix.
 type Options struct {
-	// Schema is where the tables are. Empty: where the search path of the
-	// connections finds them, or else makes them. It is made if it is missing.
+	// Schema is the schema of the tables; it is created if it is missing.
+	// Empty: the connections' search path decides where tables are found and
+	// created.
 	Schema string
 	// TablePrefix begins the names of the tables: lower-case letters, digits
 	// and underscores, at most 32 of them. Empty: holdfast_.
 	TablePrefix string
-	// Listen is where to connect for LISTEN, if not to where the pool does: a
-	// way past a pooler to the same server and database.
+	// Listen is the configuration of the connection for LISTEN, if it differs
+	// from the pool's: a way past a pooler to the same server and database.
 	Listen *pgx.ConnConfig
 
 	clock string      // for tests: the expression of the store's clock
-	later *[][]string // for tests: sqlline.Dialect.Later
+	later *[][]string // for tests: sqlqueue.Dialect.ExtraChanges
 }
 
 var (
@@ -40,10 +44,10 @@ var (
 
 func (o *Options) check() error {
 	if o.TablePrefix != "" && !prefixForm.MatchString(o.TablePrefix) {
-		return fmt.Errorf("the prefix of tables is %q; it has to be of lower-case letters, digits and underscores, at most 32, and begin with no digit", o.TablePrefix)
+		return fmt.Errorf("invalid table prefix %q: use at most 32 lower-case letters, digits and underscores, and no digit at the beginning", o.TablePrefix)
 	}
 	if o.Schema != "" && !schemaForm.MatchString(o.Schema) {
-		return fmt.Errorf("the schema is %q; it has to be of letters, digits and any of _ $ -, and begin with a letter or an underscore", o.Schema)
+		return fmt.Errorf("invalid schema %q: use letters, digits and any of _ $ -, and begin with a letter or an underscore", o.Schema)
 	}
 	return nil
 }
@@ -55,7 +59,7 @@ func (o *Options) prefix() string {
 	return o.TablePrefix
 }
 
-// tables begins the names of the tables in statements.
+// tables returns the beginning of the tables' names in statements.
 func (o *Options) tables() string {
 	if o.Schema == "" {
 		return o.prefix()
@@ -65,12 +69,12 @@ func (o *Options) tables() string {
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// New returns a driver on a pool, which stays open when the driver is closed.
-// A nil o is the zero Options. It sends nothing: the tables are looked at, and
-// made if there are none, by the first request.
+// New returns a driver on a pool, which stays open when the driver is closed. A
+// nil o is the zero Options. New sends nothing: the first request checks the
+// tables, and creates them if there are none.
 //
-// The pool may be small: requests take a connection for the time of one short
-// transaction. The connection for LISTEN is not one of the pool's.
+// The pool may be small: a request takes a connection for one short
+// transaction. The connection for LISTEN does not come from the pool.
 func New(pool *pgxpool.Pool, o *Options) (*Driver, error) {
 	if o == nil {
 		o = new(Options)
@@ -98,14 +102,24 @@ func New(pool *pgxpool.Pool, o *Options) (*Driver, error) {
 //	listen=HOST:PORT    where to connect for LISTEN, see Options.Listen
 //
 // Other options are refused. With several hosts and no target_session_attrs,
-// the one that takes writes is chosen. Open makes one connection, and makes the
-// tables if there are none.
+// the driver chooses a host that takes writes. Open makes one connection, and
+// creates the tables if there are none.
+//
+// An attempt to connect, up to the server's consent, takes at most
+// connect_timeout, which defaults to 5 s, and to less with more than two hosts.
+// Open returns an error unless the first answer comes within
+// [driver.OpenLimit], or within connect_timeout for each host if that is
+// longer.
 func Open(ctx context.Context, rawURL string) (*Driver, error) {
 	config, o, err := parseURL(rawURL)
 	if err != nil {
-		return nil, driver.Wrap(driver.Refused, err)
+		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	return open(ctx, config, o)
+	d, err := open(ctx, config, o)
+	if err != nil {
+		return nil, fmt.Errorf("pglock: open %s: %w", strings.Join(addresses(config.ConnConfig), ","), err)
+	}
+	return d, nil
 }
 
 func open(ctx context.Context, config *pgxpool.Config, o *Options) (*Driver, error) {
@@ -117,23 +131,73 @@ func open(ctx context.Context, config *pgxpool.Config, o *Options) (*Driver, err
 		return nil, driver.Wrap(driver.Refused, err)
 	}
 	d := newDriver(pool, true, o)
-	if err := d.r.Begin(ctx); err != nil {
+	err = d.reach(ctx, config.ConnConfig)
+	if err == nil {
+		err = d.tables.Begin(ctx)
+	}
+	if code(err) == noRights {
+		if list, e := d.missingRights(ctx); e == nil && list != "" {
+			err = driver.Errorf(driver.Refused, "this user lacks %s: %w", list, err)
+		}
+	}
+	if err != nil {
 		_ = d.Close()
+		if code(err) == wrongPassword && config.ConnConfig.Password == "" {
+			err = driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host: %w", err)
+		}
 		return nil, err
 	}
 	return d, nil
 }
 
-// OptionsOf returns the options of this package that a URL for [Open] has. It
-// sends nothing.
-func OptionsOf(rawURL string) (*Options, error) {
-	_, o, err := parseURL(rawURL)
-	return o, driver.Wrap(driver.Refused, err)
+// reach waits for the first answer of the server itself: a pooler may accept a
+// connection on its own.
+func (d *Driver) reach(ctx context.Context, config *pgx.ConnConfig) error {
+	ctx, cancel := sqlqueue.Until(ctx, max(driver.OpenLimit, config.ConnectTimeout*time.Duration(len(addresses(config)))))
+	defer cancel()
+	c, err := d.pool.Acquire(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return connError(ctx, driver.Unavailable, err)
+		}
+		return notConnected(err)
+	}
+	defer c.Release()
+	return classify(ctx, c.Ping(ctx), false)
 }
 
-// passed are the options of a URL that are not for pgx to judge, because it
-// sends what it does not know to the server.
-var passed = []string{
+// connectTime returns the time for an attempt to connect where no option sets
+// it. The attempts at all hosts together must fit into driver.OpenLimit.
+func connectTime(hosts int) time.Duration {
+	return min(5*time.Second, driver.OpenLimit/time.Duration(hosts))
+}
+
+// addresses returns the hosts of a configuration with their ports, or the paths
+// of sockets, each once.
+func addresses(c *pgx.ConnConfig) []string {
+	_, first := pgconn.NetworkAddress(c.Host, c.Port)
+	all := []string{first}
+	for _, f := range c.Fallbacks {
+		if _, next := pgconn.NetworkAddress(f.Host, f.Port); !slices.Contains(all, next) {
+			all = append(all, next)
+		}
+	}
+	return all
+}
+
+// OptionsOf returns the options of this package in a URL for [Open]. It sends
+// nothing.
+func OptionsOf(rawURL string) (*Options, error) {
+	_, o, err := parseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("pglock: %w", err)
+	}
+	return o, nil
+}
+
+// passedOptions are the accepted options of a URL that are passed on to pgx.
+// The list is needed because pgx sends unknown options to the server.
+var passedOptions = []string{
 	"host", "port", "dbname", "database", "user", "password", "passfile", "connect_timeout",
 	"sslmode", "sslkey", "sslcert", "sslrootcert", "sslnegotiation", "sslpassword", "sslsni", "sslcertmode",
 	"krbspn", "krbsrvname", "target_session_attrs", "service", "servicefile",
@@ -148,7 +212,8 @@ func parseURL(rawURL string) (*pgxpool.Config, *Options, error) {
 	if scheme != "postgres" && scheme != "postgresql" {
 		return nil, nil, errors.New("a URL of this store begins with postgres:// or postgresql://")
 	}
-	// Parts of a URL that cannot be read may be a password: say nothing of it.
+	// An error must not quote a URL that cannot be parsed: any part of it may
+	// be a password.
 	rest, query, _ := strings.Cut(rawURL, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -168,7 +233,7 @@ func parseURL(rawURL string) (*pgxpool.Config, *Options, error) {
 		case "listen":
 			listen = vs[0]
 		default:
-			if !slices.Contains(passed, key) {
+			if !slices.Contains(passedOptions, key) {
 				return nil, nil, fmt.Errorf("unknown option %q: there are schema, table_prefix and listen, those of libpq that pgx has, "+
 					"pool_max_conns and the like, application_name and search_path", key)
 			}
@@ -181,30 +246,28 @@ func parseURL(rawURL string) (*pgxpool.Config, *Options, error) {
 	}
 	config, err := pgxpool.ParseConfig(rest + "?" + values.Encode())
 	if err != nil {
-		return nil, nil, fault(err)
+		return nil, nil, optionError(rest, values, err)
 	}
-	if len(config.ConnConfig.Fallbacks) > 0 && values.Get("target_session_attrs") == "" && severalHosts(config.ConnConfig) {
+	hosts := len(addresses(config.ConnConfig))
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTime(hosts)
+	}
+	if hosts > 1 && values.Get("target_session_attrs") == "" {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "holdfast"
 	}
 	if listen != "" {
-		if o.Listen, err = directly(rest, listen, values); err != nil {
+		if o.Listen, err = listenConfig(rest, listen, values); err != nil {
 			return nil, nil, err
 		}
 	}
 	return config, o, nil
 }
 
-func severalHosts(c *pgx.ConnConfig) bool {
-	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool {
-		return f.Host != c.Host || f.Port != c.Port
-	})
-}
-
-// directly returns the configuration for another host.
-func directly(rest, listen string, values url.Values) (*pgx.ConnConfig, error) {
+// listenConfig returns the configuration for the host of the option listen.
+func listenConfig(rest, listen string, values url.Values) (*pgx.ConnConfig, error) {
 	u, err := url.Parse(rest)
 	if err != nil {
 		return nil, errors.New("option listen needs a URL of one host")
@@ -221,13 +284,50 @@ func directly(rest, listen string, values url.Values) (*pgx.ConnConfig, error) {
 	u.RawQuery = values.Encode()
 	c, err := pgx.ParseConfig(u.String())
 	if err != nil {
-		return nil, fault(err)
+		return nil, urlError(err)
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTime(1)
 	}
 	return c, nil
 }
 
-// fault is what pgx says of a URL, without the URL.
-func fault(err error) error {
+// optionError returns an error that names the option without which pgx accepts
+// the URL; pgx itself names few of them. The error contains no option's value
+// that may be a secret.
+func optionError(rest string, values url.Values, err error) error {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		others := maps.Clone(values)
+		others.Del(key)
+		if _, with := pgxpool.ParseConfig(rest + "?" + others.Encode()); with != nil {
+			continue
+		}
+		if need := optionForms[key]; need != "" {
+			return fmt.Errorf("option %s is not %s", key, need)
+		}
+		if strings.HasPrefix(key, "pool_") {
+			return fmt.Errorf("option %s is neither a number in its range, such as 4, nor a time with its unit, such as 30s", key)
+		}
+		if e, ok := errors.AsType[*pgconn.ParseConfigError](err); ok && e.Unwrap() != nil {
+			return fmt.Errorf("option %s cannot be used: %w", key, e.Unwrap())
+		}
+		return fmt.Errorf("option %s cannot be used", key)
+	}
+	return urlError(err)
+}
+
+// optionForms describe the valid values of options where pgx does not.
+var optionForms = map[string]string{
+	"connect_timeout":      "a number of whole seconds, such as 5",
+	"port":                 "a number from 1 to 65535",
+	"sslmode":              "one of disable, allow, prefer, require, verify-ca and verify-full",
+	"target_session_attrs": "one of any, read-write, read-only, primary, standby and prefer-standby",
+	"channel_binding":      "one of disable, prefer and require",
+	"sslnegotiation":       "one of postgres and direct",
+}
+
+// urlError returns the error of pgx about a URL, without the URL.
+func urlError(err error) error {
 	if e, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		if inner := e.Unwrap(); inner != nil {
 			if _, bad := errors.AsType[*url.Error](inner); !bad {

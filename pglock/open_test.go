@@ -9,22 +9,22 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
-// URLs that cannot be used are refused before anything is sent, and no error
-// repeats a password.
+// TestBadURLs checks that unusable URLs are refused before anything is sent,
+// and that no error contains a password.
 func TestBadURLs(t *testing.T) {
-	linetest.Refused(t, func(url string) (driver.Driver, error) { return Open(context.Background(), url) }, map[string]string{
+	sqlcases.RefusesURLs(t, func(url string) (driver.Driver, error) { return Open(context.Background(), url) }, map[string]string{
 		"mysql://a:s3cret@h/db":                                  "begins with postgres://",
 		"postgres://a:s3cret@h/db?colour=red":                    `unknown option "colour"`,
 		"postgres://a:s3cret@h/db?statement_timeout=1":           `unknown option "statement_timeout"`,
 		"postgres://a:s3cret@h/db?schema=a&schema=b":             "given 2 times",
-		"postgres://a:s3cret@h/db?table_prefix=A-b":              "prefix of tables",
-		"postgres://a:s3cret@h/db?schema=a.b":                    "the schema is",
-		"postgres://a:s3cret@h/db?sslmode=perhaps":               "sslmode",
-		"postgres://a:s3cret@h/db?pool_max_conns=many":           "many",
+		"postgres://a:s3cret@h/db?table_prefix=A-b":              "table prefix",
+		"postgres://a:s3cret@h/db?schema=a.b":                    "invalid schema",
+		"postgres://a:s3cret@h/db?sslmode=perhaps":               "option sslmode is not one of disable",
+		"postgres://a:s3cret@h/db?pool_max_conns=many":           "option pool_max_conns",
 		"postgres://a:s3cret@h/db?x=%zz":                         "options of the URL",
 		"postgres://a:s3cret@h:port/db":                          "URL",
 		"postgres://a:s3cret/or#this@h/db":                       "URL",
@@ -38,14 +38,32 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// Schema, prefix, and the statements for those who may not make tables.
+// TestOpenErrors checks that the error of an unreachable server is one line,
+// with the address and each cause once, although the client library tries with
+// TLS and without.
+func TestOpenErrors(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://a@127.0.0.1:1/db": "pglock: open 127.0.0.1:1: store unavailable: dial tcp 127.0.0.1:1: connect: connection refused",
+		"postgres://a@127.0.0.1:1,127.0.0.1:2/db": "pglock: open 127.0.0.1:1,127.0.0.1:2: store unavailable: " +
+			"dial tcp 127.0.0.1:1: connect: connection refused; dial tcp 127.0.0.1:2: connect: connection refused",
+		servers.Postgres(t, servers.PostgresOptions{Password: "p"}).URL("app", ""): "",
+	} {
+		_, err := Open(t.Context(), strings.Replace(url, ":p@", ":wrong@", 1))
+		if err == nil || want != "" && err.Error() != want || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "refused TLS") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// TestSchema checks the options for schema and prefix, and the statements for
+// users who may not create tables.
 //
 // Covers: F66.
 func TestSchema(t *testing.T) {
-	s := backends.SharedPostgres(t)
+	s := servers.SharedPostgres(t)
 	ctx := context.Background()
 
-	// The tables are in a schema whose name needs quotes, made by the client.
+	// The client creates the tables in a schema whose name needs quotes.
 	d := openOn(t, s.URL("postgres", "schema=order&table_prefix=x_"))
 	tk := ticket(1, "n")
 	mustJoin(t, d, tk, driver.Held)
@@ -54,8 +72,8 @@ func TestSchema(t *testing.T) {
 	}
 	mustLeave(t, d, tk)
 
-	// A user without rights is told what to do; with the printed statements,
-	// run by another, it can lock.
+	// The error of a user without rights says what to do. Once another user has
+	// run the printed statements, the user can lock.
 	_, err := Open(ctx, s.URL("app", "schema=locks"))
 	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "holdfast schema postgres") {
 		t.Fatalf("without tables and rights: %v", err)
@@ -73,8 +91,8 @@ func TestSchema(t *testing.T) {
 	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "permission denied") {
 		t.Fatalf("without rights: %v", err)
 	}
-	for line := range strings.Lines(text) {
-		if grant, ok := strings.CutPrefix(line, "-- GRANT"); ok {
+	for queue := range strings.Lines(text) {
+		if grant, ok := strings.CutPrefix(queue, "-- GRANT"); ok {
 			s.Exec(t, "GRANT"+grant)
 		}
 	}
@@ -93,22 +111,24 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Eight clients make the tables at once.
-func TestFirstUse(t *testing.T) {
-	s := backends.SharedPostgres(t)
-	tablesAt(t, s, s.URL("postgres", own())).MadeAtOnce(t)
+// TestTablesCreatedAtOnce checks that eight clients can create the tables at
+// once.
+func TestTablesCreatedAtOnce(t *testing.T) {
+	s := servers.SharedPostgres(t)
+	tablesAt(t, s, s.URL("postgres", own())).CreatedAtOnce(t)
 }
 
-// TLS with the server's certificate checked, and a password.
-func TestTLS(t *testing.T) {
-	s := backends.Postgres(t, backends.PostgresOptions{TLS: true, Password: "s3cret pass/word"})
+// TestTLSWithPassword checks TLS with a verified server certificate, and a
+// password.
+func TestTLSWithPassword(t *testing.T) {
+	s := servers.Postgres(t, servers.PostgresOptions{TLS: true, Password: "s3cret pass/word"})
 	d := openOn(t, s.URL("postgres", "sslmode=verify-full&sslrootcert="+s.Certs.CA))
 	tk := ticket(1, "n")
 	mustJoin(t, d, tk, driver.Held)
-	if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil {
+	if err := d.Watch(t.Context(), func(string, driver.Status) {}); err != nil {
 		t.Error(err)
 	}
-	another := backends.NewCerts(t, t.TempDir())
+	another := servers.NewCerts(t, t.TempDir())
 	for what, c := range map[string]struct{ query, name string }{
 		"an unknown authority": {"sslmode=verify-full", ""},
 		"another authority":    {"sslmode=verify-full&sslrootcert=" + another.CA, ""},
@@ -134,10 +154,10 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A pool of the user's own, of one connection, stays open.
+// TestPoolOfOne checks that a user's pool of one connection stays open.
 func TestPoolOfOne(t *testing.T) {
 	ctx := context.Background()
-	url := backends.SharedPostgres(t).URL("postgres", "pool_max_conns=1")
+	url := servers.SharedPostgres(t).URL("postgres", "pool_max_conns=1")
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		t.Fatal(err)
@@ -148,10 +168,10 @@ func TestPoolOfOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan string, 10)
-	if err := d.Watch(ctx, func(id string, _ driver.Place) { told <- id }); err != nil {
+	if err := d.Watch(ctx, func(id string, _ driver.Status) { told <- id }); err != nil {
 		t.Fatal(err)
 	}
-	linetest.HandedOn(t, d, d, told, 1)
+	sqlcases.HandsOff(t, d, d, told, 1)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,31 +1,30 @@
-// Package pglock keeps lines of tickets in tables of a PostgreSQL database,
-// version 13 or later: the lock where the data already is.
+// Package pglock keeps queues of tickets in tables of a PostgreSQL database,
+// version 13 or later, so that the locks are where the data already is.
 //
-// Its tables are those of package sqlline. The server's clock alone is read.
+// Its tables are those of package sqlqueue. Only the server's clock is read.
 // Every request is one statement or one short transaction in READ COMMITTED,
-// whatever the database's default is, with limits on what it waits for; no
-// connection is kept between requests, and none while a ticket waits. Nothing
-// is left in a connection either, so requests pass through PgBouncer in
-// transaction mode, and a pool of one connection is enough.
+// whatever the database's default is, with limits on its waits. No connection
+// is kept between requests, and a waiting ticket keeps none. Requests leave
+// nothing in a connection, so they pass through PgBouncer in transaction mode,
+// and a pool of one connection is enough.
 //
-// A waiting client is woken by NOTIFY. Each driver that watches has one
-// connection of its own for LISTEN, to a channel of its own, and a release
-// notifies the channel of the client that it grants, within the transaction
-// of the release, and nobody if nobody waits. Through a pooler that shares
-// connections between transactions LISTEN hears nothing; the driver notices,
-// and asks for its waiting tickets at a pace that depends on their places.
+// NOTIFY wakes a waiting client. Each driver that watches has one connection of
+// its own for LISTEN, to a channel of its own. A release notifies the channel
+// of the granted client within the transaction of the release, and notifies
+// nobody if nobody waits. LISTEN receives nothing through a pooler that shares
+// connections between transactions. The driver notices that, and renews its
+// waiting tickets at a pace that depends on their places.
 package pglock
 
 import (
 	"context"
-	"iter"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 // MinTTL and MaxTTL are the shortest and the longest TTL.
@@ -41,6 +40,7 @@ var traits = driver.Traits{
 	Owner:            true,
 	Fair:             true,
 	Push:             true,
+	Marks:            true,
 	SurvivesRestart:  true,
 	SurvivesFailover: false,
 	MinTTL:           MinTTL,
@@ -48,75 +48,52 @@ var traits = driver.Traits{
 	Granularity:      time.Millisecond,
 }
 
-// Describe returns what every [Driver] answers as its Traits.
+// Describe returns the Traits of every [Driver].
 func Describe() driver.Traits { return traits }
 
-// Driver is one client of a database.
-type Driver struct {
-	pool  *pgxpool.Pool
-	owned bool // the pool is ours to close
-	opt   Options
-	r     *sqlline.Remote // its name is that of our channel
+// requests are the methods of [driver.Driver] that the SQL stores share. The
+// alias keeps the embedded field unexported.
+type requests = sqlqueue.Requests
 
-	whole atomic.Bool // see Auto
-	plain atomic.Bool // nothing is prepared, see prepare
-	names map[*sqlline.Text]string
-	ear   listener
+// Driver is one client of a database. It implements [driver.Driver]; the methods
+// that are not listed here are those of the interface.
+type Driver struct {
+	requests
+	pool   *pgxpool.Pool
+	owned  bool // Close closes the pool
+	opt    Options
+	tables *sqlqueue.Tables // its name is that of the driver's channel
+
+	explicitTx atomic.Bool // see Auto
+	textOnly   atomic.Bool // no statement is prepared, see prepare
+	stmtNames  map[*sqlqueue.Text]string
+	listener   listener
 }
 
 var (
 	_ driver.Driver     = (*Driver)(nil)
 	_ driver.Identifier = (*Driver)(nil)
 	_ driver.Checker    = (*Driver)(nil)
-	_ sqlline.Site      = (*site)(nil)
+	_ sqlqueue.Database = (*database)(nil)
 )
 
 func newDriver(pool *pgxpool.Pool, owned bool, o *Options) *Driver {
 	d := &Driver{pool: pool, owned: owned, opt: *o}
-	d.ear.d = d
+	d.listener.d = d
 	self := newChannel()
-	lines := sqlline.New(dialect(o, self, d.tell))
-	d.names = namesOf(lines.Often())
-	d.r = sqlline.NewRemote(lines, &site{d}, self)
+	queues := sqlqueue.New(dialect(o, self, d.notifyStmts))
+	d.stmtNames = namesOf(queues.Frequent())
+	d.tables = sqlqueue.NewTables(queues, &database{d}, self)
+	d.requests = d.tables.Requests()
 	return d
 }
 
 // Traits implements [driver.Driver].
 func (d *Driver) Traits() driver.Traits { return traits }
 
-// Join implements [driver.Driver].
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	return d.r.Join(ctx, t, wait)
-}
-
-// Renew implements [driver.Driver].
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	return d.r.Renew(ctx, refs)
-}
-
-// Leave implements [driver.Driver].
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	return d.r.Leave(ctx, refs)
-}
-
-// Inspect implements [driver.Driver].
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	return d.r.Inspect(ctx, name)
-}
-
-// Names implements [driver.Driver].
-func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return d.r.Names(ctx, prefix)
-}
-
-// Break implements [driver.Driver].
-func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	return d.r.Break(ctx, name, ticketID)
-}
-
-// Close implements [driver.Driver]. A pool that was given to [New] stays open.
+// Close implements [driver.Driver]. A pool that was passed to [New] stays open.
 func (d *Driver) Close() error {
-	if d.r.Shut() && d.owned {
+	if d.tables.Stop() && d.owned {
 		d.pool.Close()
 	}
 	return nil
@@ -124,7 +101,7 @@ func (d *Driver) Close() error {
 
 // Identity implements [driver.Identifier].
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.r.Begin(ctx); err != nil {
+	if err := d.tables.Begin(ctx); err != nil {
 		return "", err
 	}
 	return d.identity(ctx)

@@ -13,28 +13,27 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
-	"github.com/holdfast-go/holdfast/internal/sqlline/linetest"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/internal/testkit/sqlcases"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(func(target string) (driver.Driver, error) { return Open(context.Background(), target) })
+	multiproc.Child(func(target string) (driver.Driver, error) { return Open(context.Background(), target) })
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
 		panic(err)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
 var (
-	own       = linetest.Own
-	prefixOf  = linetest.PrefixOf
-	ticket    = linetest.Ticket
-	mustJoin  = linetest.Join
-	mustRenew = linetest.Renew
-	mustLeave = linetest.Leave
+	own       = sqlcases.OwnTables
+	prefixOf  = sqlcases.PrefixOf
+	ticket    = sqlcases.Ticket
+	mustJoin  = sqlcases.Join
+	mustRenew = sqlcases.Renew
+	mustLeave = sqlcases.Leave
 )
 
 // openOn opens a client that the test closes.
@@ -51,28 +50,49 @@ func openOn(t drivertest.T, url string) *Driver {
 }
 
 // harness describes a server of the test's own to the suite. The clock is the
-// server's, and a number in a table that StepClock adds to it.
+// server's, plus a number in a table that StepClock changes.
 func harness(t *testing.T) drivertest.Harness {
-	s := backends.Postgres(t, backends.PostgresOptions{})
+	s := servers.Postgres(t, servers.PostgresOptions{})
 	s.Exec(t, "CREATE TABLE step (us bigint)")
 	s.Exec(t, "INSERT INTO step VALUES (0)")
-	url := s.URL("postgres", "pool_max_conns=4")
+	s.Exec(t, "CREATE SCHEMA earlier")
+	const options = "pool_max_conns=4&search_path=earlier,pg_catalog,public&schema=public"
+	url := s.URL("postgres", options)
+	stepped := func(url string) (driver.Driver, error) {
+		config, o, err := parseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		o.clock = "(" + clockNow + " + (SELECT us FROM step))"
+		d, err := open(context.Background(), config, o)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}
 	return drivertest.Harness{
+		TellsLeft: true,
 		Open: func(dt drivertest.T) driver.Driver {
-			config, o, err := parseURL(url)
-			if err != nil {
-				dt.Fatalf("%v", err)
-			}
-			o.clock = "(" + clockNow + " + (SELECT us FROM step))"
-			d, err := open(context.Background(), config, o)
+			d, err := stepped(url)
 			if err != nil {
 				dt.Fatalf("Open: %v", err)
 			}
 			return d
 		},
+		Rights: rights(t, s, func(user string) (driver.Driver, error) { return stepped(s.URL(user, options)) }),
+		FailPushes: func(drivertest.T) func() {
+			// In a schema that is earlier in the search path than the server's
+			// own.
+			s.Exec(t, "CREATE FUNCTION earlier.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS "+
+				"$$ BEGIN RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END $$")
+			return func() { s.Exec(t, "DROP FUNCTION earlier.pg_notify(text, text)") }
+		},
+		OpenAt: func(ctx context.Context, address string) (driver.Driver, error) {
+			return Open(ctx, "postgres://app@"+address+"/locks")
+		},
 		TTL:      2 * time.Second,
 		Slack:    2 * time.Second,
-		Many:     300,
+		Waiters:  300,
 		Pause:    func(drivertest.T) func() { return s.Pause(t) },
 		Restart:  func(drivertest.T) { s.Restart(t) },
 		LoseData: func(drivertest.T) { s.Exec(t, "TRUNCATE holdfast_line, holdfast_ticket, holdfast_grave") },
@@ -92,38 +112,48 @@ func harness(t *testing.T) drivertest.Harness {
 		StepClock: func(_ drivertest.T, d time.Duration) {
 			s.Exec(t, fmt.Sprintf("UPDATE step SET us = us + %d", d.Microseconds()))
 		},
+		LockRow: func(_ drivertest.T, name string) func() {
+			st := newStranger(t, admin(t, url), url)
+			if err := st.Lock(name); err != nil {
+				t.Fatal(err)
+			}
+			return st.End
+		},
+		Rows: func(drivertest.T) int { return int(s.Value(t, "SELECT count(*) FROM holdfast_line")) },
 		Connections: func(drivertest.T) int {
 			return int(s.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'"))
 		},
 	}
 }
 
-func TestConformance(t *testing.T) { drivertest.Run(t, harness(t)) }
+func TestDriverConformance(t *testing.T) { drivertest.Run(t, harness(t)) }
 
 // shared describes clients of the shared server, with more options.
 func shared(t *testing.T, more string) drivertest.Harness {
-	url := backends.SharedPostgres(t).URL("postgres", own()+more)
+	url := servers.SharedPostgres(t).URL("postgres", own()+more)
 	return drivertest.Harness{
-		Open: func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
-		TTL:  4 * time.Second,
+		TellsLeft: true,
+		Open:      func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
+		TTL:       4 * time.Second,
 	}
 }
 
-func TestLocks(t *testing.T) { locktest.Run(t, shared(t, "&pool_max_conns=2")) }
+func TestLocks(t *testing.T) { drivertest.RunLocks(t, shared(t, "&pool_max_conns=2")) }
 
-func TestProcesses(t *testing.T) {
-	procs.Run(t, procs.Store{Target: backends.SharedPostgres(t).URL("postgres", own()), TTL: 2 * time.Second})
+func TestLocksAcrossProcesses(t *testing.T) {
+	multiproc.Run(t, multiproc.Store{Target: servers.SharedPostgres(t).URL("postgres", own()), TTL: 2 * time.Second})
 }
 
 // behind describes clients that reach the shared server through a pooler in
 // transaction mode.
 func behind(t *testing.T, more string) drivertest.Harness {
-	b := backends.PgBouncer(t, backends.SharedPostgres(t), "transaction", 8)
+	b := servers.PgBouncer(t, servers.SharedPostgres(t), "transaction", 8)
 	url := b.URL("postgres", own()+more)
 	return drivertest.Harness{
-		Open: func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
-		TTL:  2 * time.Second,
-		Many: 100, Clients: 3, Rounds: 5,
+		TellsLeft: true,
+		Open:      func(dt drivertest.T) driver.Driver { return openOn(dt, url) },
+		TTL:       2 * time.Second,
+		Waiters:   100, Clients: 3, Rounds: 5,
 		Slack: 2 * time.Second,
 	}
 }
@@ -131,7 +161,8 @@ func behind(t *testing.T, more string) drivertest.Harness {
 // everyCase makes the second run of the suite, behind a pooler, complete.
 var everyCase = flag.Bool("pglock.all", false, "run the whole suite behind a pooler, too")
 
-// except leaves out all cases but those whose names begin so.
+// except returns reasons to skip all cases but those whose names begin with one
+// of kept.
 func except(kept ...string) map[string]string {
 	out := make(map[string]string)
 	for _, c := range drivertest.Cases() {
@@ -142,19 +173,19 @@ func except(kept ...string) map[string]string {
 	return out
 }
 
-// Requests go through the pooler, notifications past it: without them the suite
-// would wait for pushes that the driver's Traits promise.
+// TestConformanceBehindPooler sends requests through the pooler, and listens
+// past it: otherwise the suite would wait for pushes that the driver's Traits
+// promise.
 //
-// Statements and what they decide are the same as without a pooler. A pooler
-// changes on which of the server's connections a statement lands, what sessions
-// remember, how a request that is given up ends, and that nothing is prepared.
-// So these are cases with each kind of request, those whose transactions are
-// several round trips long and are in one another's way, those with pushes, and
-// those that give requests up or close.
+// Statements and their decisions are the same as without a pooler. A pooler
+// changes which of the server's connections a statement reaches, the state that
+// sessions keep, and how an abandoned request ends; and nothing is prepared.
+// The chosen cases cover each kind of request, contending transactions of
+// several round trips, pushes, and requests that are abandoned or closed.
 //
 // Covers: F99.
 func TestConformanceBehindPooler(t *testing.T) {
-	h := behind(t, fmt.Sprintf("&listen=127.0.0.1:%d", backends.SharedPostgres(t).Port))
+	h := behind(t, fmt.Sprintf("&listen=127.0.0.1:%d", servers.SharedPostgres(t).Port))
 	h.LeaveOut = except("join-free", "join-again", "leave-answers", "leave-batch", "leave-at-ones-turn", "push-",
 		"renew-answers", "renew-against-leave", "replaces-shared", "owner-shares", "owner-waits", "break-held", "inspect", "names",
 		"nasty-owners", "identity", "check", "ended-context", "close", "recheck", "dead-holder",
@@ -162,7 +193,7 @@ func TestConformanceBehindPooler(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// admin is a connection past the driver.
+// admin returns a connection past the driver.
 func admin(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), strings.SplitN(url, "?", 2)[0])

@@ -2,28 +2,32 @@ package pglock
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// Parsing and planning take the server longer than running these statements
-// does. On connections of our own that lead to the server itself, what most
-// requests consist of is therefore prepared, once and in one round trip; a
-// pooler would have to know of it, and a pool that was given may be used by
-// others who do not expect it.
+// Parsing and planning these statements takes the server longer than running
+// them. The driver therefore prepares the most frequent statements on its own
+// connections that lead to the server itself, once and in one round trip. It
+// does not prepare behind a pooler, which would have to know of prepared
+// statements, nor in a pool that was passed to New, whose other users do not
+// expect them.
 
-// preparedKey is where a connection keeps whether it has the statements.
+// preparedKey is the key under which a connection records whether it has the
+// statements.
 const preparedKey = "holdfast"
 
-// prepare sees to it that a connection has the statements, if it is one that
-// can. That it cannot is no error: statements then travel as text. It returns
-// an error when the connection broke.
+// prepare makes sure that a connection has the statements, if it can have them.
+// If it cannot, that is no error: statements are then sent as text. It returns
+// an error if the connection broke.
 func (d *Driver) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool, err error) {
-	if !d.owned || d.plain.Load() || !d.r.Ready() {
+	if !d.owned || d.textOnly.Load() || !d.tables.Ready() {
 		return false, nil
 	}
 	if ok, asked := c.CustomData()[preparedKey].(bool); asked {
@@ -31,7 +35,7 @@ func (d *Driver) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool, err er
 	}
 	err = d.prepareAll(ctx, c)
 	if c.IsClosed() {
-		return false, lost(ctx, driver.Unavailable, err)
+		return false, connError(ctx, driver.Unavailable, err)
 	}
 	c.CustomData()[preparedKey] = err == nil
 	return err == nil, nil
@@ -46,7 +50,7 @@ func (d *Driver) prepareAll(ctx context.Context, c *pgconn.PgConn) (err error) {
 	}()
 	p.SendQueryParams("SELECT pg_backend_pid()::bigint", nil, nil, nil, binaryFormat)
 	p.SendPrepare(limitsName, textLimits, nil)
-	for text, name := range d.names {
+	for text, name := range d.stmtNames {
 		p.SendPrepare(name, text.SQL, nil)
 	}
 	if err := p.Sync(); err != nil {
@@ -71,28 +75,36 @@ func (d *Driver) prepareAll(ctx context.Context, c *pgconn.PgConn) (err error) {
 				return err
 			}
 			if uint32(pid) != c.PID() {
-				d.plain.Store(true)
-				return fmt.Errorf("postgresql: process %d answers for %d: a pooler", pid, c.PID())
+				d.textOnly.Store(true)
+				return fmt.Errorf("postgresql: process %d answered, not %d: a pooler is between", pid, c.PID())
 			}
 		}
 	}
 }
 
-// limitsName is what textLimits is prepared as.
-const limitsName = "holdfast_limits"
+// limitsName is the name of textLimits.
+var limitsName = nameOf(textLimits)
 
-// namesOf gives names to what is worth preparing.
-func namesOf(texts []*sqlline.Text) map[*sqlline.Text]string {
-	names := make(map[*sqlline.Text]string)
-	for i, text := range texts {
-		names[text] = fmt.Sprintf("holdfast_%d", i)
+// nameOf returns the name of a prepared statement, made from its text: clients
+// of several versions, or of several tables, may come to share a connection of
+// the server.
+func nameOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "holdfast_" + hex.EncodeToString(sum[:8])
+}
+
+// namesOf returns names for the texts.
+func namesOf(texts []*sqlqueue.Text) map[*sqlqueue.Text]string {
+	names := make(map[*sqlqueue.Text]string)
+	for _, text := range texts {
+		names[text] = nameOf(text.SQL)
 	}
 	return names
 }
 
-// notPrepared says whether a statement failed because it is not prepared, or is
-// not any more what it was: somebody has our connections forget statements, or
-// made the tables anew.
+// notPrepared reports whether a statement failed because it is not prepared, or
+// because its meaning has changed since: somebody discards the connections'
+// statements, or created the tables anew.
 func notPrepared(err error) bool {
 	c := code(err)
 	return c == "26000" || c == "0A000"

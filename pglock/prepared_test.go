@@ -8,23 +8,25 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Everything that is worth it is prepared, with the types that arguments are
-// sent in; and a connection that somebody makes forget is found out, once.
-func TestPrepared(t *testing.T) {
+// TestFrequentStatementsArePrepared checks that all frequent statements are
+// prepared, with the types in which arguments are sent, and that a connection
+// whose statements somebody discarded is noticed once.
+func TestFrequentStatementsArePrepared(t *testing.T) {
 	ctx := context.Background()
-	d := openOn(t, backends.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=1"))
-	d.r.Sweeper.Lock() // a sweep would find out first
-	defer d.r.Sweeper.Unlock()
+	d := openOn(t, servers.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=1"))
+	d.tables.SweepLock.Lock() // a sweep would notice first
+	defer d.tables.SweepLock.Unlock()
 	a := ticket(1, "n")
 	mustJoin(t, d, a, driver.Held)
 	var number, odd int
 	err := d.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE NOT parameter_types <@ ARRAY['bigint', 'bytea']::regtype[]) "+
-		"FROM pg_prepared_statements WHERE name ~ '^holdfast_[0-9]'", pgx.QueryExecModeExec).Scan(&number, &odd)
-	if err != nil || number != len(d.names) || odd != 0 {
-		t.Errorf("%d of %d prepared, %d of other types, %v", number, len(d.names), odd, err)
+		"FROM pg_prepared_statements WHERE name LIKE 'holdfast\\_%' AND statement NOT LIKE '%set_config%'", pgx.QueryExecModeExec).Scan(&number, &odd)
+	if err != nil || number != len(d.stmtNames) || odd != 0 {
+		t.Errorf("%d of %d prepared, %d of other types, %v", number, len(d.stmtNames), odd, err)
 	}
 	if _, err := d.pool.Exec(ctx, "DEALLOCATE ALL", pgx.QueryExecModeExec); err != nil {
 		t.Fatal(err)
@@ -37,15 +39,25 @@ func TestPrepared(t *testing.T) {
 	mustLeave(t, d, a)
 }
 
-// Behind a pooler that shares connections, and in a pool that was given,
-// nothing is prepared.
-func TestNotPrepared(t *testing.T) {
-	s := backends.SharedPostgres(t)
-	b := backends.PgBouncer(t, s, "transaction", 1)
+// TestPreparedNamesFollowTheirTexts checks that statements of another version
+// have other names: one server connection may have both.
+func TestPreparedNamesFollowTheirTexts(t *testing.T) {
+	one, other := &sqlqueue.Text{SQL: "SELECT 1"}, &sqlqueue.Text{SQL: "SELECT 2"}
+	names, again := namesOf([]*sqlqueue.Text{one, other}), namesOf([]*sqlqueue.Text{other})
+	if names[one] == names[other] || names[other] != again[other] || len(names[one]) > 63 {
+		t.Errorf("%v and %v", names, again)
+	}
+}
+
+// TestNothingPreparedInSharedConnections checks that nothing is prepared behind
+// a pooler that shares connections, nor in a pool that was passed to New.
+func TestNothingPreparedInSharedConnections(t *testing.T) {
+	s := servers.SharedPostgres(t)
+	b := servers.PgBouncer(t, s, "transaction", 1)
 	d := openOn(t, b.URL("postgres", own()+fmt.Sprintf("&listen=127.0.0.1:%d", s.Port)))
 	mustJoin(t, d, ticket(1, "n"), driver.Held)
 	mustJoin(t, d, ticket(2, "m"), driver.Held)
-	if !d.plain.Load() {
+	if !d.textOnly.Load() {
 		t.Error("it prepares through a pooler")
 	}
 	direct := openOn(t, s.URL("postgres", own()))

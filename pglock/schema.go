@@ -5,65 +5,67 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// The server's clock, in whole microseconds of UTC, whatever the session's time
-// zone is. It is read when the expression is evaluated.
+// clockNow is the server's clock, in whole microseconds of UTC, whatever the
+// session's time zone is. It is read when the expression is evaluated.
 const clockNow = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-// dialect is PostgreSQL's. What is text elsewhere is bytes here: they compare
-// byte for byte under every collation, are the same in every encoding of the
-// database, and may contain zero bytes.
-func dialect(o *Options, self string, tell func([]sqlline.Push) []*sqlline.Stmt) sqlline.Dialect {
+// dialect returns the dialect of PostgreSQL. Columns that are text in other
+// databases are bytes here: bytes compare byte for byte under every collation,
+// are the same in every encoding of the database, and may contain zero bytes.
+func dialect(o *Options, self string, tell func([]sqlqueue.Push) []*sqlqueue.Stmt) sqlqueue.Dialect {
 	now := clockNow
 	if o.clock != "" {
 		now = o.clock
 	}
-	return sqlline.Dialect{
-		Now:       now,
-		Tick:      fmt.Sprintf("greatest((%s - %d) / 25, 1)", now, driver.Epoch.UnixMicro()),
-		Numbered:  true,
-		Greatest:  "greatest",
-		ForUpdate: " FOR UPDATE",
-		Prefix:    o.tables(),
-		Types: sqlline.Types{
+	return sqlqueue.Dialect{
+		Now:        now,
+		Tick:       fmt.Sprintf("greatest((%s - %d) / 25, 1)", now, driver.Epoch.UnixMicro()),
+		Numbered:   true,
+		Greatest:   "greatest",
+		ForUpdate:  " FOR UPDATE",
+		SkipLocked: " FOR UPDATE SKIP LOCKED",
+		Prefix:     o.tables(),
+		Types: sqlqueue.Types{
 			Int: "bigint", Key: "bytea", Bytes: "bytea", ID: "bytea", Owner: "bytea", Text: "bytea", Wake: "bytea",
-			// Room in the pages lets a row be updated where it is, without a
+			// Free space in the pages lets a row be updated in place, without a
 			// change of the index.
 			Table: " WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200)",
 		},
-		Later: o.later,
-		Tell:  tell,
-		Grant: "pg_notify(encode(wake, 'escape'), 'h' || token || ' ' || encode(id, 'escape'))::text",
-		Self:  self,
+		ExtraChanges: o.later,
+		Notify:       tell,
+		NotifyGrant:  grant,
+		Self:         self,
 	}
 }
 
-// ddl returns the statements that make the tables.
-func ddl(o *Options, lines *sqlline.Lines, id string) []string {
+// ddl returns the statements that create the tables.
+func ddl(o *Options, queues *sqlqueue.Queues, id string) []string {
 	var out []string
 	if o.Schema != "" {
 		out = append(out, "CREATE SCHEMA IF NOT EXISTS "+quote(o.Schema))
 	}
-	out = append(out, placed(o, lines.Schema())...)
-	return append(out, fmt.Sprintf("INSERT INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.tables(), lines.Layout(), id))
+	out = append(out, unqualifyIndexes(o, queues.Schema())...)
+	return append(out, fmt.Sprintf("INSERT INTO %sstore (one, layout, boot, purged) VALUES (1, %d, %s, 0)", o.tables(), queues.Layout(), id))
 }
 
-// placed gives names of new indexes without a schema: an index goes where its
-// table is.
-func placed(o *Options, stmts []string) []string {
+// unqualifyIndexes removes the schema from the names of new indexes: an index
+// goes where its table is.
+func unqualifyIndexes(o *Options, stmts []string) []string {
 	for i, stmt := range stmts {
 		stmts[i] = strings.Replace(stmt, "INDEX "+o.tables(), "INDEX "+o.prefix(), 1)
 	}
 	return stmts
 }
 
-// Schema returns the statements that make the tables, as text for psql, for
-// those whose programs may not make them. A nil o is the zero Options. It is
-// an error if o is not valid.
+// Schema returns the statements that create the tables, as text for psql. It is
+// for administrators of programs that may not create them. A nil o is the zero
+// Options. Schema returns an error if o is not valid.
 func Schema(o *Options) (string, error) {
 	if o == nil {
 		o = new(Options)
@@ -73,87 +75,90 @@ func Schema(o *Options) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("BEGIN;\n")
-	for _, stmt := range ddl(o, sqlline.New(dialect(o, "", nil)), "convert_to(md5(random()::text || clock_timestamp()::text), 'UTF8')") {
+	queues := sqlqueue.New(dialect(o, "", nil))
+	for _, stmt := range ddl(o, queues, "convert_to(md5(random()::text || clock_timestamp()::text), 'UTF8')") {
 		b.WriteString(stmt + ";\n")
 	}
-	b.WriteString("COMMIT;\n")
+	b.WriteString(queues.MarkSchema() + ";\nCOMMIT;\n")
 	fmt.Fprintf(&b, "-- Rights of the user under whom programs lock, here app:\n")
 	if o.Schema != "" {
 		fmt.Fprintf(&b, "-- GRANT USAGE ON SCHEMA %s TO app;\n", quote(o.Schema))
 	}
 	t := o.tables()
-	fmt.Fprintf(&b, "-- GRANT SELECT, INSERT, UPDATE, DELETE ON %[1]sstore, %[1]sline, %[1]sticket, %[1]sgrave TO app;\n", t)
+	fmt.Fprintf(&b, "-- GRANT SELECT, INSERT, UPDATE, DELETE ON %[1]sstore, %[1]sline, %[1]sticket, %[1]sgrave, %[1]smark TO app;\n", t)
 	return b.String(), nil
 }
 
-// site is the database as the requests see it.
-type site struct{ *Driver }
+// database is the database as sqlqueue's requests use it.
+type database struct{ *Driver }
 
-// Missing implements [sqlline.Site].
-func (s *site) Missing(err error) bool {
+// Missing implements [sqlqueue.Database].
+func (s *database) Missing(err error) bool {
 	c := code(err)
 	return c == undefinedTable || c == undefinedSchema
 }
 
-// Create implements [sqlline.Site].
-func (s *site) Create(ctx context.Context) error {
-	there := false
-	look := &sqlline.Stmt{Text: &sqlline.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + s.opt.tables() + "store') IS NOT NULL"}}
-	look.Row = func(func(...any) error) error { there = true; return nil }
-	err := s.alone(ctx, look, func() []string {
-		if there {
+// Create implements [sqlqueue.Database].
+func (s *database) Create(ctx context.Context) error {
+	exists := false
+	probe := &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + s.opt.tables() + "store') IS NOT NULL"}}
+	probe.Row = func(func(...any) error) error { exists = true; return nil }
+	err := s.exclusively(ctx, probe, func() []string {
+		if exists {
 			return nil
 		}
-		return ddl(&s.opt, s.r.Lines, "'"+rand.Text()+"'")
+		return ddl(&s.opt, s.tables.Queues, "'"+rand.Text()+"'")
 	})
 	if code(err) == noRights {
-		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not make them; "+
-			"let somebody who may run what `holdfast schema postgres` prints: %w", err)
+		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not create them; "+
+			"ask an administrator to run the output of `holdfast schema postgres`: %w", err)
 	}
 	return err
 }
 
-// Migrate implements [sqlline.Site], all of it in one transaction. While it
-// waits for a table, requests wait behind it, so it gives up in time.
-func (s *site) Migrate(ctx context.Context, from int64) error {
-	lines := s.r.Lines
-	var found sqlline.Found
-	err := s.alone(ctx, lines.Store(&found), func() []string {
+// Migrate implements [sqlqueue.Database], in one transaction. While it waits
+// for a table, requests wait behind it, so that wait is limited.
+func (s *database) Migrate(ctx context.Context, from int64) error {
+	queues := s.tables.Queues
+	var found sqlqueue.StoreRow
+	err := s.exclusively(ctx, queues.Store(&found), func() []string {
 		// Another client may have been first.
-		if found.Layout < 1 || found.Layout >= lines.Layout() {
+		if found.Layout < 1 || found.Layout >= queues.Layout() {
 			return nil
 		}
-		limit := fmt.Sprintf("SET LOCAL lock_timeout = %d", patience.Milliseconds())
-		return append([]string{limit}, placed(&s.opt, lines.Changes(found.Layout))...)
+		limit := fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds())
+		return append([]string{limit}, unqualifyIndexes(&s.opt, queues.Changes(found.Layout))...)
 	})
 	if code(err) == noRights {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast have layout %d, this version needs layout %d, and this user may not change them; "+
-			"let their owner run: %s; %w", from, lines.Layout(), strings.Join(placed(&s.opt, lines.Changes(from)), "; "), err)
+			"ask their owner to run: %s; %w", from, queues.Layout(), strings.Join(unqualifyIndexes(&s.opt, queues.Changes(from)), "; "), err)
 	}
 	return err
 }
 
-// alone runs statements in one transaction, of which there is one at a time: an
-// advisory lock keeps others out until its end. The statements are asked for
-// when it is held and look has run; without any, nothing is done.
-func (s *site) alone(ctx context.Context, look *sqlline.Stmt, stmts func() []string) error {
-	exec := func(c *link, commits bool, texts ...string) error {
+// exclusively runs statements in one transaction, one client at a time: an
+// advisory lock excludes others until its end. It calls stmts once the lock is
+// held and probe has run, and does nothing if there are no statements.
+func (s *database) exclusively(ctx context.Context, probe *sqlqueue.Stmt, stmts func() []string) error {
+	ctx, cancel := sqlqueue.Within(ctx, schemaTime)
+	defer cancel()
+	exec := func(c *pooledConn, commits bool, texts ...string) error {
 		b := newRound(ctx, nil)
 		for _, text := range texts {
-			b.plain(text)
+			b.addText(text)
 		}
-		b.done = commits
+		b.commits = commits
 		return b.run(c.PgConn, commits)
 	}
-	return s.inConn(ctx, func(c *link) error {
+	return s.inConn(ctx, func(c *pooledConn) error {
 		t := &tx{c: c, began: true}
-		defer t.undo(ctx)
-		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisory))
+		defer t.rollback(ctx)
+		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisoryKey))
 		if err != nil {
 			return err
 		}
 		b := newRound(ctx, nil)
-		b.add(look)
+		b.add(probe)
 		if err := b.run(c.PgConn, false); err != nil {
 			return err
 		}
@@ -161,11 +166,15 @@ func (s *site) alone(ctx context.Context, look *sqlline.Stmt, stmts func() []str
 		if len(texts) == 0 {
 			return nil
 		}
-		return exec(c, true, append(texts, textDone)...)
+		return exec(c, true, append(texts, textCommit)...)
 	})
 }
 
-// advisory is the key of the advisory lock under which tables are made and
-// changed:
-// "holdfast" in ASCII.
-const advisory = 0x686f6c6466617374
+// schemaTime bounds the creation and change of tables where the context has no
+// deadline: another client may have the advisory lock, and large tables take a
+// while.
+const schemaTime = 10 * time.Minute
+
+// advisoryKey is the key of the advisory lock under which tables are created
+// and changed: "holdfast" in ASCII.
+const advisoryKey = 0x686f6c6466617374

@@ -6,30 +6,44 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/cuts"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Every round trip of every request is cut, and its connection killed by an
-// operator.
+// TestF1_EveryStepCut cuts every round trip of every request, and lets an
+// operator kill its connection.
 //
 // Covers: F1, F2, F4, F97.
 func TestF1_EveryStepCut(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedPostgres(t)
+	s := servers.SharedPostgres(t)
 	prefix := own()
-	cuts.EveryStep(t, cuts.Subject{
+	faultproxy.EveryStep(t, faultproxy.Subject{
 		Target: fmt.Sprintf("127.0.0.1:%d", s.Port),
-		TTL:    time.Minute, Quick: true,
-		Protocol: cuts.Postgres,
+		TTL:    time.Minute, FastSteps: true,
+		Protocol: faultproxy.Postgres,
 		Open: func(t testing.TB, addr string) driver.Driver {
 			return openOn(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&pool_max_conns=1&%s", addr, prefix))
 		},
 		Kill: func(pid uint32) {
-			s.Exec(t, "SELECT pg_terminate_backend($1::bigint::int)", int64(pid))
-			for s.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint", int64(pid)) > 0 {
-				time.Sleep(time.Millisecond)
+			if err := s.EndConnection(pid); err != nil {
+				t.Error(err) // t.Fatal is not for the proxy's goroutine
 			}
 		},
 	})
+}
+
+// TestF115_HalfOpen checks that no hold is lost when connections fall silent,
+// as long as new ones are served.
+//
+// Covers: F115.
+func TestF115_HalfOpen(t *testing.T) {
+	t.Parallel()
+	prefix := own()
+	faultproxy.HalfOpen(t, faultproxy.Subject{
+		Target: fmt.Sprintf("127.0.0.1:%d", servers.SharedPostgres(t).Port),
+		Open: func(t testing.TB, addr string) driver.Driver {
+			return openOn(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&%s", addr, prefix))
+		},
+	}, 2*time.Second)
 }

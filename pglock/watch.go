@@ -15,55 +15,73 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// newChannel returns a channel name that nobody else has.
+// newChannel returns a unique channel name.
 func newChannel() string { return "holdfast_" + strings.ToLower(rand.Text()) }
 
-// A listener hears what the channel of its driver is told, on a connection of
-// its own.
+// A listener receives the notifications of its driver's channel, on a
+// connection of its own.
 type listener struct {
-	d    *Driver
-	deaf atomic.Bool // the connection is there but hears nothing: a pooler
-	echo atomic.Pointer[chan struct{}]
+	d          *Driver
+	noPush     atomic.Bool // the connection receives nothing, because of a pooler
+	echo       atomic.Pointer[chan struct{}]
+	cancelWait atomic.Pointer[context.CancelFunc] // ends the wait for a notification
 }
 
-// How long the listener waits between attempts to connect, at least and at
-// most, and for the notification that it sends itself through a pooler.
+// checkNow makes the listener check its connection now.
+func (l *listener) checkNow() {
+	if wake := l.cancelWait.Load(); wake != nil {
+		(*wake)()
+	}
+}
+
+// Times of the listener: the least and the greatest pause between attempts to
+// connect, and the wait for the notification that it sends itself through a
+// pooler.
 const (
 	relistenMin = 20 * time.Millisecond
 	relistenMax = time.Second
 	echoTime    = time.Second
 )
 
-// The listener's connection is asked for an answer this often, so that one that
-// leads nowhere is noticed.
+// firstConnect bounds the attempt to connect that Watch makes. relistenUseless
+// is the longest pause between attempts that the server refuses, or whose
+// connections receive nothing.
 const (
-	listenPing     = 10 * time.Second
-	listenPingTime = 5 * time.Second
+	firstConnect    = 2 * time.Second
+	relistenUseless = 30 * time.Second
 )
 
-// tell returns the statement that notifies those other clients who hear.
-func (d *Driver) tell(pushes []sqlline.Push) []*sqlline.Stmt {
+// The listener checks its connection this often, to notice when it is dead.
+const (
+	listenPing     = 10 * time.Second
+	listenPingTime = 2 * time.Second
+)
+
+// notifyStmts returns the statement that notifies other clients, apart from
+// clients without pushes.
+func (d *Driver) notifyStmts(pushes []sqlqueue.Push) []*sqlqueue.Stmt {
 	var calls []string
 	var args []any
-	for _, p := range d.r.Others(pushes) {
+	for _, p := range d.tables.Others(pushes) {
 		n := len(args)
-		calls = append(calls, fmt.Sprintf("pg_notify(encode($%d, 'escape'), encode($%d, 'escape'))", n+1, n+2))
-		args = append(args, p.Wake, payload(p.ID, p.Place))
+		calls = append(calls, fmt.Sprintf(notify+"encode($%d, 'escape'), encode($%d, 'escape'))", n+1, n+2))
+		args = append(args, p.Wake, payload(p.ID, p.Status))
 	}
 	if len(calls) == 0 {
 		return nil
 	}
-	// The texts differ by their number of arguments only, as often as one
-	// request grants several.
-	text := &sqlline.Text{SQL: "SELECT " + strings.Join(calls, ", ")}
-	return []*sqlline.Stmt{{Text: text, Args: args}}
+	// The texts differ only in their number of arguments, and only where one
+	// request grants several tickets.
+	text := &sqlqueue.Text{SQL: "SELECT " + strings.Join(calls, ", ")}
+	return []*sqlqueue.Stmt{{Text: text, Args: args}}
 }
 
-// A payload is the state, the token, and the ticket's id.
-func payload(id string, p driver.Place) string {
+// payload returns the text of a notification: the state, the token, and the
+// ticket's id.
+func payload(id string, p driver.Status) string {
 	state := "g"
 	if p.State == driver.Held {
 		state = "h"
@@ -71,7 +89,7 @@ func payload(id string, p driver.Place) string {
 	return state + strconv.FormatUint(p.Token, 10) + " " + id
 }
 
-func parse(text string) (id string, p driver.Place, ok bool) {
+func parsePayload(text string) (id string, p driver.Status, ok bool) {
 	head, id, ok := strings.Cut(text, " ")
 	if !ok || head == "" || id == "" {
 		return "", p, false
@@ -81,57 +99,61 @@ func parse(text string) (id string, p driver.Place, ok bool) {
 	case err != nil:
 		return "", p, false
 	case head[0] == 'h' && token > 0:
-		return id, driver.Place{State: driver.Held, Token: token}, true
+		return id, driver.Status{State: driver.Held, Token: token}, true
 	case head[0] == 'g':
-		return id, driver.Place{State: driver.Gone}, true
+		return id, driver.Status{State: driver.Gone}, true
 	}
 	return "", p, false
 }
 
-// Watch implements [driver.Driver]. It opens the connection for LISTEN. Where
-// that cannot hear anything, because of a pooler or because the server has no
-// connection left, it returns all the same: waiting tickets then have a short
-// Place.Recheck.
-func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	if err := d.r.Before(ctx); err != nil {
+// Watch implements [driver.Driver]. It opens the connection for LISTEN. If that
+// receives nothing because of a pooler, Watch still returns nil, and the driver
+// tries again later. Until then, waiting tickets have a short Status.Recheck,
+// as they have without a connection.
+func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Status)) error {
+	if err := d.tables.CheckOpen(ctx); err != nil {
 		return err
 	}
-	if err := d.r.Watch(moved); err != nil {
+	if err := d.tables.Watch(moved); err != nil {
 		return err
 	}
-	c, err := d.ear.listen(ctx)
-	if err != nil && code(err) != tooManyConnections {
-		d.r.Unwatch()
-		return err
-	}
-	if !d.r.Goes(func() { d.ear.run(ctx, c) }) {
-		if c != nil {
-			closeConn(c)
+	first, cancel := context.WithTimeout(ctx, firstConnect)
+	c, err := d.listener.listen(first)
+	cancel()
+	if err != nil {
+		d.tables.Unwatch()
+		if e := d.tables.CheckOpen(ctx); e != nil {
+			return e
 		}
+		return err
+	}
+	if !d.tables.Go(func() { d.listener.run(ctx, c) }) {
+		closeConn(c)
 		return driver.ErrClosed
 	}
 	return nil
 }
 
-// run reads notifications until ctx ends or the driver is closed. A nil c means
-// that the first connection is still to be made.
-func (e *listener) run(ctx context.Context, c *pgx.Conn) {
+// run reads notifications until ctx ends or the driver is closed.
+func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.d.r.Life(), cancel)()
-	defer e.d.r.Unwatch()
-	wait := relistenMin
+	defer context.AfterFunc(l.d.tables.Context(), cancel)()
+	defer l.d.tables.Unwatch()
+	wait, useless := relistenMin, relistenMax
 	for {
 		if c != nil {
 			wait = relistenMin
-			if e.deaf.Load() {
-				// The connection is of no use. Somebody may take the pooler
-				// out of the way some day.
+			if l.noPush.Load() {
+				// The connection is useless. A later one may be better: the
+				// machine may have been too busy for the echo, or somebody may
+				// remove the pooler.
 				closeConn(c)
-				wait = 30 * time.Second
+				wait, useless = useless, min(2*useless, relistenUseless)
 			} else {
-				e.read(ctx, c)
-				e.d.r.Hears.Store(false)
+				useless = relistenMax
+				l.read(ctx, c)
+				l.d.tables.PushesArrive.Store(false)
 				closeConn(c)
 			}
 		}
@@ -142,54 +164,57 @@ func (e *listener) run(ctx context.Context, c *pgx.Conn) {
 		}
 		wait = min(2*wait, relistenMax)
 		var err error
-		if c, err = e.listen(ctx); err != nil {
+		if c, err = l.listen(ctx); err != nil {
 			c = nil
+			if driver.ClassOf(err) == driver.Refused {
+				wait = relistenUseless
+			}
 		} else {
-			e.d.r.Moved("", driver.Place{})
+			l.d.tables.Notify("", driver.Status{})
 		}
 	}
 }
 
-// listen connects and listens.
-func (e *listener) listen(ctx context.Context) (*pgx.Conn, error) {
-	config := e.d.pool.Config()
+// listen connects and subscribes.
+func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
+	config := l.d.pool.Config()
 	cc := config.ConnConfig
-	if e.d.opt.Listen != nil {
-		cc = e.d.opt.Listen.Copy()
+	if l.d.opt.Listen != nil {
+		cc = l.d.opt.Listen.Copy()
 	} else if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, cc); err != nil {
 			return nil, notConnected(err)
 		}
 	}
 	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
-	cc.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { e.hear(n) }
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	cc.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.onNotification(n) }
+	ctx, cancel := context.WithTimeout(ctx, 2*lockTimeout)
 	defer cancel()
-	stop := context.AfterFunc(e.d.r.Life(), cancel)
+	stop := context.AfterFunc(l.d.tables.Context(), cancel)
 	defer stop()
 	c, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, lost(ctx, driver.Unavailable, err)
+			return nil, connError(ctx, driver.Unavailable, err)
 		}
 		return nil, notConnected(err)
 	}
-	deaf, err := e.subscribe(ctx, c)
+	noPush, err := l.subscribe(ctx, c)
 	if err != nil {
 		closeConn(c)
 		return nil, classify(ctx, err, false)
 	}
-	e.deaf.Store(deaf)
-	e.d.r.Hears.Store(!deaf)
+	l.noPush.Store(noPush)
+	l.d.tables.PushesArrive.Store(!noPush)
 	return c, nil
 }
 
-// subscribe listens, and says whether nothing will be heard. A pooler shows by
-// the id of the server's process, which is not the one that was said when the
-// connection began. With a pooler a notification decides, sent through the
-// pool: poolers that keep one connection for each client deliver it.
-func (e *listener) subscribe(ctx context.Context, c *pgx.Conn) (deaf bool, err error) {
-	if _, err := c.Exec(ctx, "LISTEN "+e.d.r.Name); err != nil {
+// subscribe runs LISTEN, and reports whether the connection will receive
+// nothing. A pooler shows by the id of the server's process, which differs from
+// the id given when the connection began. Then a notification sent through the
+// pool decides: poolers that keep one connection for each client deliver it.
+func (l *listener) subscribe(ctx context.Context, c *pgx.Conn) (noPush bool, err error) {
+	if _, err := c.Exec(ctx, "LISTEN "+l.d.tables.Name); err != nil {
 		return false, err
 	}
 	var pid uint32
@@ -199,12 +224,12 @@ func (e *listener) subscribe(ctx context.Context, c *pgx.Conn) (deaf bool, err e
 	if pid == c.PgConn().PID() {
 		return false, nil
 	}
-	// The connection for LISTEN may have gone past the pooler that the pool
-	// goes through, or to another server: only an echo tells.
+	// The connection for LISTEN may bypass the pooler that the pool uses, or
+	// lead to another server: only an echo can show that it receives.
 	echo := make(chan struct{}, 1)
-	e.echo.Store(&echo)
-	defer e.echo.Store(nil)
-	if _, err := e.d.pool.Exec(ctx, "SELECT pg_notify($1, 'echo')", pgx.QueryExecModeExec, e.d.r.Name); err != nil {
+	l.echo.Store(&echo)
+	defer l.echo.Store(nil)
+	if _, err := l.d.pool.Exec(ctx, "SELECT pg_notify($1, 'echo')", pgx.QueryExecModeExec, l.d.tables.Name); err != nil {
 		return false, err
 	}
 	wait, cancel := context.WithTimeout(ctx, echoTime)
@@ -228,9 +253,10 @@ func (e *listener) subscribe(ctx context.Context, c *pgx.Conn) (deaf bool, err e
 }
 
 // read waits for notifications until the connection ends.
-func (e *listener) read(ctx context.Context, c *pgx.Conn) {
+func (l *listener) read(ctx context.Context, c *pgx.Conn) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, listenPing)
+		l.cancelWait.Store(&cancel)
 		err := c.PgConn().WaitForNotification(wait)
 		quiet := wait.Err() != nil
 		cancel()
@@ -240,22 +266,22 @@ func (e *listener) read(ctx context.Context, c *pgx.Conn) {
 		if c.IsClosed() || !quiet || ctx.Err() != nil {
 			return
 		}
-		ping, cancel := context.WithTimeout(ctx, listenPingTime)
+		ping, stop := context.WithTimeout(ctx, listenPingTime) // not into cancel, which nudge reads
 		_, err = c.Exec(ping, "SELECT 1")
-		cancel()
+		stop()
 		if err != nil {
 			return
 		}
 	}
 }
 
-// hear handles one notification.
-func (e *listener) hear(n *pgconn.Notification) {
-	if n.Channel != e.d.r.Name {
+// onNotification handles one notification.
+func (l *listener) onNotification(n *pgconn.Notification) {
+	if n.Channel != l.d.tables.Name {
 		return
 	}
 	if n.Payload == "echo" {
-		if echo := e.echo.Load(); echo != nil {
+		if echo := l.echo.Load(); echo != nil {
 			select {
 			case *echo <- struct{}{}:
 			default:
@@ -263,9 +289,9 @@ func (e *listener) hear(n *pgconn.Notification) {
 		}
 		return
 	}
-	id, p, ok := parse(n.Payload)
+	id, p, ok := parsePayload(n.Payload)
 	if ok {
-		e.d.r.Moved(id, p)
+		l.d.tables.Notify(id, p)
 	}
 }
 

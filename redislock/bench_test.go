@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 const benchMeta = `{"h":"worker-17.example.internal","p":23817,"t":1798000000000,"n":"nightly invoice run"}`
@@ -22,14 +22,14 @@ func benchTicket(n int) *driver.Ticket {
 	}
 }
 
-// BenchmarkUncontended takes and releases a lock that nobody else wants. Its
-// base is the same two scripts with arguments that never change, sent by the
-// client as it comes; the other one is the simplest lock there is.
+// BenchmarkUncontended takes and releases a lock that no other client wants.
+// Its base sends the same two scripts, with arguments that never change, on
+// the client itself. A second comparison is the simplest possible lock.
 //
-// Each is measured in turns of a few hundred, so that what else the machine
-// does meets all alike.
+// Each is measured in turns of a few hundred, so that other load of the
+// machine affects all alike.
 func BenchmarkUncontended(b *testing.B) {
-	s := backends.Redis(b, backends.RedisOptions{})
+	s := servers.Redis(b, servers.RedisOptions{})
 	d := openOn(b, s, "")
 	plain, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
@@ -63,7 +63,7 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 	}
 	fixed := benchTicket(0)
-	l := newLine("holdfast:", "fixed")
+	l := newQueueKeys("holdfast:", "fixed")
 	joinArgs := []string{fixed.ID, "31200", d.channel, fixed.Meta, "1"}
 	leaveArgs := []string{fixed.ID, "1"}
 	long, cancel := context.WithCancel(bg)
@@ -104,7 +104,7 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(median(variants[1].took)/base, "ratio-background")
 	b.ReportMetric(median(variants[2].took)/base, "ratio-cancellable")
 	b.ReportMetric(median(variants[2].took)/setnx, "ratio-to-setnx")
-	b.ReportMetric(0, "ns/op") // of no meaning here
+	b.ReportMetric(0, "ns/op") // without meaning here
 	b.ReportMetric(testing.AllocsPerRun(1000, func() { lock(bg, 0) }), "allocs-background")
 	b.ReportMetric(testing.AllocsPerRun(1000, func() { lock(long, 0) }), "allocs-cancellable")
 	b.ReportMetric(testing.AllocsPerRun(1000, func() { variants[0].run(0) }), "allocs-same-scripts")

@@ -12,32 +12,32 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// call runs a script about a line and returns its answer, or the context's end
-// if that is first. The command then stays under way.
-func (d *Driver) call(ctx context.Context, s *script, full bool, l *line, args ...string) (link.Reply, error) {
-	if d.via != nil {
-		return d.detour(ctx, s.words(full, l.all(), args))
+// call runs a script on a queue and returns its answer, or an error as soon as
+// ctx ends. In that case the command stays under way.
+func (d *Driver) call(ctx context.Context, s *script, full bool, l *queueKeys, args ...string) (link.Reply, error) {
+	if d.adapter != nil {
+		return d.callAdapter(ctx, s.words(full, l.all(), args))
 	}
 	return d.do(ctx, s.command(d.client.B(), full, l, args...))
 }
 
-// detour is do on another client library, on a goroutine because libraries
-// differ in how they heed a context.
-func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error) {
+// callAdapter does the same as do, on another client library. It uses a
+// goroutine because libraries differ in how they heed a context.
+func (d *Driver) callAdapter(ctx context.Context, words []string) (link.Reply, error) {
 	bg := context.Background()
 	if endless(ctx) {
-		r, err := d.via.Do(bg, words...)
+		r, err := d.adapter.Do(bg, words...)
 		return r, d.classify(err)
 	}
-	b := d.lookout.begin(ctx)
-	defer d.lookout.end(b)
+	b := d.poller.begin(ctx)
+	defer d.poller.end(b)
 	type answer struct {
 		r   link.Reply
 		err error
 	}
 	ch := make(chan answer, 1)
 	if !d.begin(func() {
-		r, err := d.via.Do(bg, words...)
+		r, err := d.adapter.Do(bg, words...)
 		ch <- answer{r, d.classify(err)}
 	}) {
 		return link.Reply{}, d.overErr()
@@ -53,39 +53,39 @@ func (d *Driver) detour(ctx context.Context, words []string) (link.Reply, error)
 }
 
 // do sends one command on the client's shared connections and returns its
-// answer, or the context's end if that is first. The command then stays under
-// way.
+// answer, or an error as soon as ctx ends. In that case the command stays
+// under way.
 func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, error) {
 	var res rueidis.RedisResult
 	var err error
 	switch {
 	case endless(ctx):
 		res = d.client.Do(context.Background(), cmd)
-	case d.alone.detour():
-		res, err = d.lone(ctx, cmd)
-	case d.crowded.Load():
-		res, err = d.among(ctx, cmd)
-	case d.calling.Add(1) > 1:
-		d.calling.Add(-1)
-		d.crowded.Store(true)
-		res, err = d.among(ctx, cmd)
-	case d.alone.tied:
-		d.alone.begin(ctx)
+	case d.loneCall.detour():
+		res, err = d.callViaSender(ctx, cmd)
+	case d.contended.Load():
+		res, err = d.callShared(ctx, cmd)
+	case d.loneCalls.Add(1) > 1:
+		d.loneCalls.Add(-1)
+		d.contended.Store(true)
+		res, err = d.callShared(ctx, cmd)
+	case d.loneCall.ownConns:
+		d.loneCall.begin(ctx)
 		res = d.client.Do(context.Background(), cmd)
-		d.alone.end()
-		d.calling.Add(-1)
+		d.loneCall.end()
+		d.loneCalls.Add(-1)
 	default:
-		res, err = d.lone(ctx, cmd)
-		d.calling.Add(-1)
+		res, err = d.callViaSender(ctx, cmd)
+		d.loneCalls.Add(-1)
 	}
 	if err != nil {
-		d.alone.found()
+		d.loneCall.noteSlow()
 		return link.Reply{}, err
 	}
 	m, err := res.ToMessage()
 	if err != nil {
 		if broken(err) {
-			d.alone.found()
+			d.loneCall.noteSlow()
 			if ctx.Err() != nil {
 				return link.Reply{}, ended(ctx)
 			}
@@ -95,27 +95,29 @@ func (d *Driver) do(ctx context.Context, cmd rueidis.Completed) (link.Reply, err
 	return replyOf(&m), nil
 }
 
-// endless says whether a context cannot end. The core's have a deadline, and
-// are not asked for the channel, which they would have to make.
+// endless reports whether a context cannot end. The core's contexts have a
+// deadline, and are not asked for the channel of Done, which they would have
+// to make.
 func endless(ctx context.Context) bool {
 	_, ends := ctx.Deadline()
 	return !ends && ctx.Done() == nil
 }
 
-// among sends a command on a connection that has other callers.
-func (d *Driver) among(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
-	mark, ok := d.crowd.admit()
+// callShared sends a command on a connection that has other callers.
+func (d *Driver) callShared(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	mark, ok := d.inFlight.admit()
 	if !ok {
-		return d.lone(ctx, cmd)
+		return d.callViaSender(ctx, cmd)
 	}
-	b := d.lookout.begin(ctx)
-	defer d.lookout.end(b)
+	b := d.poller.begin(ctx)
+	defer d.poller.end(b)
 	res := d.client.Do(b, cmd)
-	d.crowd.over(mark, res.NonRedisError() == nil || ctx.Err() == nil)
+	d.inFlight.done(mark, res.NonRedisError() == nil || ctx.Err() == nil)
 	return res, nil
 }
 
-// ended is the error of a call that its context ended after it was sent.
+// ended returns the error of a call whose context ended after the command was
+// sent.
 func ended(ctx context.Context) error {
 	return &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
 }
@@ -124,13 +126,15 @@ func ended(ctx context.Context) error {
 var errClosing = &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
 
 var (
-	// errDropped is the error of a call at a server that is not used any more.
-	errDropped = driver.Errorf(driver.NotDone, "the server is not the one to ask any more")
-	// errCut is that of a call that it got meanwhile.
-	errCut = driver.Errorf(driver.Unknown, "the connection was given up for another server")
+	// errDropped is the error of a call on a driver whose server is no longer
+	// used.
+	errDropped = driver.Errorf(driver.NotDone, "server is no longer the primary")
+	// errCut is the error of a call that was under way when its server was
+	// dropped.
+	errCut = driver.Errorf(driver.Unknown, "connection closed: the server is no longer the primary")
 )
 
-// overErr is the error of a call that comes too late.
+// overErr returns the error of a call that begins after the driver's end.
 func (d *Driver) overErr() error {
 	if d.replaceable {
 		return errDropped
@@ -138,8 +142,8 @@ func (d *Driver) overErr() error {
 	return driver.ErrClosed
 }
 
-// classify gives an error its class. That a client is closed says something of
-// its owner, unless that is us.
+// classify gives an error its class. That the client is closed is its owner's
+// doing, except at a replaceable driver, which closes its client itself.
 func (d *Driver) classify(err error) error {
 	if d.replaceable && (errors.Is(err, rueidis.ErrClosing) || errors.Is(err, link.ErrClosed)) {
 		return errCut
@@ -147,7 +151,7 @@ func (d *Driver) classify(err error) error {
 	return classify(err)
 }
 
-// cutErr is the error of a call that was under way.
+// cutErr returns the error of a call that was under way when the driver ended.
 func (d *Driver) cutErr() error {
 	if d.replaceable {
 		return errCut
@@ -155,34 +159,37 @@ func (d *Driver) cutErr() error {
 	return errClosing
 }
 
-// A sender waits, on a goroutine of its own, for the answers to the commands
-// that it is given one by one.
+// A sender is a goroutine that waits for the answers to the commands that it
+// is given one by one.
 type sender struct {
 	cmd   chan rueidis.Completed
 	res   chan rueidis.RedisResult
-	asked atomic.Bool // somebody wants the answer
-	mark  int64       // of the command, see crowd
+	asked atomic.Bool // a caller wants the answer
+	mark  int64       // of the command, see inFlight
 }
 
 const maxIdle = 2 // spare senders
 
-// senders are the idle ones.
+// senders is the stock of idle senders.
+//
+// No mutex is taken under mu.
 type senders struct {
 	mu     sync.Mutex
 	idle   []*sender
 	closed bool
 }
 
-// lone sends a command by a sender and watches the context meanwhile.
-func (d *Driver) lone(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+// callViaSender sends a command by way of a sender, and watches the context
+// meanwhile.
+func (d *Driver) callViaSender(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
 	s, err := d.sender()
 	if err != nil {
 		return rueidis.RedisResult{}, err
 	}
-	b := d.lookout.begin(ctx)
-	defer d.lookout.end(b)
+	b := d.poller.begin(ctx)
+	defer d.poller.end(b)
 	s.asked.Store(true)
-	s.mark = d.crowd.add()
+	s.mark = d.inFlight.add()
 	s.cmd <- cmd
 	select {
 	case res := <-s.res:
@@ -194,7 +201,7 @@ func (d *Driver) lone(ctx context.Context, cmd rueidis.Completed) (rueidis.Redis
 		err = d.cutErr()
 	}
 	if s.asked.CompareAndSwap(true, false) {
-		return rueidis.RedisResult{}, err // the sender parks itself
+		return rueidis.RedisResult{}, err // the sender returns to the stock by itself
 	}
 	res := <-s.res
 	d.senders.park(s)
@@ -217,7 +224,7 @@ func (d *Driver) sender() (*sender, error) {
 	d.running.Go(func() {
 		for cmd := range s.cmd {
 			res := d.client.Do(context.Background(), cmd)
-			d.crowd.over(s.mark, true)
+			d.inFlight.done(s.mark, true)
 			if s.asked.CompareAndSwap(true, false) {
 				s.res <- res
 			} else {
@@ -238,7 +245,8 @@ func (p *senders) park(s *sender) {
 	p.idle = append(p.idle, s)
 }
 
-// close ends the idle senders, and makes the others end when they are done.
+// close ends the idle senders, and makes the busy ones end after their
+// command.
 func (p *senders) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

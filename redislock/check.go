@@ -15,28 +15,29 @@ import (
 // Identity implements [driver.Identifier]: the server's run id, the database
 // and the prefix. The run id changes with every restart.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	return d.whoIs(ctx, func(c link.Conn, run string) (string, error) {
+	return d.withRunID(ctx, func(c link.Conn, run string) (string, error) {
 		client, err := ask(c, "CLIENT", "INFO")
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.lines.prefix), nil
+		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.keys.prefix), nil
 	})
 }
 
-// Server returns what is equal for two drivers exactly if they speak to the same
-// server, whatever the database and the prefix: they fail together. It changes
-// with every restart. It blocks for a round trip; errors are those of Identity.
+// Server returns a text that is equal for two drivers exactly if they speak to
+// the same server, whatever the database and the prefix: such drivers fail
+// together. The text changes with every restart. Server blocks for a round
+// trip; its errors are those of Identity.
 func (d *Driver) Server(ctx context.Context) (string, error) {
-	return d.whoIs(ctx, func(_ link.Conn, run string) (string, error) { return "redis:" + run, nil })
+	return d.withRunID(ctx, func(_ link.Conn, run string) (string, error) { return "redis:" + run, nil })
 }
 
-// whoIs asks for the server's run id, and calls f with it.
-func (d *Driver) whoIs(ctx context.Context, f func(c link.Conn, run string) (string, error)) (string, error) {
-	if err := d.before(ctx); err != nil {
+// withRunID asks for the server's run id, and calls f with that id.
+func (d *Driver) withRunID(ctx context.Context, f func(c link.Conn, run string) (string, error)) (string, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
-	return beside(ctx, d, func(c link.Conn) (string, error) {
+	return onControl(ctx, d, func(c link.Conn) (string, error) {
 		text, err := ask(c, "INFO", "server")
 		if err != nil {
 			return "", err
@@ -49,7 +50,7 @@ func (d *Driver) whoIs(ctx context.Context, f func(c link.Conn, run string) (str
 	})
 }
 
-// ask returns an answer that is a text.
+// ask sends a command and returns its answer, a text.
 func ask(c link.Conn, words ...string) (string, error) {
 	r, err := c.Do(words...)
 	if err != nil {
@@ -65,8 +66,8 @@ func ask(c link.Conn, words ...string) (string, error) {
 // parseInfo reads the answer to INFO.
 func parseInfo(text string) map[string]string {
 	m := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+	for row := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(row), ":"); ok {
 			m[name] = value
 		}
 	}
@@ -83,32 +84,40 @@ func clientField(text, name string) string {
 	return "?"
 }
 
-// state is what a check asked the server.
-type state struct {
+// serverState is the set of answers that a check got from the server.
+type serverState struct {
 	info    map[string]string
 	infoErr error
-	config  map[string]string // without what could not be read
-	trip    time.Duration     // the quickest of several round trips
-	skew    time.Duration     // the server's clock less ours, give or take trip/2
+	config  map[string]string // without the settings that could not be read
+	trip    time.Duration     // the shortest of several round trips
+	skew    time.Duration     // the server's clock minus the client's, give or take trip/2
 }
 
 // Check implements [driver.Checker]. It takes and releases a lock of its own,
-// and removes what that leaves behind.
+// and removes the keys that the lock leaves behind.
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	s, err := beside(ctx, d, examine)
+	rights, l := checkLock(ctx, d, d.keys.make)
+	rights, err := d.checkRights(ctx, rights, l)
 	if err != nil {
 		return nil, err
 	}
-	rights, l := checkLock(ctx, d, d.lines.make)
-	fs := []driver.Finding{dropped(rights, d.drop(ctx, l)), d.checkPush(ctx, l)}
-	return append(append(fs, s.findings()...), d.restartGuard(ctx)), nil
+	fs := []driver.Finding{withCleanup(rights, d.deleteKeys(ctx, l)), d.checkPush(ctx, l)}
+	s, err := onControl(ctx, d, examine)
+	switch {
+	case deniedOf(err) != "": // the finding about rights covers it
+	case err != nil:
+		return nil, err
+	default:
+		fs = append(fs, s.findings()...)
+	}
+	return append(fs, d.checkRestartGuard(ctx)), nil
 }
 
-func examine(c link.Conn) (*state, error) {
-	s := &state{config: make(map[string]string)}
+func examine(c link.Conn) (*serverState, error) {
+	s := &serverState{config: make(map[string]string)}
 	for range 5 {
 		begun := time.Now()
 		r, err := c.Do("TIME")
@@ -146,16 +155,16 @@ func examine(c link.Conn) (*state, error) {
 	return s, nil
 }
 
-// checkLock goes through the life of a lock, as the user that we are. What it
-// leaves is for the caller to drop.
-func checkLock(ctx context.Context, d driver.Driver, line func(name string) *line) (driver.Finding, *line) {
+// checkLock takes a lock through its life, with the driver's own user. The
+// caller removes the keys that are left.
+func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *queueKeys) (driver.Finding, *queueKeys) {
 	f := driver.Finding{Topic: "rights", Detail: "a lock was taken, waited for, renewed and released"}
 	t := &driver.Ticket{ID: "check:" + rand.Text(), Name: "holdfast-check-" + rand.Text(), Units: 1, Limit: 1, TTL: 10 * time.Second}
 	w := &driver.Ticket{ID: t.ID + "b", Name: t.Name, Units: 1, Limit: 1, TTL: t.TTL}
 	err := func() error {
 		p, err := d.Join(ctx, t, false)
 		if err == nil && p.State != driver.Held {
-			err = fmt.Errorf("a lock that nobody knows is %v", p.State)
+			err = fmt.Errorf("a new lock is %v", p.State)
 		}
 		if err != nil {
 			return fmt.Errorf("take a lock: %w", err)
@@ -165,7 +174,7 @@ func checkLock(ctx context.Context, d driver.Driver, line func(name string) *lin
 		}
 		for _, op := range []struct {
 			does string
-			do   func(context.Context, []driver.Ref) ([]driver.Place, error)
+			do   func(context.Context, []driver.Ref) ([]driver.Status, error)
 			t    *driver.Ticket
 		}{{"renew a lock", d.Renew, t}, {"renew a wait", d.Renew, w}, {"release a lock", d.Leave, t}, {"release a lock", d.Leave, w}} {
 			ps, err := op.do(ctx, []driver.Ref{{Ticket: op.t, State: driver.Held}})
@@ -182,13 +191,13 @@ func checkLock(ctx context.Context, d driver.Driver, line func(name string) *lin
 		f.Level, f.Detail = driver.Problem, err.Error()
 		f.Advice = "give the user the rights that the documentation of redislock lists"
 	}
-	return f, line(t.Name)
+	return f, keysOf(t.Name)
 }
 
-// drop removes what checkLock left.
-func (d *Driver) drop(ctx context.Context, l *line) error {
-	_, err := beside(ctx, d, func(c link.Conn) (int64, error) {
-		r, err := c.Do(append([]string{"DEL"}, l.keys[:]...)...)
+// deleteKeys removes the keys that checkLock left.
+func (d *Driver) deleteKeys(ctx context.Context, l *queueKeys) error {
+	_, err := onControl(ctx, d, func(c link.Conn) (int64, error) {
+		r, err := c.Do(append([]string{"DEL"}, l.keys[:ownKeys]...)...)
 		if err != nil {
 			return 0, err
 		}
@@ -197,8 +206,9 @@ func (d *Driver) drop(ctx context.Context, l *line) error {
 	return err
 }
 
-// dropped is what checkLock found, and whether the rest could be removed.
-func dropped(f driver.Finding, err error) driver.Finding {
+// withCleanup returns the finding of checkLock, made a warning if the keys
+// could not be removed.
+func withCleanup(f driver.Finding, err error) driver.Finding {
 	if err != nil && f.Level == driver.OK {
 		f.Level, f.Detail = driver.Warning, "the keys of the check could not be removed: "+err.Error()
 		f.Advice = "give the user the right to DEL"
@@ -206,44 +216,45 @@ func dropped(f driver.Finding, err error) driver.Finding {
 	return f
 }
 
-// checkPush publishes to itself.
-func (d *Driver) checkPush(ctx context.Context, l *line) driver.Finding {
+// checkPush publishes a message to its own subscription.
+func (d *Driver) checkPush(ctx context.Context, l *queueKeys) driver.Finding {
 	f := driver.Finding{Topic: "push"}
 	ctx, cancel := context.WithCancel(ctx)
-	heard := make(chan struct{}, 1)
+	received := make(chan struct{}, 1)
 	channel := d.channel + "-check"
-	if d.lines.sharded {
+	if d.keys.sharded {
 		channel = channelOf(channel, l.slot)
 	}
 	done := make(chan error, 1)
-	if !d.begin(func() { done <- d.echo(ctx, channel, heard) }) {
+	if !d.begin(func() { done <- d.echo(ctx, channel, received) }) {
 		cancel()
 		f.Level, f.Detail = driver.Problem, d.overErr().Error()
 		return f
 	}
 	var err error
 	select {
-	case <-heard:
-		f.Detail = "a message was published and heard"
+	case <-received:
+		f.Detail = "a message was published and received"
 	case err = <-done:
 	case <-time.After(subscribeLimit):
-		err = fmt.Errorf("a message was published and not heard within %v", subscribeLimit)
+		err = fmt.Errorf("a message was published and not received within %v", subscribeLimit)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	cancel()
 	if err != nil {
 		f.Level, f.Detail = driver.Problem, err.Error()
-		f.Advice = "allow SUBSCRIBE and PUBLISH, in a cluster SSUBSCRIBE and SPUBLISH, on the channels holdfast_push:*; without them, a waiter learns of a release only when it asks"
+		f.Advice = "give the user +subscribe +publish &holdfast_push:*, in a cluster +ssubscribe +spublish; without them, a waiter learns of a release only when it polls"
 	}
 	return f
 }
 
-// echo subscribes to a channel, publishes there, and says when that was heard.
-func (d *Driver) echo(ctx context.Context, channel string, heard chan<- struct{}) error {
+// echo subscribes to a channel, publishes there, and signals on received when
+// the message arrives.
+func (d *Driver) echo(ctx context.Context, channel string, received chan<- struct{}) error {
 	e := d.listen(func(string) {
 		select {
-		case heard <- struct{}{}:
+		case received <- struct{}{}:
 		default:
 		}
 	}, func(string) {})
@@ -252,10 +263,10 @@ func (d *Driver) echo(ctx context.Context, channel string, heard chan<- struct{}
 		return fmt.Errorf("subscribe: %w", classify(err))
 	}
 	publish := "PUBLISH"
-	if d.lines.sharded {
+	if d.keys.sharded {
 		publish = "SPUBLISH"
 	}
-	_, err := beside(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do(publish, channel, "check") })
+	_, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do(publish, channel, "check") })
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}

@@ -1,12 +1,13 @@
 package redislock
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func findings(t *testing.T, m *member) map[string]driver.Finding {
@@ -26,16 +27,16 @@ func findings(t *testing.T, m *member) map[string]driver.Finding {
 }
 
 func TestCheck(t *testing.T) {
-	clock := backends.NewClock(t, t.TempDir())
-	s := backends.Redis(t, backends.RedisOptions{Durable: true, Env: clock.Env()})
+	clock := servers.NewClock(t, t.TempDir())
+	s := servers.Redis(t, servers.RedisOptions{Durable: true, Env: clock.Env()})
 	m := enter(t, s, "")
 	for topic, f := range findings(t, m) {
 		if f.Level != driver.OK {
 			t.Errorf("%s: %+v", topic, f)
 		}
 	}
-	if n := s.Do(t, "DBSIZE"); n != int64(0) {
-		t.Errorf("the check left %v keys", n)
+	if keys := texts(s.Do(t, "KEYS", "*")); !slices.Equal(keys, []string{markName}) {
+		t.Errorf("the check left %q", keys)
 	}
 	set := func(name, value string) func() {
 		return func() { s.Do(t, "CONFIG", "SET", name, value) }
@@ -68,7 +69,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	// A primary with replicas.
-	backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s)}})
+	servers.Redis(t, servers.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s)}})
 	eventually(t, "the replica is there", func() bool { return s.Info(t, "replication", "connected_slaves") == "1" })
 	if f := findings(t, m)["replication"]; f.Level != driver.Warning || !strings.Contains(f.Advice, "min-replicas-to-write") {
 		t.Errorf("with a replica: %+v", f)
@@ -80,8 +81,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	s, other := backends.Redis(t, backends.RedisOptions{}), backends.Redis(t, backends.RedisOptions{})
-	id := func(s *backends.RedisServer, path, query string) string {
+	s, other := servers.Redis(t, servers.RedisOptions{}), servers.Redis(t, servers.RedisOptions{})
+	id := func(s *servers.RedisServer, path, query string) string {
 		t.Helper()
 		d, err := Open(t.Context(), strings.Replace(s.URL(query), s.Addr(), s.Addr()+path, 1))
 		if err != nil {

@@ -10,37 +10,41 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Cluster keeps lines in a Redis Cluster, each in one slot of it. It implements
-// [driver.Driver], [driver.Identifier] and [driver.Checker].
+// Cluster keeps queues in a Redis Cluster, each in one slot of the cluster. It
+// implements [driver.Driver], [driver.Identifier] and [driver.Checker].
 //
-// It speaks to each primary as a [Driver] does to its server, and follows the
-// slots to where they are. Whoever waits hears of its grant by a message in the
-// line's slot; before Redis 7 a cluster has no such messages, and who waits asks.
+// Cluster speaks to each primary as a [Driver] does to its server, and follows
+// the slots when they move. A grant is pushed to its waiter by a message in
+// the queue's slot. Clusters before Redis 7 have no such messages, and waiters
+// poll.
 type Cluster struct {
 	life
-	lines   lineCache
-	channel string // begins those of the pushes
+	keys    keyCache
+	channel string // begins the names of the push channels
 	source  source
-	asks    atomic.Bool // see Driver
+	polls   atomic.Bool // see Driver
 
-	watching sync.Mutex // guards ears
-	ears     *ears      // nil before Watch
+	watching      sync.Mutex     // guards subscriptions; no mutex is taken under it
+	subscriptions *subscriptions // nil before Watch
 }
 
-// source knows which server has which slot.
+// source finds the server that has a slot.
 type source interface {
 	// owner returns the driver of the primary that has a slot.
 	owner(ctx context.Context, slot int) (*Driver, error)
-	// primaries returns the drivers of all.
+	// primaries returns the drivers of all primaries.
 	primaries(ctx context.Context) ([]*Driver, error)
-	// doubt makes the source find out anew, in the background: from does not
-	// serve as it should.
-	doubt(from *Driver)
-	// moved takes in that a slot is elsewhere.
-	moved(from *Driver, slot int, addr string)
-	// ahead returns the driver of a node by its address, or nil.
-	ahead(ctx context.Context, addr string) *Driver
-	// epoch changes with what the source knows.
+	// refresh makes the source look for the slots anew, in the background: the
+	// node of from does not serve as it should.
+	refresh(from *Driver)
+	// noteMoved notes that a slot is at another node.
+	noteMoved(from *Driver, slot int, addr string)
+	// askTarget returns the driver of a node by its address, or nil.
+	askTarget(ctx context.Context, addr string) *Driver
+	// duringElection returns err, made one that passes if the cluster answers
+	// while its primary cannot be reached.
+	duringElection(err error) error
+	// epoch returns a number that changes when the source learns of a change.
 	epoch() uint64
 	close()
 }
@@ -58,12 +62,12 @@ var (
 //	redis-cluster://[user[:password]@]host[:port][,host[:port]...][?option=value&...]
 //
 // The scheme rediss-cluster is the same over TLS. The hosts are some of the
-// nodes, which tell of the others; one that answers is enough. The options are
-// those of [Open] except restart_guard, and those of confirmed grants, see
-// [Options]. User, password and options hold for all nodes.
+// nodes, from which the others are learnt; one that answers is enough. The
+// options are those of [Open], confirmed grants included, but not
+// restart_guard. User, password and options hold for all nodes.
 //
-// OpenCluster blocks until a node has said who has which slot. Errors are as in
-// [Open].
+// OpenCluster blocks until a node has returned the owners of the slots. Errors
+// are as in [Open].
 func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 	m, err := parseCluster(url)
 	if err != nil {
@@ -73,16 +77,16 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
 	c := newCluster(m.prefix)
-	s := newSlotMap(c, m)
+	s := newTopology(c, m)
 	c.source = s
-	if err := s.first(ctx); err != nil {
+	if err := s.askHosts(ctx); err != nil {
 		c.Close()
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = ended(ctx)
 		}
 		return nil, fmt.Errorf("redislock: open %s: %w", m.address.addr, err)
 	}
-	if err := c.look(ctx, m.picky); err != nil {
+	if err := c.checkPrimaries(ctx, m.refuseEviction); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: open %s: %w", m.address.addr, err)
 	}
@@ -92,7 +96,7 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 // newCluster makes a cluster that lacks its source.
 func newCluster(prefix string) *Cluster {
 	c := &Cluster{channel: newChannel()}
-	c.lines.init(prefix, c.channel, true)
+	c.keys.init(prefix, c.channel, true)
 	c.life.start()
 	return c
 }
@@ -101,10 +105,10 @@ func newCluster(prefix string) *Cluster {
 func (c *Cluster) Traits() driver.Traits {
 	t := traits
 	t.Scheme = "redis-cluster"
-	t.Push = !c.asks.Load()
-	// Slots are dealt out in ranges, so names of one lane mostly share a node;
-	// each slot has a script of its own in what is sent there.
-	t.Lane = func(name string) uint64 { return uint64(slot(lineKey(c.lines.prefix, name)) / 256) }
+	t.Push = !c.polls.Load()
+	// Slots are assigned in ranges, so names of one lane mostly share a node;
+	// each slot has a script of its own in the requests to that node.
+	t.Lane = func(name string) uint64 { return uint64(slot(holdersKey(c.keys.prefix, name)) / 256) }
 	return t
 }
 
@@ -114,55 +118,58 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-func (c *Cluster) before(ctx context.Context) error {
+func (c *Cluster) checkOpen(ctx context.Context) error {
 	if c.over() {
 		return driver.ErrClosed
 	}
 	return driver.Before(ctx)
 }
 
-// hops bounds how often one request is sent on to where its slot is.
-const hops = 4
+// maxHops bounds how often one request is sent on to the present node of its
+// slot.
+const maxHops = 4
 
-// at calls f with the driver that has a slot, and again where that sends it.
-func (c *Cluster) at(ctx context.Context, slot int, f func(d *Driver) error) error {
+// onOwner calls f with the driver that has a slot, and calls it again if the
+// answer redirects the request.
+func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *Driver) error) error {
 	for n := 0; ; n++ {
 		d, err := c.source.owner(ctx, slot)
 		if err != nil {
-			return err
+			return c.source.duringElection(err)
 		}
-		if err = f(d); err == nil || !c.astray(d, err) || n == hops {
-			return err
+		if err = f(d); err == nil || !c.shouldResend(d, err) || n == maxHops {
+			return c.source.duringElection(err)
 		}
 	}
 }
 
-// astray takes in why a request failed, and says whether it went to the wrong
-// node and the right one is known.
-func (c *Cluster) astray(d *Driver, err error) bool {
+// shouldResend notes why a request failed, and reports whether to send it
+// again: it went to a node that named the right one, or to a node that is no
+// longer used.
+func (c *Cluster) shouldResend(d *Driver, err error) bool {
 	if slot, addr, ok := movedTo(err); ok {
-		c.source.moved(d, slot, addr)
+		c.source.noteMoved(d, slot, addr)
 		return true
 	}
 	switch driver.ClassOf(err) {
 	case driver.Unknown, driver.Unavailable:
 		if !moving(err) {
-			c.source.doubt(d)
+			c.source.refresh(d)
 		}
 	}
 	return errors.Is(err, errDropped)
 }
 
 // Join implements [driver.Driver].
-func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	if err := c.before(ctx); err != nil {
-		return driver.Place{}, err
+func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := c.checkOpen(ctx); err != nil {
+		return driver.Status{}, err
 	}
-	l := c.lines.get(t.Name)
-	told := true
-	join := func() (p driver.Place, err error) {
-		err = c.at(ctx, l.slot, func(d *Driver) error {
-			told = !d.asks.Load()
+	l := c.keys.get(t.Name)
+	hasPush := true
+	join := func() (p driver.Status, err error) {
+		err = c.onOwner(ctx, l.slot, func(d *Driver) error {
+			hasPush = !d.polls.Load()
 			p, err = d.Join(ctx, t, wait)
 			return err
 		})
@@ -172,24 +179,25 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 	if err != nil || p.State != driver.Waiting {
 		return p, err
 	}
-	if told && c.hears(ctx, l.slot) {
-		// From here on it is told. What was before is asked.
+	if hasPush && c.awaitPushes(ctx, l.slot) {
+		// From here on the ticket's grant is pushed. The second join finds an
+		// earlier one.
 		again, err := join()
 		if err == nil {
 			p = again
 		} else if driver.ClassOf(err) == driver.Unknown {
-			return driver.Place{}, err // it may yet be carried out, after a leave too
+			return driver.Status{}, err // it may yet be carried out, after a leave too
 		}
 	}
 	return p, nil
 }
 
 // Renew implements [driver.Driver]: for each node, what is in its slots.
-func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	places, err := c.each(ctx, refs, (*Driver).Renew)
 	for i := range places {
 		if addr, ok := askAt(places[i].Err); ok && plain(refs[i].Ticket) && refs[i].State != driver.Waiting {
-			if d := c.source.ahead(ctx, addr); d != nil {
+			if d := c.source.askTarget(ctx, addr); d != nil {
 				places[i] = d.renewAhead(ctx, refs[i])
 			}
 		}
@@ -198,17 +206,17 @@ func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place,
 }
 
 // Leave implements [driver.Driver].
-func (c *Cluster) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (c *Cluster) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	return c.each(ctx, refs, (*Driver).Leave)
 }
 
-// each gives every ticket to the driver that has its slot, all drivers at once,
-// and those that went astray to the next.
-func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Place, error)) ([]driver.Place, error) {
-	if err := c.before(ctx); err != nil {
+// each passes every ticket to the driver that has its slot, to all drivers at
+// once. It passes the redirected tickets on to the drivers named.
+func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
+	if err := c.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	places := make([]driver.Place, len(refs))
+	places := make([]driver.Status, len(refs))
 	todo := make([]int, len(refs))
 	for i := range todo {
 		todo[i] = i
@@ -216,9 +224,9 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 	for n := 0; len(todo) > 0; n++ {
 		by := make(map[*Driver][]int)
 		for _, i := range todo {
-			d, err := c.source.owner(ctx, c.lines.get(refs[i].Name).slot)
+			d, err := c.source.owner(ctx, c.keys.get(refs[i].Name).slot)
 			if err != nil {
-				places[i] = driver.Place{Err: err}
+				places[i] = driver.Status{Err: err}
 				continue
 			}
 			by[d] = append(by[d], i)
@@ -232,7 +240,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 				}
 				ps, err := f(d, ctx, some)
 				for k, i := range is {
-					if places[i] = (driver.Place{Err: err}); err == nil {
+					if places[i] = (driver.Status{Err: err}); err == nil {
 						places[i] = ps[k]
 					}
 				}
@@ -247,7 +255,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 		todo = todo[:0]
 		for d, is := range by {
 			for _, i := range is {
-				if err := places[i].Err; err != nil && c.astray(d, err) && n < hops {
+				if err := places[i].Err; err != nil && c.shouldResend(d, err) && n < maxHops {
 					todo = append(todo, i)
 				}
 			}
@@ -258,36 +266,37 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 
 // Watch implements [driver.Driver]. Subscriptions are made with the first wait
 // in a slot.
-func (c *Cluster) Watch(ctx context.Context, moved func(id string, p driver.Place)) error {
-	if err := c.before(ctx); err != nil {
+func (c *Cluster) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
+	if err := c.checkOpen(ctx); err != nil {
 		return err
 	}
-	if c.asks.Load() {
+	if c.polls.Load() {
 		return nil
 	}
 	c.watching.Lock()
 	defer c.watching.Unlock()
-	c.ears = newEars(ctx, c, moved)
+	c.subscriptions = newSubscriptions(ctx, c, notify)
 	return nil
 }
 
-// changed is told when slots are elsewhere.
+// changed makes the subscriptions follow the slots, after the source has
+// learnt that some have moved.
 func (c *Cluster) changed() {
 	c.begin(func() {
 		c.watching.Lock()
-		e := c.ears
+		e := c.subscriptions
 		c.watching.Unlock()
 		if e != nil {
-			e.look()
+			e.recheckOwners()
 		}
 	})
 }
 
-// hears makes sure that pushes of a slot are heard, and says whether they were
-// not before.
-func (c *Cluster) hears(ctx context.Context, slot int) bool {
+// awaitPushes makes sure that pushes of a slot flow, and reports whether they
+// flow now and did not before.
+func (c *Cluster) awaitPushes(ctx context.Context, slot int) bool {
 	c.watching.Lock()
-	e := c.ears
+	e := c.subscriptions
 	c.watching.Unlock()
-	return e != nil && e.want(ctx, slot)
+	return e != nil && e.await(ctx, slot)
 }

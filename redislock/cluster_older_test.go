@@ -7,24 +7,25 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Without messages of a slot, who waits asks. These are the cases in which one
-// is granted by another's request, and the hammers; -redislock.all runs all.
+// TestOldClusterConformance runs the cases in which a ticket is granted by
+// another client's request, and the hammers: waiters poll here, because the
+// cluster has no messages of a slot. -redislock.all runs all cases.
 func TestOldClusterConformance(t *testing.T) {
 	h := clusterHarness(t, 3)
-	h.LeaveOut = except("first-come", "units", "owner-shares", "owner-apart", "leave-", "join-again", "gone-stays-gone",
+	h.LeaveOut = except("first-come", "mark", "units", "owner-shares", "owner-apart", "leave-", "join-again", "gone-stays-gone",
 		"replaces", "recheck", "break-", "program", "hammer-mutex", "hammer-units")
 	drivertest.Run(t, h)
 }
 
-// While a cluster is brought to Redis 7, a program that finds a node of before
-// asks, and one begun after is told. They stand in one line, and each hands over to
-// the other.
-func TestClusterSomeAsk(t *testing.T) {
+// TestClusterPollsDuringUpgrade upgrades a cluster to Redis 7. A program that
+// found an older node polls, and one that started later gets pushes. They wait
+// in one queue, and each hands the lock to the other.
+func TestClusterPollsDuringUpgrade(t *testing.T) {
 	t.Parallel()
-	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true, Older: 1})
+	c := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true, Older: 1})
 	if !atLeast(c.Nodes[0].Info(t, "server", "redis_version"), 7, 0) {
 		t.Fatal("this needs Redis 7: before, nobody is told")
 	}
@@ -32,9 +33,9 @@ func TestClusterSomeAsk(t *testing.T) {
 	if asks.Traits().Push {
 		t.Error("there is a node that tells nobody, and push")
 	}
-	told.asks.Store(false)
+	told.polls.Store(false)
 	for _, d := range must(told.source.primaries(t.Context())) {
-		d.asks.Store(!atLeast(d.version, 7, 0))
+		d.polls.Store(!atLeast(d.version, 7, 0))
 	}
 	a, b := listen(t, asks), listen(t, told)
 	for _, limit := range []int64{1, 3} {
@@ -65,14 +66,14 @@ func TestClusterSomeAsk(t *testing.T) {
 		b.granted(b1)
 		a.keeps(a3, driver.Waiting)
 		b.leaves(b1, driver.Held)
-		b.keeps(b2, driver.Waiting) // not passed over to, though nobody was told
+		b.keeps(b2, driver.Waiting) // not passed over, though no push was sent to it
 		a.keeps(a3, driver.Held)
 		a.leaves(a3, driver.Held)
 		b.granted(b2)
 		b.leaves(b2, driver.Held)
 	}
 
-	// Who is told asks at a node of before, too.
+	// A driver that gets pushes polls at an older node, too.
 	old := "old"
 	for slotOf(old) < slots*2/3+1 {
 		old += "x"

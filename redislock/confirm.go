@@ -11,35 +11,40 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// ErrUnconfirmed is in the errors of joins whose grant too few replicas have
-// confirmed in time. It was given back; asking again is all there is to do.
+// ErrUnconfirmed is wrapped by the error of a join whose grant too few
+// replicas confirmed in time. The grant was given back, unless the error has
+// the class Unknown: then giving it back may have failed. The only remedy is
+// to ask again.
 var ErrUnconfirmed = errors.New("too few replicas have confirmed the grant")
 
-// confirmation is what is asked of replicas before a grant is shown, and what
-// is known of those that were asked. All servers of a driver share it.
+// confirmation has the conditions that replicas must meet before a grant is
+// shown, and the verdicts so far. All servers of a driver share it.
 //
-// The client that was granted writes to its ticket, and then waits for as many
-// replicas as were asked for to have that write, and so the grant before it. A
-// ticket is never confirmed and given back at once: both come from one verdict.
+// The client that was granted writes to its ticket, and then waits until
+// enough replicas have that write, and so the grant before it. A ticket is
+// never both confirmed and given back: both come from one verdict.
+//
+// Under mu, only the mutex of the driver's life is taken.
 type confirmation struct {
 	replicas int
 	within   time.Duration
 
 	mu       sync.Mutex
-	waiting  map[string]*driver.Ticket // of whom a push may tell
+	waiting  map[string]*driver.Ticket // tickets that a push may be about
 	verdicts map[string]*verdict
 }
 
-// verdict is what became of the confirmation of one ticket.
+// verdict is the outcome of confirming one ticket.
 type verdict struct {
 	done chan struct{}
 	err  error
 }
 
-// defaultWithin is how long replicas have, if that is not said.
+// defaultWithin is the time that replicas have unless the options say
+// otherwise.
 const defaultWithin = time.Second
 
-// newConfirmation returns nil for no replicas.
+// newConfirmation returns a confirmation, or nil for no replicas.
 func newConfirmation(replicas int, within time.Duration) *confirmation {
 	if replicas == 0 {
 		return nil
@@ -51,21 +56,21 @@ func newConfirmation(replicas int, within time.Duration) *confirmation {
 		waiting: make(map[string]*driver.Ticket), verdicts: make(map[string]*verdict)}
 }
 
-// awaits notes a ticket that a push may be about.
-func (c *confirmation) awaits(t *driver.Ticket) {
+// expectPush registers a ticket that a push may be about.
+func (c *confirmation) expectPush(t *driver.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting[t.ID] = t
 }
 
-// settled notes that none will be, or that it came.
-func (c *confirmation) settled(id string) {
+// pushDone notes that the push for a ticket has come, or that none will.
+func (c *confirmation) pushDone(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, id)
 }
 
-// forget is for tickets that are gone.
+// forget removes tickets that are gone.
 func (c *confirmation) forget(refs []driver.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,9 +80,22 @@ func (c *confirmation) forget(refs []driver.Ref) {
 	}
 }
 
-// confirm returns nil once replicas have the grant of a ticket. With
-// ErrUnconfirmed it has been given back; with another error it is not known
-// what became of it.
+// forgetGone removes tickets that a renewal found to be gone: no Leave follows
+// for these.
+func (c *confirmation) forgetGone(refs []driver.Ref, places []driver.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range places {
+		if p.Err == nil && p.State == driver.Gone {
+			delete(c.waiting, refs[i].ID)
+			delete(c.verdicts, refs[i].ID)
+		}
+	}
+}
+
+// confirm returns nil once enough replicas have the grant of a ticket. With
+// ErrUnconfirmed and the class Unavailable the grant has been given back; with
+// any other error the outcome is unknown.
 func (d *Driver) confirm(ctx context.Context, t *driver.Ticket) error {
 	c := d.confirms
 	c.mu.Lock()
@@ -85,7 +103,7 @@ func (d *Driver) confirm(ctx context.Context, t *driver.Ticket) error {
 	if v == nil {
 		v = &verdict{done: make(chan struct{})}
 		c.verdicts[t.ID] = v
-		if !d.begin(func() { d.judge(t, v) }) {
+		if !d.begin(func() { d.decide(t, v) }) {
 			delete(c.verdicts, t.ID)
 			c.mu.Unlock()
 			return d.cutErr()
@@ -102,44 +120,46 @@ func (d *Driver) confirm(ctx context.Context, t *driver.Ticket) error {
 	}
 }
 
-// judge asks the replicas, and gives the ticket back when they do not confirm.
-func (d *Driver) judge(t *driver.Ticket, v *verdict) {
+// decide asks the replicas about a ticket's grant, gives the grant back if too
+// few confirm it, and sets the verdict.
+func (d *Driver) decide(t *driver.Ticket, v *verdict) {
 	c := d.confirms
 	within := min(c.within, max(t.TTL/10, time.Millisecond))
 	ctx, cancel := context.WithTimeout(context.Background(), within+openLimit)
 	defer cancel()
-	n, err := besideOn(ctx, d, &d.waits, func(conn link.Conn) (int64, error) {
-		return d.wait(conn, t, within)
+	n, err := onOwnConn(ctx, d, &d.confirmConn, func(conn link.Conn) (int64, error) {
+		return d.waitReplicas(conn, t, within)
 	})
 	if err == nil && n < int64(c.replicas) {
-		err = driver.Wrap(driver.Unavailable, ErrUnconfirmed)
+		err = driver.NotReady(0, "%w", ErrUnconfirmed)
 		if left := firstOf(d.leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})); left != nil {
-			err = driver.Errorf(driver.Unknown, "%w, and could not be asked to give it back: %w", ErrUnconfirmed, left)
+			err = driver.Errorf(driver.Unknown, "%w, and giving it back failed: %w", ErrUnconfirmed, left)
 		}
 	}
 	c.mu.Lock()
 	if err != nil && c.verdicts[t.ID] == v {
-		delete(c.verdicts, t.ID) // another try is another verdict
+		delete(c.verdicts, t.ID) // the next try makes a verdict of its own
 	}
 	c.mu.Unlock()
 	v.err = err
 	close(v.done)
 }
 
-// firstOf is the error of a call about one ticket.
-func firstOf(ps []driver.Place, err error) error {
+// firstOf returns the error of a call about one ticket.
+func firstOf(ps []driver.Status, err error) error {
 	if err != nil {
 		return err
 	}
 	return ps[0].Err
 }
 
-// wait writes to the ticket and returns how many replicas have that.
-func (d *Driver) wait(conn link.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
-	refs, places := []driver.Ref{{Ticket: t, State: driver.Held}}, make([]driver.Place, 1)
+// waitReplicas writes to the ticket and returns how many replicas have that
+// write.
+func (d *Driver) waitReplicas(conn link.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
+	refs, places := []driver.Ref{{Ticket: t, State: driver.Held}}, make([]driver.Status, 1)
 	b := &batch{other: []int{0}}
 	if plain(t) {
-		b = &batch{quick: []int{0}}
+		b = &batch{fast: []int{0}}
 	}
 	replies, err := runAll(conn, []run{d.renewal(refs, b)})
 	if err != nil {
@@ -148,8 +168,8 @@ func (d *Driver) wait(conn link.Conn, t *driver.Ticket, within time.Duration) (i
 	if err := replies[0].Err; err != nil {
 		return 0, err
 	}
-	if lost := read(refs, places, b, &replies, 0, nil); len(lost) > 0 || places[0].State == driver.Gone {
-		return 0, nil // to leave is then without effect
+	if lost := readRenewals(refs, places, b, &replies, 0, nil); len(lost) > 0 || places[0].State == driver.Gone {
+		return 0, nil // a Leave then has no effect
 	}
 	if places[0].Err != nil {
 		return 0, places[0].Err
@@ -161,48 +181,52 @@ func (d *Driver) wait(conn link.Conn, t *driver.Ticket, within time.Duration) (i
 	return r.Int()
 }
 
-// confirmed is what is shown of a place that the store has told of. shown says
-// that it was shown before.
-func (d *Driver) confirmed(ctx context.Context, t *driver.Ticket, p driver.Place) (driver.Place, error) {
+// confirmed returns p once enough replicas have confirmed its grant; a p that
+// is not held is returned at once.
+func (d *Driver) confirmed(ctx context.Context, t *driver.Ticket, p driver.Status) (driver.Status, error) {
 	if d.confirms == nil || p.State != driver.Held {
 		return p, nil
 	}
 	if err := d.confirm(ctx, t); err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
-	d.confirms.settled(t.ID)
+	d.confirms.pushDone(t.ID)
 	return p, nil
 }
 
-// pushed tells of a push, once it is confirmed where it has to be.
-func (d *Driver) pushed(id string, p driver.Place, tell func(string, driver.Place)) {
+// onPush passes a push on to notify, a grant only once it is confirmed where
+// that is required.
+func (d *Driver) onPush(id string, p driver.Status, notify func(string, driver.Status)) {
 	c := d.confirms
 	if c == nil || p.State != driver.Held {
-		tell(id, p)
+		if c != nil && p.State == driver.Gone {
+			c.forget([]driver.Ref{{Ticket: &driver.Ticket{ID: id}}})
+		}
+		notify(id, p)
 		return
 	}
 	c.mu.Lock()
 	t := c.waiting[id]
 	c.mu.Unlock()
 	if t == nil {
-		return // its renewal finds it
+		return // the ticket's renewal finds the grant
 	}
 	d.begin(func() {
 		switch err := d.confirm(context.Background(), t); {
 		case err == nil:
-			c.settled(id)
-			tell(id, p)
+			c.pushDone(id)
+			notify(id, p)
 		case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, ErrUnconfirmed):
-			c.settled(id)
-			tell(id, driver.Place{State: driver.Gone})
+			c.pushDone(id)
+			notify(id, driver.Status{State: driver.Gone})
 		default:
-			tell("", driver.Place{}) // who waits is to ask
+			notify("", driver.Status{}) // the waiters renew and find out
 		}
 	})
 }
 
-// confirmAll confirms what a renewal found to be granted.
-func (d *Driver) confirmAll(ctx context.Context, refs []driver.Ref, places []driver.Place) {
+// confirmAll confirms the grants that a renewal found.
+func (d *Driver) confirmAll(ctx context.Context, refs []driver.Ref, places []driver.Status) {
 	var wg sync.WaitGroup
 	for i := range refs {
 		if places[i].Err != nil || places[i].State != driver.Held || refs[i].State == driver.Held {
@@ -214,10 +238,10 @@ func (d *Driver) confirmAll(ctx context.Context, refs []driver.Ref, places []dri
 			case err == nil:
 				places[i] = p
 			case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, ErrUnconfirmed):
-				d.confirms.settled(refs[i].ID)
-				places[i] = driver.Place{State: driver.Gone}
+				d.confirms.pushDone(refs[i].ID)
+				places[i] = driver.Status{State: driver.Gone}
 			default:
-				places[i] = driver.Place{Err: err}
+				places[i] = driver.Status{Err: err}
 			}
 		})
 	}

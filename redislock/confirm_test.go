@@ -3,30 +3,34 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// A grant that the replica never heard of is granted again after a
-// failover, to somebody else while the first believes in it; the token is
-// greater, so a guard refuses the first. With min_replicas it is not shown.
+// TestF29_DoubleGrant checks that a grant which never reached the replica is
+// granted again after a failover, to another client, while the first client
+// believes that it holds. The second token is greater, so a guard refuses the
+// first client. With min_replicas the first grant is not shown.
 //
 // Covers: F28, F29 on redis, sentinel.
 func TestF29_DoubleGrant(t *testing.T) {
 	t.Parallel()
-	for _, query := range []string{"", "min_replicas=1&min_replicas_timeout=200ms"} {
+	// A replica that does not stand still answers in five seconds.
+	for query, options := range map[string]string{"": "timeout=2s", "min_replicas=1": "timeout=20s&min_replicas=1&min_replicas_timeout=5s"} {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
-			c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
-			a, b := listen(t, openCluster(t, c, "timeout=2s&"+query)), listen(t, openCluster(t, c, "timeout=2s&"+query))
+			c := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: 5 * time.Second})
+			a, b := listen(t, openCluster(t, c, options)), listen(t, openCluster(t, c, options))
 			const name = "n"
 			old := c.Primary(t, slotOf(name))
 			replica := c.Replica(old)
 
-			// As long as the replica is there, a grant is shown with and without.
+			// As long as the replica runs, a grant is shown with min_replicas
+			// and without.
 			before := a.ticket(name)
 			last := a.take(before, driver.Held).Token
 			waits := b.ticket(name)
@@ -38,7 +42,7 @@ func TestF29_DoubleGrant(t *testing.T) {
 
 			cutOff(t, old, replica)
 			first := a.ticket(name)
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			p, err := a.Join(ctx, first, true)
 			if query != "" {
@@ -56,9 +60,10 @@ func TestF29_DoubleGrant(t *testing.T) {
 			replica.Resume(t)
 			c.AwaitPrimary(t, replica)
 			if query != "" {
-				return // nobody else can confirm it, either: there is no replica
+				return // no other client can confirm the grant, either: there is no replica
 			}
-			// The first has not been told, and its lease has most of 30 s to go.
+			// The grant was not shown to the first client, and its lease has
+			// most of 30 s to go.
 			second := b.ticket(name)
 			if p := b.joins(second); p.State != driver.Held || p.Token <= last {
 				t.Errorf("the second is %v with token %d after %d", p.State, p.Token, last)
@@ -70,16 +75,16 @@ func TestF29_DoubleGrant(t *testing.T) {
 	}
 }
 
-// A grant that comes by push or is found by a renewal is confirmed like any, and
-// given back like any.
-func TestUnconfirmedPush(t *testing.T) {
+// TestPushedGrantIsConfirmed checks that a grant by push, and one found by a
+// renewal, is confirmed, or given back, like every other.
+func TestPushedGrantIsConfirmed(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
-	replica := backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s), "--repl-diskless-sync-delay", "0"}})
+	s := servers.Redis(t, servers.RedisOptions{})
+	replica := servers.Redis(t, servers.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s), "--repl-diskless-sync-delay", "0"}})
 	eventually(t, "the replica is there", func() bool {
 		return replica.Info(t, "replication", "master_link_status") == "up"
 	})
-	const query = "min_replicas=1&min_replicas_timeout=200ms"
+	const query = "timeout=10s&min_replicas=1&min_replicas_timeout=4s" // for a replica on a busy machine
 	a, b := enter(t, s, query), enter(t, s, query)
 	held, waits, next := a.ticket("n"), b.ticket("n"), enter(t, s, "").ticket("n")
 	a.take(held, driver.Held)
@@ -99,7 +104,7 @@ func TestUnconfirmedPush(t *testing.T) {
 	})
 	b.keeps(waits, driver.Gone)
 
-	// Who hears no push finds the grant by asking.
+	// A client without pushes finds the grant by a renewal.
 	deaf := quiet(t, openOn(t, s, query))
 	plain := enter(t, s, "")
 	plain.take(next, driver.Held)
@@ -121,7 +126,7 @@ func TestUnconfirmedPush(t *testing.T) {
 		}
 		return false
 	})
-	// And for a lock that nobody else wants, all the while.
+	// The same for a lock that no other client wants, all the while.
 	for range 20 {
 		k := a.ticket("n")
 		a.take(k, driver.Held)
@@ -133,7 +138,46 @@ func TestUnconfirmedPush(t *testing.T) {
 	}
 }
 
-// confirmed is how many tickets a driver remembers to have been confirmed.
+// TestF118_LossesAreForgotten checks that a ticket which the store lost is
+// forgotten with the request, or the push, that reports the loss.
+//
+// Covers: F118 on redis.
+func TestF118_LossesAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t, servers.RedisOptions{})
+	replica := servers.Redis(t, servers.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", portOf(s)}})
+	eventually(t, "the replica follows", func() bool { return replica.Info(t, "replication", "master_link_status") == "up" })
+	m := enter(t, s, "timeout=20s&min_replicas=1&min_replicas_timeout=10s")
+	var refs []driver.Ref
+	for i := range 30 {
+		k, w := m.ticket(fmt.Sprint("n", i)), m.ticket(fmt.Sprint("n", i))
+		m.take(k, driver.Held)
+		m.take(w, driver.Waiting)
+		refs = append(refs, ref(k), driver.Ref{Ticket: w, State: driver.Waiting})
+	}
+	broken := m.ticket("broken")
+	m.take(broken, driver.Held)
+	if n := m.confirmed(); n < 31 {
+		t.Fatalf("%d of 31 holds were confirmed", n)
+	}
+	if err := m.Break(m.ctx(), broken.Name, broken.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.Do(t, "FLUSHALL")
+	ps, err := m.Renew(m.ctx(), refs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range ps {
+		if p.Err != nil || p.State != driver.Gone {
+			t.Errorf("ticket %d: %+v", i, p)
+		}
+	}
+	eventually(t, "nothing of them is remembered", func() bool { return m.confirmed() == 0 })
+}
+
+// confirmed returns the number of tickets that a driver remembers as
+// confirmed.
 func (m *member) confirmed() int {
 	c := m.examinable.(*Driver).confirms
 	c.mu.Lock()
@@ -141,4 +185,4 @@ func (m *member) confirmed() int {
 	return len(c.verdicts) + len(c.waiting)
 }
 
-func portOf(s *backends.RedisServer) string { return s.Addr()[len("127.0.0.1:"):] }
+func portOf(s *servers.RedisServer) string { return s.Addr()[len("127.0.0.1:"):] }

@@ -10,16 +10,17 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// calls are how often the server ran each command that a request may be.
+// calls has the number of times that the server ran each command that a
+// request may be.
 type calls struct{ evalsha, eval, publish, other int }
 
-// count returns what the server ran while f did. Commands that scripts call
-// count as well, so only those are looked at that scripts do not call, and
-// PUBLISH. The server must be the test's own.
-func count(t *testing.T, s *backends.RedisServer, f func()) calls {
+// count returns the commands that the server ran while f did. Commands within
+// scripts count as well, so count looks only at commands that scripts do not
+// call, and at PUBLISH. The server must be the test's own.
+func count(t *testing.T, s *servers.RedisServer, f func()) calls {
 	t.Helper()
 	s.Do(t, "CONFIG", "RESETSTAT")
 	f()
@@ -44,14 +45,14 @@ func count(t *testing.T, s *backends.RedisServer, f func()) calls {
 }
 
 func TestCountUncontended(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	cycle := func() {
 		k := m.ticket("n")
 		m.take(k, driver.Held)
 		m.leaves(k, driver.Held)
 	}
-	cycle() // the scripts become known
+	cycle() // the server learns the scripts
 	const n = 50
 	if got := count(t, s, func() {
 		for range n {
@@ -65,7 +66,7 @@ func TestCountUncontended(t *testing.T) {
 func TestCountContended(t *testing.T) {
 	for _, n := range []int{2, 16, 64, 256} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			s := backends.Redis(t, backends.RedisOptions{})
+			s := servers.Redis(t, servers.RedisOptions{})
 			members := make([]*member, n)
 			for i := range members {
 				members[i] = enter(t, s, "")
@@ -93,7 +94,8 @@ func TestCountContended(t *testing.T) {
 					m.leaves(waiting[i], driver.Held)
 				}
 			})
-			// One join and one push for each, and one leave for each and the first.
+			// One join and one push for each, and one leave for each and the
+			// first.
 			if want := (calls{evalsha: 2*n + 1, publish: n}); got != want {
 				t.Errorf("%d acquisitions are %+v, want %+v", n, got, want)
 			}
@@ -107,7 +109,7 @@ func TestCountContended(t *testing.T) {
 }
 
 func TestCountRenewal(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m, other := enter(t, s, ""), enter(t, s, "")
 	var held, mixed []driver.Ref
 	for i := range 200 {
@@ -150,10 +152,11 @@ func TestCountRenewal(t *testing.T) {
 	}
 }
 
-// The same as users see it: locks of the core, with nobody's help.
+// TestCountOfLocks counts the requests of the core's locks, as users have
+// them, without the test's help.
 func TestCountOfLocks(t *testing.T) {
 	for _, n := range []int{1, 2, 16, 64, 256} {
-		s := backends.Redis(t, backends.RedisOptions{})
+		s := servers.Redis(t, servers.RedisOptions{})
 		var clients []*holdfast.Client
 		for range n {
 			c, err := holdfast.New(openOn(t, s, ""), holdfast.WithTTL(10*time.Minute)) // no renewals
@@ -176,7 +179,7 @@ func TestCountOfLocks(t *testing.T) {
 			}
 		}
 		for _, c := range clients {
-			turn(c) // connects, subscribes, and the scripts become known
+			turn(c) // connects, subscribes, and makes the server learn the scripts
 		}
 		const rounds = 10
 		got := count(t, s, func() {
@@ -199,9 +202,10 @@ func TestCountOfLocks(t *testing.T) {
 	}
 }
 
-// A request whose context is over is not sent.
-func TestCountNothingAfterTheEnd(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+// TestCountNothingAfterContextEnd checks that a request whose context is over
+// is not sent.
+func TestCountNothingAfterContextEnd(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	k := m.ticket("n")
 	m.take(k, driver.Held)

@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,15 +14,16 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// answers are the errors that servers answer, by their first word. None of the
-// requests they answer has had an effect: the scripts do nothing that can fail
-// after a write, and a server refuses for these reasons before it runs one.
+// answers is the class of each error that servers answer, by its first word.
+// None of the requests so answered has had an effect: the scripts do nothing
+// that can fail after a write, and for these reasons a server refuses a
+// request before it runs.
 var answers = map[string]driver.Class{
 	"READONLY":    driver.Unavailable, // a replica, perhaps since a failover
 	"LOADING":     driver.Unavailable,
 	"MASTERDOWN":  driver.Unavailable,
 	"MISCONF":     driver.Unavailable, // it cannot write to its disk
-	"BUSY":        driver.Unavailable, // somebody's script has run for long
+	"BUSY":        driver.Unavailable, // another client's script has run for long
 	"NOREPLICAS":  driver.Unavailable,
 	"OOM":         driver.Unavailable,
 	"CLUSTERDOWN": driver.Unavailable,
@@ -39,15 +42,28 @@ var answers = map[string]driver.Class{
 	"NOPROTO":   driver.Refused,
 }
 
-// phrases are errors without a first word of their own, or with one that older
-// servers hide in a text about the script.
+// passing is the list of answers of a server that does not serve yet: it loads
+// its data, was just replaced or is about to be, or waits for its replicas or
+// for another client's script.
+var passing = []string{"READONLY", "LOADING", "MASTERDOWN", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "ASK"}
+
+// passes reports whether an answer is one of passing.
+func passes(text string) bool {
+	word, _, _ := strings.Cut(text, " ")
+	return slices.Contains(passing, word) || slices.ContainsFunc(passing, func(word string) bool {
+		return strings.Contains(text, "-"+word+" ") // older servers report a script's error like this
+	})
+}
+
+// phrases is the class of each error that has no first word of its own, or one
+// that older servers hide in a text about the script.
 var phrases = []struct {
 	text  string
 	class driver.Class
 }{
 	{"max number of clients", driver.Unavailable},
 	{"max number of client", driver.Unavailable},
-	{"Script killed by user", driver.Unavailable}, // possible before the first write only
+	{"Script killed by user", driver.Unavailable}, // possible only before the first write
 	{"HOLDFAST-LAYOUT", driver.Refused},
 	{"unknown command", driver.Refused},
 	{"Unknown Redis command called from", driver.Refused},
@@ -72,11 +88,11 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	if re, ok := errors.AsType[*rueidis.RedisError](err); ok && !re.IsNil() {
-		return &driver.Error{Class: classOfAnswer(re.Error()), Err: re}
+	if _, ok := errors.AsType[*driver.Error](err); ok {
+		return err
 	}
-	if se, ok := errors.AsType[link.ServerError](err); ok {
-		return &driver.Error{Class: classOfAnswer(string(se)), Err: se}
+	if text := answerOf(err); text != "" {
+		return answered(text, err)
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return &driver.Error{Class: classOfAnswer(r.text), Err: r}
@@ -91,7 +107,21 @@ func classify(err error) error {
 	return driver.Wrap(driver.Unknown, err)
 }
 
-// classOfAnswer returns the class of what a server answered.
+// answered gives an error that a server answered its class, and adds which
+// right is missing, if that is the reason.
+func answered(text string, err error) error {
+	switch rule := deniedOf(err); rule {
+	case "":
+	case anyKey, anyChannel, anyCommand:
+		err = fmt.Errorf("%w: holdfast doctor names the right that the user lacks", err)
+	default:
+		err = fmt.Errorf("%w: give the user %s", err, rule)
+	}
+	class := classOfAnswer(text)
+	return &driver.Error{Class: class, Err: err, NotReady: class == driver.Unavailable && passes(text)}
+}
+
+// classOfAnswer returns the class of an error that a server answered.
 func classOfAnswer(text string) driver.Class {
 	word, _, _ := strings.Cut(text, " ")
 	if class, ok := answers[word]; ok {
@@ -105,10 +135,10 @@ func classOfAnswer(text string) driver.Class {
 	return driver.Unknown
 }
 
-// A strange value is where the line should be.
+// errForeign is the error for a foreign value at the key of a queue.
 var errForeign = errors.New("the key has a value that is no lock of Holdfast's")
 
-// answerOf returns what a server answered as an error, or nothing.
+// answerOf returns the text of an error that a server answered, or "".
 func answerOf(err error) string {
 	if se, ok := errors.AsType[link.ServerError](err); ok {
 		return string(se)
@@ -119,19 +149,20 @@ func answerOf(err error) string {
 	return ""
 }
 
-// moving says whether a request was put off because its slot is being moved.
+// moving reports whether a request was put off because its slot is being
+// moved.
 func moving(err error) bool {
 	text := answerOf(err)
 	return strings.HasPrefix(text, "TRYAGAIN") || strings.HasPrefix(text, "ASK ")
 }
 
-// movedTo returns where a node says that a slot is: which slot, and the
-// address, whose host is empty when it is the node's own.
+// movedTo returns the slot and the address that a node's redirection gives.
+// The host of the address is empty if it is the node's own.
 func movedTo(err error) (slot int, addr string, ok bool) {
 	return redirected(answerOf(err), "MOVED ")
 }
 
-// askAt returns where a key is that has gone ahead of its slot.
+// askAt returns the address of a key that has been moved ahead of its slot.
 func askAt(err error) (addr string, ok bool) {
 	_, addr, ok = redirected(answerOf(err), "ASK ")
 	return addr, ok

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// C9: what servers answer, in the words of 6.2 and of 7.0, and its class.
+// TestClassOfAnswer checks the class of servers' errors, in the words of 6.2
+// and of 7.0 (case C9).
 //
 // Covers: F30.
 func TestClassOfAnswer(t *testing.T) {
@@ -90,10 +93,10 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// A value of another kind, where the line or a helper should be, is
-// refused and left as it is.
+// TestF37_ForeignValues checks that a value of another type, at the key of a
+// queue or of a helper, is refused and left as it is.
 func TestF37_ForeignValues(t *testing.T) {
-	s := backends.SharedRedis(t)
+	s := servers.SharedRedis(t)
 	m := enter(t, s, "")
 	for name, set := range map[string][]string{
 		"string":        {"SET", "", "x"},
@@ -110,9 +113,9 @@ func TestF37_ForeignValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := m.ticket("foreign/" + m.uuid + "/" + name)
 			keys := keysOf(k.Name)
-			set[1] = keys[keyLine]
+			set[1] = keys[keyHolders]
 			s.Do(t, set...)
-			before := s.Do(t, "DUMP", keys[keyLine])
+			before := s.Do(t, "DUMP", keys[keyHolders])
 			for what, call := range map[string]func() error{
 				"Join":    func() error { _, err := m.Join(m.ctx(), k, true); return err },
 				"TryJoin": func() error { _, err := m.Join(m.ctx(), k, false); return err },
@@ -124,15 +127,15 @@ func TestF37_ForeignValues(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if after := s.Do(t, "DUMP", keys[keyLine]); after != before {
+			if after := s.Do(t, "DUMP", keys[keyHolders]); after != before {
 				t.Error("the value was changed")
 			}
-			if n := s.Do(t, "EXISTS", keys[keyQueue], keys[keyDue], keys[keyTickets], keys[keyToken]); n != int64(0) {
+			if n := s.Do(t, "EXISTS", keys[keyWaiters], keys[keyDue], keys[keyTickets]); n != int64(0) {
 				t.Errorf("%v helpers were written", n)
 			}
 		})
 	}
-	for i := keyQueue; i < numKeys; i++ {
+	for i := keyWaiters; i < ownKeys; i++ {
 		t.Run(strings.TrimSuffix(helperNames[i], ":"), func(t *testing.T) {
 			for _, limit := range []int64{1, 5} {
 				name := fmt.Sprint("foreign/", m.uuid, "/helper/", i, "/", limit)
@@ -144,10 +147,13 @@ func TestF37_ForeignValues(t *testing.T) {
 				}
 				before := s.Do(t, "DUMP", key)
 				var err error
-				for range 2 { // the first may need nothing of this key
+				for range 2 { // the first renewal may not need this key
 					k := m.ticket(name)
 					k.Limit, k.Units = limit, limit
-					if _, err = m.Join(m.ctx(), k, true); err != nil {
+					if _, err = m.Join(m.ctx(), k, true); err == nil {
+						err = first(m.Renew(m.ctx(), []driver.Ref{ref(k)})) // a wait may need it only now
+					}
+					if err != nil {
 						break
 					}
 				}
@@ -162,27 +168,34 @@ func TestF37_ForeignValues(t *testing.T) {
 	}
 }
 
-func first(ps []driver.Place, err error) error {
+func first(ps []driver.Status, err error) error {
 	if err == nil {
 		err = ps[0].Err
 	}
 	return err
 }
 
-// Tokens end where numbers are exact no longer.
+// TestF67_TokensEnd checks the end of tokens, where numbers are no longer
+// exact.
 func TestF67_TokensEnd(t *testing.T) {
-	s := backends.SharedRedis(t)
-	tokensEnd(t, enter(t, s, ""), func(string) *backends.RedisServer { return s })
+	s := servers.SharedRedis(t)
+	tokensEnd(t, enter(t, s, ""), func(string) *servers.RedisServer { return s })
 }
 
-// tokensEnd sets the counter of lines, each at the server that has it, to where
-// tokens end and beyond: nothing is granted, and nothing is changed.
-func tokensEnd(t *testing.T, m *member, at func(name string) *backends.RedisServer) {
+// tokensEnd sets the last token of queues, each at the server that has the
+// queue, to the end of tokens and beyond: nothing is granted, and nothing is
+// changed.
+func tokensEnd(t *testing.T, m *member, at func(name string) *servers.RedisServer) {
 	t.Helper()
 	for _, last := range []string{"4503599627370496", "9007199254740991", "9223372036854775807", "18446744073709551615"} {
 		name := "end/" + m.uuid + "/" + last
-		s := at(name)
-		s.Do(t, "SET", keysOf(name)[keyToken], last)
+		s, key := at(name), keysOf(name)[keyHolders]
+		ahead := aheadName
+		if m.Traits().Lane != nil {
+			ahead = channelOf(aheadName+":", slot(key))
+		}
+		s.Do(t, "ZADD", ahead, last, key)
+		before, _ := s.Do(t, "ZSCORE", ahead, key).(string)
 		for _, limit := range []int64{1, 2} {
 			k := m.ticket(name)
 			k.Limit = limit
@@ -190,12 +203,13 @@ func tokensEnd(t *testing.T, m *member, at func(name string) *backends.RedisServ
 				t.Errorf("after %s: %v", last, err)
 			}
 		}
-		if got := s.Do(t, "GET", keysOf(name)[keyToken]); got != last {
-			t.Errorf("the counter went from %s to %v", last, got)
+		if got, _ := s.Do(t, "ZSCORE", ahead, key).(string); got != before {
+			t.Errorf("the token went from %s to %v", before, got)
 		}
+		s.Do(t, "ZREM", ahead, key)
 	}
 	k := m.ticket("end/floor/" + m.uuid)
-	k.Floor = 1 << 60
+	k.MinToken = 1 << 60
 	if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, errSpent) {
 		t.Errorf("with a floor of 2^60: %v", err)
 	}
@@ -206,28 +220,42 @@ func tokensEnd(t *testing.T, m *member, at func(name string) *backends.RedisServ
 	}
 }
 
-// An idle counter lasts until the clock is sure to be ahead of it.
-func TestF39_CounterLastsLongEnough(t *testing.T) {
-	s := backends.SharedRedis(t)
+// TestF39_TokenAheadLasts checks that a token which a minimum token took ahead
+// of the clock is kept for its queue until the mark has passed it, and no
+// longer than until the next such grant.
+func TestF39_TokenAheadLasts(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
-	name := "ahead/" + m.uuid
-	k := m.ticket(name)
-	now := driver.NextToken(0, 0, serverTime(t, s))
-	k.Floor = now + uint64(3600e6/25) // an hour ahead
-	p := m.take(k, driver.Held)
-	if p.Token < k.Floor {
-		t.Errorf("token %d with a floor of %d", p.Token, k.Floor)
-	}
-	for _, limit := range []int64{1, 4} {
-		m.leaves(k, driver.Held)
-		if ttl := s.Do(t, "PTTL", keysOf(name)[keyToken]).(int64); ttl < 7100_000 || ttl > 7300_000 {
-			t.Errorf("the counter, an hour ahead, lasts %d ms", ttl)
+	floored := func(name string, ahead time.Duration) driver.Status {
+		k := m.ticket(name)
+		k.MinToken = driver.NextToken(0, 0, serverTime(t, s)) + uint64(ahead/driver.TokenTick)
+		p := m.take(k, driver.Held)
+		if p.Token < k.MinToken {
+			t.Errorf("token %d with a floor of %d", p.Token, k.MinToken)
 		}
-		last := p.Token
-		k = m.ticket(name)
+		m.leaves(k, driver.Held)
+		return p
+	}
+	last := floored("far", time.Hour).Token
+	for _, limit := range []int64{1, 4} {
+		k := m.ticket("far")
 		k.Limit = limit
-		if p = m.take(k, driver.Held); p.Token != last+1 {
+		if p := m.take(k, driver.Held); p.Token != last+1 {
 			t.Errorf("token %d after %d", p.Token, last)
 		}
+		last++
+		m.leaves(k, driver.Held)
+	}
+	const near = 10
+	for i := range near {
+		floored(fmt.Sprint("near", i), 20*time.Millisecond)
+	}
+	far := keysOf("far")[keyHolders]
+	eventually(t, "only what is ahead is kept", func() bool {
+		floored("other", time.Minute)
+		return slices.Equal(texts(s.Do(t, "ZRANGE", aheadName, "0", "-1")), []string{keysOf("other")[keyHolders], far})
+	})
+	if ttl := s.Do(t, "PTTL", aheadName); ttl != int64(-1) {
+		t.Errorf("what is ahead ends in %v ms", ttl)
 	}
 }

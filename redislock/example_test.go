@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
-// A lock on the Redis at a URL. The next one to hold it starts where the last
-// one stopped, in whatever process.
+// ExampleOpen takes a lock on the Redis at a URL. The next holder starts where
+// the last one stopped, in any process.
 func ExampleOpen() {
 	ctx := context.Background()
 	d, err := redislock.Open(ctx, "redis://:password@localhost:6379/0?prefix=shop:")
@@ -33,7 +33,7 @@ func ExampleOpen() {
 	}
 }
 
-// A lock by way of a client that the program has anyway.
+// ExampleNew takes a lock by way of a client that the program has anyway.
 func ExampleNew() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"localhost:6379"},

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF33_PartOfALine: of a line's keys some are evicted, and others are not. Who
-// holds no more is not shown as if it did, and the next one is granted.
+// TestF33_EvictedHolderIsNotShown evicts some of a queue's keys, and leaves
+// others. It checks that a ticket that no longer holds is not shown as a
+// holder, and that the next one is granted.
 //
-// Found by check/internal/servers, TestExposed/redis_that_evicts_what_was_not_used
-// with seed 603.
-func TestF33_PartOfALine(t *testing.T) {
+// Found by internal/safety/servers,
+// TestExposed/redis_that_evicts_what_was_not_used with seed 603.
+func TestF33_EvictedHolderIsNotShown(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	for _, owner := range []string{"", "owner"} {
 		name := "n" + owner
@@ -28,7 +29,7 @@ func TestF33_PartOfALine(t *testing.T) {
 			t.Errorf("held: %+v, %v", l, err)
 		}
 		keys := keysOf(name)
-		s.Do(t, "DEL", keys[keyLine], keys[keyDue])
+		s.Do(t, "DEL", keys[keyHolders], keys[keyDue])
 		if l, err := m.Inspect(m.ctx(), name); err != nil || len(l.Tickets) != 0 {
 			t.Errorf("evicted: %+v, %v", l, err)
 		}
@@ -42,15 +43,16 @@ func TestF33_PartOfALine(t *testing.T) {
 	}
 }
 
-// TestF33_AnyPartOfALine: whichever of a line's keys are evicted, nobody gets an
-// error of it, no client is granted what another one still holds by the store's
-// account, and what the dead held is free within their time.
-func TestF33_AnyPartOfALine(t *testing.T) {
+// TestF33_AnyEvictedKeysAreSafe evicts each set of a queue's keys. It checks
+// that no client gets an error, that no client is granted a lock that another
+// still holds by the store's account, and that holds of dead clients become
+// free in time.
+func TestF33_AnyEvictedKeysAreSafe(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	const all = 5
-	for evicted := 1; evicted < 1<<numKeys; evicted++ {
+	for evicted := 1; evicted < 1<<ownKeys; evicted++ {
 		for _, owner := range []string{"", "owner"} {
 			name := fmt.Sprint(owner, evicted)
 			ask := func(k *driver.Ticket, units int64) *driver.Ticket {
@@ -63,7 +65,7 @@ func TestF33_AnyPartOfALine(t *testing.T) {
 			m.take(live, driver.Held)
 			m.take(waits, driver.Waiting)
 			var keys []string
-			for i, key := range keysOf(name) {
+			for i, key := range newQueueKeys(DefaultPrefix, name).keys[:ownKeys] {
 				if evicted&(1<<i) != 0 {
 					keys = append(keys, key)
 				}

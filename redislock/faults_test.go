@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// The server forgets its scripts before every single request.
-func TestF32_NoScript(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+// TestF32_ForgottenScriptsAreSentAgain makes the server forget its scripts
+// before every request.
+func TestF32_ForgottenScriptsAreSentAgain(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{})
 	a, b := enter(t, s, ""), enter(t, s, "")
 	forget := func() { s.Do(t, "SCRIPT", "FLUSH") }
 	one, two, three := a.ticket("n"), b.ticket("n"), b.ticket("n")
@@ -61,11 +62,12 @@ func TestF32_NoScript(t *testing.T) {
 	}
 }
 
-// All data go; nothing is made anew, and tokens grow on.
+// TestF37_FlushAll deletes all data: no hold comes back, and tokens keep
+// growing.
 //
 // Covers: F20.
 func TestF37_FlushAll(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	held, waits := m.ticket("n"), m.ticket("n")
 	last := m.take(held, driver.Held).Token
@@ -82,18 +84,19 @@ func TestF37_FlushAll(t *testing.T) {
 	}
 }
 
-// With a server that writes everything down, a crash costs nothing; with
-// one that lost its data, holders are told, and tokens grow on.
-func TestF26_Restart(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{Durable: true})
+// TestF26_RestartWithAndWithoutData crashes a server. If the server persists
+// every write, nothing is lost; if it lost its data, holders learn of the loss,
+// and tokens keep growing.
+func TestF26_RestartWithAndWithoutData(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{Durable: true})
 	m := enter(t, s, "")
 	held, waits, many := m.ticket("n"), m.ticket("n"), m.ticket("many")
 	many.Limit = 3
 	token := m.take(held, driver.Held).Token
 	m.take(waits, driver.Waiting)
 	m.take(many, driver.Held)
-	// settle asks until the server answers.
-	settle := func(k *driver.Ticket) (p driver.Place) {
+	// settle renews until the server answers.
+	settle := func(k *driver.Ticket) (p driver.Status) {
 		t.Helper()
 		eventually(t, "the server answers", func() bool {
 			ps, err := m.Renew(m.ctx(), []driver.Ref{ref(k)})
@@ -129,10 +132,11 @@ func TestF26_Restart(t *testing.T) {
 	}
 }
 
-// A server that is out of memory lets locks be renewed, released, handed
-// on, broken and looked at; only new ones it refuses, and for that time only.
+// TestF34_OutOfMemory checks that a server which is out of memory lets locks
+// be renewed, released, handed on, broken and inspected. It refuses only new
+// ones, and only while the memory is short.
 func TestF34_OutOfMemory(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	a, b := enter(t, s, ""), enter(t, s, "")
 	kinds := map[string]func(m *member, k *driver.Ticket){
 		"mutex": func(*member, *driver.Ticket) {},
@@ -176,7 +180,7 @@ func TestF34_OutOfMemory(t *testing.T) {
 			t.Errorf("%s: Break: %v", kind, err)
 		}
 		a.granted(last[kind])
-		unsure := driver.Ref{Ticket: last[kind], State: driver.Held, Unsure: true}
+		unsure := driver.Ref{Ticket: last[kind], State: driver.Held, JoinPending: true}
 		if ps, err := a.Leave(a.ctx(), []driver.Ref{unsure}); err != nil || ps[0].Err != nil || ps[0].State != driver.Held {
 			t.Errorf("%s: Leave: %v, %v", kind, ps, err)
 		}
@@ -191,9 +195,10 @@ func TestF34_OutOfMemory(t *testing.T) {
 	}
 }
 
-// Whatever connection is killed, waiters hear of what matters to them.
+// TestF36_ClientKill kills connections of each kind: waiters learn of their
+// grants all the same.
 func TestF36_ClientKill(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	a, b := enter(t, s, ""), enter(t, s, "")
 	for _, kind := range []string{"pubsub", "normal", "pubsub", "normal"} {
 		held, waits := a.ticket("n"), b.ticket("n")
@@ -215,8 +220,8 @@ func TestF36_ClientKill(t *testing.T) {
 				return len(a.heard("")) > gapsA && len(b.heard("")) > gapsB
 			})
 		}
-		// The connection that was killed may be found so by this request, which
-		// then did not get through.
+		// This request may be the one that finds its connection killed; then
+		// it was not carried out.
 		released := func(m *member, k *driver.Ticket) {
 			eventually(t, "the lock is released", func() bool {
 				ps, err := m.Leave(m.ctx(), []driver.Ref{ref(k)})
@@ -235,17 +240,18 @@ func TestF36_ClientKill(t *testing.T) {
 	}
 }
 
-// An operator deletes what others hold. They are told, and their leaving
-// takes nothing from those who hold meanwhile.
+// TestF37_DeletedHolds deletes the keys of holders, as an operator might. The
+// holders learn of the loss, and their Leaves take nothing from the next
+// holders.
 func TestF37_DeletedHolds(t *testing.T) {
-	s := backends.SharedRedis(t)
+	s := servers.SharedRedis(t)
 	m := enter(t, s, "")
 	name := "deleted/" + m.uuid
 	k := keysOf(name)
 	old, next := m.ticket(name), m.ticket(name)
 	old.Limit, next.Limit = 3, 3
 	m.take(old, driver.Held)
-	s.Do(t, "DEL", k[keyLine])
+	s.Do(t, "DEL", k[keyHolders])
 	m.take(next, driver.Held)
 	m.keeps(old, driver.Gone)
 	m.leaves(old, driver.Gone)
@@ -259,7 +265,7 @@ func TestF37_DeletedHolds(t *testing.T) {
 
 func TestF7_SilentServer(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	a := enter(t, s, "")
 	held := a.ticket("n")
 	a.take(held, driver.Held)
@@ -286,19 +292,27 @@ func TestF7_SilentServer(t *testing.T) {
 		"Identity": func(ctx context.Context) error { _, err := a.Identity(ctx); return err },
 	} {
 		for _, how := range []string{"deadline", "cancel"} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			if how == "cancel" {
-				ctx, cancel = context.WithCancel(context.Background())
-				time.AfterFunc(patience, cancel)
+			var took time.Duration
+			// A call may end early with the connection that the call before it has
+			// given up as silent: the driver's own, and then the client library's.
+			for range 3 {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				if how == "cancel" {
+					ctx, cancel = context.WithCancel(context.Background())
+					time.AfterFunc(patience, cancel)
+				}
+				begun := time.Now()
+				err := call(ctx)
+				took = time.Since(begun)
+				cancel()
+				if driver.ClassOf(err) != driver.Unknown || err == nil {
+					t.Errorf("%s, %s: %v", name, how, err)
+				}
+				if took >= patience {
+					break
+				}
 			}
-			begun := time.Now()
-			err := call(ctx)
-			took := time.Since(begun)
-			cancel()
-			if driver.ClassOf(err) != driver.Unknown || err == nil {
-				t.Errorf("%s, %s: %v", name, how, err)
-			}
-			if took < patience || took > 20*patience {
+			if took < patience || took > 50*patience {
 				t.Errorf("%s, %s: took %v with a context of %v", name, how, took, patience)
 			}
 		}
@@ -308,8 +322,8 @@ func TestF7_SilentServer(t *testing.T) {
 		ps, _ := a.Renew(a.ctx(), []driver.Ref{ref(held)})
 		return ps[0].State == driver.Held
 	})
-	// The requests that were given up have had their effect by now; what they
-	// took is found by asking again, and can be left.
+	// By now the requests that were given up have had their effect. A renewal
+	// finds the places that they took, and a Leave removes these.
 	eventually(t, "all is settled", func() bool {
 		line, err := a.Inspect(a.ctx(), "other")
 		if err != nil {
@@ -322,7 +336,7 @@ func TestF7_SilentServer(t *testing.T) {
 	})
 }
 
-func serverTime(t *testing.T, s *backends.RedisServer) time.Time {
+func serverTime(t *testing.T, s *servers.RedisServer) time.Time {
 	t.Helper()
 	list := texts(s.Do(t, "TIME"))
 	sec, err := strconv.ParseInt(list[0], 10, 64)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// findings judges what the server said of itself.
-func (s *state) findings() []driver.Finding {
+// findings judges what the server reported about itself.
+func (s *serverState) findings() []driver.Finding {
 	fs := []driver.Finding{s.clock(), s.roundTrip()}
 	if s.infoErr != nil {
 		return append(fs, driver.Finding{Topic: "server", Level: driver.Warning,
@@ -19,17 +19,17 @@ func (s *state) findings() []driver.Finding {
 	return append(fs, s.version(), s.uptime(), s.eviction(), s.memory(), s.persistence(), s.replication())
 }
 
-func (s *state) clock() driver.Finding {
-	f := driver.Finding{Topic: "clock", Detail: fmt.Sprintf("the server's differs from ours by %v", s.skew.Round(time.Millisecond))}
+func (s *serverState) clock() driver.Finding {
+	f := driver.Finding{Topic: "clock", Detail: fmt.Sprintf("the server's differs from this machine's by %v", s.skew.Round(time.Millisecond))}
 	if s.skew.Abs() > time.Minute {
-		// Nothing is decided by the difference itself. But a clock that is
-		// wrong will be set, and tickets live by how it moves.
+		// Nothing is decided by the difference itself. But a wrong clock will
+		// be set some day, and the lives of tickets depend on how it moves.
 		f.Level, f.Advice = driver.Warning, "let both machines follow NTP: when the server's clock is set, locks end early or late by the step"
 	}
 	return f
 }
 
-func (s *state) roundTrip() driver.Finding {
+func (s *serverState) roundTrip() driver.Finding {
 	f := driver.Finding{Topic: "round trip", Detail: s.trip.Round(10 * time.Microsecond).String()}
 	if s.trip > 100*time.Millisecond {
 		f.Level, f.Advice = driver.Warning, "use TTLs of at least a hundred round trips, or a server that is nearer"
@@ -37,7 +37,7 @@ func (s *state) roundTrip() driver.Finding {
 	return f
 }
 
-func (s *state) version() driver.Finding {
+func (s *serverState) version() driver.Finding {
 	name, version := "Redis", s.info["redis_version"]
 	if v := s.info["valkey_version"]; v != "" {
 		name, version = "Valkey", v
@@ -45,12 +45,12 @@ func (s *state) version() driver.Finding {
 	return driver.Finding{Topic: "version", Detail: name + " " + version}
 }
 
-func (s *state) number(name string) int64 {
+func (s *serverState) number(name string) int64 {
 	n, _ := strconv.ParseInt(s.info[name], 10, 64)
 	return n
 }
 
-func (s *state) uptime() driver.Finding {
+func (s *serverState) uptime() driver.Finding {
 	up := time.Duration(s.number("uptime_in_seconds")) * time.Second
 	f := driver.Finding{Topic: "uptime", Detail: up.String()}
 	if up < time.Minute && !s.durable() {
@@ -61,12 +61,12 @@ func (s *state) uptime() driver.Finding {
 	return f
 }
 
-// durable says whether an acknowledged write survives a crash.
-func (s *state) durable() bool {
+// durable reports whether an acknowledged write survives a crash.
+func (s *serverState) durable() bool {
 	return s.info["aof_enabled"] == "1" && s.config["appendfsync"] == "always"
 }
 
-func (s *state) eviction() driver.Finding {
+func (s *serverState) eviction() driver.Finding {
 	policy := s.info["maxmemory_policy"]
 	f := driver.Finding{Topic: "eviction", Detail: "maxmemory-policy is " + policy}
 	if policy == "noeviction" {
@@ -75,7 +75,7 @@ func (s *state) eviction() driver.Finding {
 	f.Level = driver.Warning
 	f.Advice = "set maxmemory-policy to noeviction, or keep locks in a server of their own"
 	if s.number("maxmemory") > 0 {
-		// Locks have short times to live, so volatile-ttl takes them first.
+		// Locks have short times to live, so volatile-ttl evicts them first.
 		f.Level = driver.Problem
 		f.Detail += ": when memory runs out, the server drops locks that are held"
 	} else {
@@ -84,7 +84,7 @@ func (s *state) eviction() driver.Finding {
 	return f
 }
 
-func (s *state) memory() driver.Finding {
+func (s *serverState) memory() driver.Finding {
 	used, most := s.number("used_memory"), s.number("maxmemory")
 	f := driver.Finding{Topic: "memory", Detail: fmt.Sprintf("%d MiB used, no limit", used>>20)}
 	if most > 0 {
@@ -97,7 +97,7 @@ func (s *state) memory() driver.Finding {
 	return f
 }
 
-func (s *state) persistence() driver.Finding {
+func (s *serverState) persistence() driver.Finding {
 	f := driver.Finding{Topic: "persistence"}
 	fsync, known := s.config["appendfsync"]
 	switch {
@@ -107,24 +107,24 @@ func (s *state) persistence() driver.Finding {
 		f.Level, f.Detail = driver.Warning, "writes are logged; how soon they reach the disk is not known, because CONFIG GET is refused"
 		f.Advice = "make sure that appendfsync is always, or that work under a lock checks its fencing token"
 	case s.info["aof_enabled"] == "1":
-		f.Level, f.Detail = driver.Warning, "writes reach the disk late (appendfsync "+fsync+"): a crash forgets the last ones"
+		f.Level, f.Detail = driver.Warning, "writes reach the disk late (appendfsync "+fsync+"): a crash forgets the last ones, and Once may run a slot again"
 		f.Advice = "set appendfsync to always, or check fencing tokens where work is done under a lock"
 	default:
-		f.Level, f.Detail = driver.Warning, "a crash forgets the locks that are held"
+		f.Level, f.Detail = driver.Warning, "a crash forgets the locks that are held, and the slots that Once has done"
 		if save := s.config["save"]; save != "" {
-			f.Detail = "a crash brings back the locks of the last snapshot (save " + save + ")"
+			f.Detail = "a crash brings back the locks of the last snapshot (save " + save + "), and Once may run later slots again"
 		}
 		f.Advice = "set appendonly to yes and appendfsync to always, or check fencing tokens where work is done under a lock"
 	}
 	if s.info["aof_last_write_status"] == "err" || s.info["rdb_last_bgsave_status"] == "err" {
 		f.Level = driver.Problem
 		f.Detail += "; the last write to disk failed"
-		f.Advice = "look after the server's disk: it may refuse to take and release locks until that is mended"
+		f.Advice = "check the server's disk: until writes succeed, the server may refuse to take and release locks"
 	}
 	return f
 }
 
-func (s *state) replication() driver.Finding {
+func (s *serverState) replication() driver.Finding {
 	replicas := s.number("connected_slaves")
 	f := driver.Finding{Topic: "replication", Detail: fmt.Sprintf("%s with %d replicas", s.info["role"], replicas)}
 	least, known := s.config["min-replicas-to-write"]

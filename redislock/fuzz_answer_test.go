@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// fuzzedReply builds an answer out of bytes: numbers, texts, and lists of them.
+// fuzzedReply builds an answer from bytes: numbers, texts, and lists of them.
 func fuzzedReply(b []byte, deep int) (link.Reply, []byte) {
 	if len(b) == 0 {
 		return link.Reply{}, nil
@@ -38,8 +38,8 @@ func fuzzedReply(b []byte, deep int) (link.Reply, []byte) {
 	return link.List(l), b
 }
 
-// FuzzAnswer: whatever a server answers, it is a place that can be, or an error
-// of its own.
+// FuzzAnswer checks that any answer of a server is read as a possible status,
+// or is an error of its own.
 func FuzzAnswer(f *testing.F) {
 	for _, b := range [][]byte{
 		{0, 7}, {61, 0}, {61}, {}, {24, 66, 61}, {24 + 45, 66, 61, 61, 61}, {4 + 5*4, 56, 61, 0, 100, 7, 'a', 'b'},

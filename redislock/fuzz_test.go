@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// FuzzParseURL: whatever a URL looks like, it is read or refused, and the
-// error has nothing of the password in it.
+// FuzzParseURL checks that every URL is read or refused, and that the error
+// has no part of the password.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
 		"redis://h:1/2?prefix=x", "rediss://u:pw@[::1]:7/3?server_name=x", "redis://:pw@", "redis://u:p/w@h",
@@ -41,7 +41,7 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// FuzzStored: whatever stands in the server, it is read or refused.
+// FuzzStored checks that any stored data are read or refused.
 func FuzzStored(f *testing.F) {
 	for _, s := range []string{
 		"1m\n0\nc\nmeta", "1x", "1w\n1\n1\n0\n\nc\nmeta", "1h\n5\n2\n77\nowner\nc\nmeta\nwith\nlines", "2h\n5\n2\n77\nowner\nc\nmeta", "1w\n1\n2\n0\n\nc\nm",
@@ -73,18 +73,18 @@ func FuzzStored(f *testing.F) {
 		clientField(s, "db")
 		atLeast(s, 6, 2)
 		sn := snapshot{
-			hold: map[string]string{"a:1": "1", mark + "a:1": s}, queue: []string{"b:1", mark + "o"},
+			holders: map[string]string{"a:1": "1", mark + "a:1": s}, waiters: []string{"b:1", mark + "o"},
 			tickets: map[string]string{"b:1": s, "c:1": s, mark + "o": "c:1\n" + s, expiry + "b:1": "5", expiry + "c:1": s}, token: s,
 		}
-		_, _ = sn.line("n")
+		_, _ = sn.toQueue("n")
 		sn.token = "7"
-		if l, err := sn.line("n"); err == nil && len(l.Tickets) == 0 {
+		if l, err := sn.toQueue("n"); err == nil && len(l.Tickets) == 0 {
 			t.Errorf("%q: a line without tickets", s)
 		}
 	})
 }
 
-// FuzzGlob: an escaped text matches itself only.
+// FuzzGlob checks that an escaped text matches only itself.
 func FuzzGlob(f *testing.F) {
 	for _, s := range []string{"a*b", "[x]", `\`, "?", "^", "a-b", "{}"} {
 		f.Add(s)

@@ -10,10 +10,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// The least that a queue and a hand-over can be: no deadlines, no tokens, no
+// The simplest scripts for a queue and a hand-off: no deadlines, no tokens, no
 // metadata, no repeated requests.
 const (
 	leastJoin = `if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
@@ -25,11 +25,11 @@ const (
 )
 
 // BenchmarkHandOff passes a lock around between clients that all want it, and
-// compares the rate with that of the least scripts, in turns.
+// compares the rate with that of the simplest scripts, in turns.
 func BenchmarkHandOff(b *testing.B) {
 	for _, n := range []int{2, 16} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := backends.Redis(b, backends.RedisOptions{})
+			s := servers.Redis(b, servers.RedisOptions{})
 			var ours, least []func()
 			for i := range n {
 				ours = append(ours, oursTurn(b, s))
@@ -57,7 +57,7 @@ func BenchmarkHandOff(b *testing.B) {
 				a = append(a, run(ours))
 				z = append(z, run(least))
 			}
-			b.ReportMetric(0, "ns/op") // of no meaning here
+			b.ReportMetric(0, "ns/op") // without meaning here
 			b.ReportMetric(median(a)/1e3, "us/ours")
 			b.ReportMetric(median(z)/1e3, "us/least")
 			b.ReportMetric(median(z)/median(a), "rate-ratio")
@@ -65,10 +65,10 @@ func BenchmarkHandOff(b *testing.B) {
 	}
 }
 
-func oursTurn(b *testing.B, s *backends.RedisServer) func() {
+func oursTurn(b *testing.B, s *servers.RedisServer) func() {
 	d := openOn(b, s, "")
 	granted := make(chan string, 4)
-	if err := d.Watch(context.Background(), func(id string, p driver.Place) { granted <- id }); err != nil {
+	if err := d.Watch(context.Background(), func(id string, p driver.Status) { granted <- id }); err != nil {
 		b.Fatal(err)
 	}
 	m := quiet(b, d)
@@ -93,7 +93,7 @@ func oursTurn(b *testing.B, s *backends.RedisServer) func() {
 	}
 }
 
-func leastTurn(b *testing.B, s *backends.RedisServer, name string) func() {
+func leastTurn(b *testing.B, s *servers.RedisServer, name string) func() {
 	c, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true, PipelineMultiplex: -1,
 		ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8,

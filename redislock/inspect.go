@@ -14,55 +14,55 @@ import (
 )
 
 // Inspect implements [driver.Driver].
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Line{}, err
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Queue{}, err
 	}
-	l := d.lines.get(name)
-	m, err := d.ask(ctx, d.scripts.inspect, l)
+	l := d.keys.get(name)
+	m, err := d.runOnControl(ctx, d.scripts.inspect, l)
 	if err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
 	s, err := readSnapshot(&m)
 	if err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
-	return s.line(name)
+	return s.toQueue(name)
 }
 
-// ask runs a script about one line on the driver's own connection.
-func (d *Driver) ask(ctx context.Context, s *script, l *line, args ...string) (link.Reply, error) {
-	return beside(ctx, d, func(c link.Conn) (link.Reply, error) {
+// runOnControl runs a script on one queue, on the driver's own connection.
+func (d *Driver) runOnControl(ctx context.Context, s *script, l *queueKeys, args ...string) (link.Reply, error) {
+	return onControl(ctx, d, func(c link.Conn) (link.Reply, error) {
 		return runOn(c, s, l.all(), args...)
 	})
 }
 
-// snapshot is a line as it is stored.
+// snapshot is a queue as it is stored.
 type snapshot struct {
-	hold    map[string]string
-	queue   []string
+	holders map[string]string
+	waiters []string
 	tickets map[string]string
 	token   string
-	ttl     int64 // of hold, in milliseconds
+	ttl     int64 // of the key hold, in milliseconds
 	now     int64
 }
 
 func readSnapshot(m *link.Reply) (*snapshot, error) {
 	list, err := m.List()
 	if err != nil {
-		return nil, unreadable("no line")
+		return nil, unreadable("no queue")
 	}
 	if len(list) == 1 {
 		return nil, driver.Wrap(driver.Refused, errForeign)
 	}
 	if len(list) != 6 {
-		return nil, unreadable("a line of %d values", len(list))
+		return nil, unreadable("a queue of %d values", len(list))
 	}
 	s := new(snapshot)
-	if s.hold, err = pairs(&list[0]); err != nil {
+	if s.holders, err = pairs(&list[0]); err != nil {
 		return nil, err
 	}
-	if s.queue, err = list[1].Texts(); err != nil {
+	if s.waiters, err = list[1].Texts(); err != nil {
 		return nil, unreadable("queue")
 	}
 	if s.tickets, err = pairs(&list[2]); err != nil {
@@ -87,17 +87,29 @@ func pairs(m *link.Reply) (map[string]string, error) {
 	return p, nil
 }
 
-// No owner and no id begins with these.
+// Prefixes of fields. No owner and no id begins with these.
 const (
-	mark   = "\x01" // the place of an owner, and what is noted about a line
-	expiry = "\x02" // when a ticket is due
+	mark   = "\x01" // the place of an owner, and the queue's own fields
+	expiry = "\x02" // the time at which a ticket is dropped
 )
 
 const tombstone = "1x"
 
-// line makes a Line of what is stored.
-func (s *snapshot) line(name string) (driver.Line, error) {
-	l := driver.Line{Name: name}
+// modeField is the field that excludes the read/write locks of Redisson, which
+// look at no other field.
+const modeField = "mode"
+
+// fieldOf returns the field of a place among the holders.
+func fieldOf(owner, id string) string {
+	if owner == modeField {
+		return mark + owner
+	}
+	return cmp.Or(owner, id)
+}
+
+// toQueue converts a stored queue.
+func (s *snapshot) toQueue(name string) (driver.Queue, error) {
+	l := driver.Queue{Name: name}
 	if s.token != "" {
 		token, err := strconv.ParseUint(s.token, 10, 64)
 		if err != nil {
@@ -107,15 +119,15 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 	}
 	left := func(at int64) time.Duration { return time.Duration(at-s.now) * time.Millisecond }
 
-	_, shared := s.hold[mark+"l"]
-	if len(s.hold) > 0 && !shared {
-		l.Limit = 1
-		for id := range s.hold {
-			if strings.HasPrefix(id, mark) {
+	_, shared := s.holders[mark+"l"]
+	if len(s.holders) > 0 && !shared {
+		for id := range s.holders {
+			if strings.HasPrefix(id, mark) || id == modeField {
 				continue
 			}
+			l.Limit = 1
 			e := driver.Entry{ID: id, State: driver.Held, Units: 1, Left: left(s.now + s.ttl)}
-			if record, ok := s.hold[mark+id]; ok {
+			if record, ok := s.holders[mark+id]; ok {
 				var err error
 				if e.Token, e.Meta, err = parseHold(record); err != nil {
 					return l, err
@@ -124,8 +136,9 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 			l.Tickets = append(l.Tickets, e)
 		}
 	}
-	// Who holds, by grant, and within a place by arrival.
-	places := s.queue
+	// Holders come in the order of their grants, and within a place by
+	// arrival.
+	places := s.waiters
 	var held []record
 	for id, text := range s.tickets {
 		if strings.HasPrefix(id, mark) || strings.HasPrefix(id, expiry) || text == tombstone {
@@ -136,9 +149,10 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 			return l, err
 		}
 		if r.held {
-			// Whom K does not have holds nothing: K was deleted or evicted. The ticket
-			// stays until its time is over, and longer if D was evicted too.
-			if _, holds := s.hold[cmp.Or(r.owner, id)]; !holds {
+			// A ticket missing from K does not hold the lock: K was deleted or
+			// evicted. The ticket stays until its time is over, and longer if
+			// D was evicted too.
+			if _, holds := s.holders[fieldOf(r.owner, id)]; !holds {
 				continue
 			}
 			r.id = id
@@ -154,7 +168,7 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 	})
 	for i, r := range held {
 		if i == 0 || r.place() != held[i-1].place() {
-			places = slices.Insert(slices.Clone(places), len(places)-len(s.queue), r.place())
+			places = slices.Insert(slices.Clone(places), len(places)-len(s.waiters), r.place())
 		}
 	}
 	for _, p := range places {
@@ -165,7 +179,7 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 		for _, id := range ids {
 			text, ok := s.tickets[id]
 			if !ok || text == tombstone {
-				continue // the next request drops it
+				continue // the next request drops the ticket
 			}
 			r, err := parseRecord(text)
 			if err != nil {
@@ -178,31 +192,35 @@ func (s *snapshot) line(name string) (driver.Line, error) {
 			l.Tickets = append(l.Tickets, r.entry(id, left(due)))
 		}
 	}
+	for _, e := range l.Tickets { // the counter has the tokens that are ahead of the clock
+		l.Token = max(l.Token, e.Token)
+	}
 	return l, nil
 }
 
 // Names implements [driver.Driver]: it walks through the keys that begin with
-// the prefix, and through those of the queues, and asks for each line whether
-// it has tickets. The names seen are kept in memory until the walk is over.
+// the prefix, and through the keys of the waiters' lists, and asks for each
+// queue whether it has tickets. The names seen are kept in memory until the
+// walk is over.
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := d.before(ctx); err != nil {
+		if err := d.checkOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}
 		w := nameWalk{d: d, ctx: ctx, prefix: prefix, seen: make(map[string]bool), yield: yield}
-		start := d.lines.prefix + prefix
-		ok := w.walk(globEscape(start)+"*", "hash", func(key string) (string, bool) { return nameOf(d.lines.prefix, key) })
-		if escaped := helperNames[keyLine]; ok && (strings.HasPrefix(start, reserved) || strings.HasPrefix(reserved, start)) {
-			ok = w.walk(globEscape(escaped)+"*", "hash", func(key string) (string, bool) { return nameOf(d.lines.prefix, key) })
+		start := d.keys.prefix + prefix
+		ok := w.walk(globEscape(start)+"*", "hash", func(key string) (string, bool) { return nameOf(d.keys.prefix, key) })
+		if escaped := helperNames[keyHolders]; ok && (strings.HasPrefix(start, reserved) || strings.HasPrefix(reserved, start)) {
+			ok = w.walk(globEscape(escaped)+"*", "hash", func(key string) (string, bool) { return nameOf(d.keys.prefix, key) })
 		}
 		if ok {
-			w.walk(globEscape(helperNames[keyQueue])+"*", "list", func(key string) (string, bool) {
-				k, ok := outOfSlot(strings.TrimPrefix(key, helperNames[keyQueue]))
+			w.walk(globEscape(helperNames[keyWaiters])+"*", "list", func(key string) (string, bool) {
+				k, ok := outOfSlot(strings.TrimPrefix(key, helperNames[keyWaiters]))
 				if !ok {
 					return "", false
 				}
-				return nameOf(d.lines.prefix, k)
+				return nameOf(d.keys.prefix, k)
 			})
 		}
 	}
@@ -217,7 +235,8 @@ type nameWalk struct {
 	yield  func(string, error) bool
 }
 
-// walk goes through the keys of a type that match; false when it is to end.
+// walk goes through the keys of a type that match, and returns false if the
+// walk is to end.
 func (w *nameWalk) walk(pattern, kind string, name func(key string) (string, bool)) bool {
 	for cursor := "0"; ; {
 		page, err := w.page(cursor, pattern, kind, name)
@@ -254,10 +273,10 @@ func readScan(r *link.Reply) (namePage, []string, error) {
 	return namePage{cursor: cursor}, keys, nil
 }
 
-// page scans on from a cursor and returns the names of lines that have tickets
-// and were not seen before.
+// page scans on from a cursor and returns the new names of queues that have
+// tickets.
 func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (string, bool)) (namePage, error) {
-	return beside(w.ctx, w.d, func(c link.Conn) (namePage, error) {
+	return onControl(w.ctx, w.d, func(c link.Conn) (namePage, error) {
 		r, err := c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", "1000", "TYPE", kind)
 		if err != nil {
 			return namePage{}, err
@@ -277,14 +296,14 @@ func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (str
 		for batch := range slices.Chunk(names, maxBatch) {
 			runs := make([]run, len(batch))
 			for i, n := range batch {
-				runs[i] = run{w.d.scripts.inspect, w.d.lines.make(n).all(), []string{"count"}}
+				runs[i] = run{w.d.scripts.inspect, w.d.keys.make(n).all(), []string{"count"}}
 			}
 			replies, err := runAll(c, runs)
 			if err != nil {
 				return page, err
 			}
 			for i := range replies {
-				// What is no line, or of a wrong type, is not ours to list.
+				// A key that is no queue, or of a wrong type, is not listed.
 				if has, err := replies[i].Int(); err == nil && has > 0 {
 					page.names = append(page.names, batch[i])
 				}
@@ -296,13 +315,13 @@ func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (str
 
 // Break implements [driver.Driver].
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
 	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {
 		return driver.ErrNoTicket // no id is like this, but other fields are
 	}
-	m, err := d.ask(ctx, d.scripts.take, d.lines.get(name), ticketID)
+	m, err := d.runOnControl(ctx, d.scripts.remove, d.keys.get(name), ticketID)
 	if err != nil {
 		return err
 	}

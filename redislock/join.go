@@ -21,70 +21,74 @@ const (
 	spent    = -4
 )
 
-var errSpent = driver.Errorf(driver.Refused, "the line has no more tokens")
+var errSpent = driver.Errorf(driver.Refused, "the queue has no more tokens")
 
-// plain says whether the ticket is an ordinary mutex, held in one key.
+// plain reports whether the ticket is an ordinary mutex, held in one key.
 func plain(t *driver.Ticket) bool { return t.Limit == 1 && t.Owner == "" }
 
 // Join implements [driver.Driver]. Limits above 2^53 - 1 are refused.
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Place{}, err
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Status{}, err
 	}
 	if t.Limit > maxUnits {
-		return driver.Place{}, driver.Errorf(driver.Refused, "limit %d is above %d, the most that Redis counts exactly", t.Limit, maxUnits)
+		return driver.Status{}, driver.Errorf(driver.Refused, "limit %d exceeds %d, the maximum that Redis counts exactly", t.Limit, maxUnits)
 	}
 	if d.confirms != nil && wait {
-		d.confirms.awaits(t) // a push may come before the answer
+		d.confirms.expectPush(t) // a push may come before the answer
 	}
 	p, err := d.join(ctx, t, wait)
 	if err == nil {
 		p, err = d.confirmed(ctx, t, p)
+	} else if deniedOf(err) != "" {
+		// A script that lacks a right on other tickets' behalf may have
+		// stopped after it had taken the place.
+		_, _ = d.leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
 	}
 	if d.confirms != nil && (err != nil && driver.ClassOf(err) != driver.Unknown || p.State == driver.Gone) {
-		d.confirms.settled(t.ID)
+		d.confirms.pushDone(t.ID)
 	}
 	return p, err
 }
 
-func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	l := d.lines.get(t.Name)
+func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	l := d.keys.get(t.Name)
 	s, err := d.joinBy(ctx, t, nil)
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	var b joinArgs
 	args := b.of(d, l, t, wait)
 	m, err := d.call(ctx, s, false, l, args...)
 	if noScript(err) {
 		if s, err = d.joinBy(ctx, t, s); err != nil {
-			return driver.Place{}, err
+			return driver.Status{}, err
 		}
-		m, err = d.call(ctx, s, d.guard == nil, l, args...)
+		m, err = d.call(ctx, s, d.restartGuard == nil, l, args...)
 	}
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	p, err := readPlace(&m, t)
 	if err == nil {
 		err = p.Err
 	}
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	return d.paced(p), nil
 }
 
-// The pace of those who are not told, and ask: the first who waits asks every
-// paceFirst, the n-th every n × paceFirst, but at least every paceLast.
+// The pace of waiters without pushes: the first waiter polls every paceFirst,
+// the n-th every n × paceFirst, but each at least every paceLast.
 const (
 	paceFirst = 20 * time.Millisecond
 	paceLast  = 500 * time.Millisecond
 )
 
-// paced makes a waiting ticket whose client is not told ask in time.
-func (d *Driver) paced(p driver.Place) driver.Place {
-	if p.State == driver.Waiting && d.asks.Load() {
+// paced shortens the recheck of a waiting ticket whose client gets no pushes.
+func (d *Driver) paced(p driver.Status) driver.Status {
+	if p.State == driver.Waiting && d.polls.Load() {
 		pace := min(paceLast, paceFirst*time.Duration(max(1, min(p.Ahead, 1000))))
 		if p.Recheck == 0 || p.Recheck > pace {
 			p.Recheck = pace
@@ -96,20 +100,20 @@ func (d *Driver) paced(p driver.Place) driver.Place {
 // joinArgs has room for the arguments of a join.
 type joinArgs [10]string
 
-func (args *joinArgs) of(d *Driver, l *line, t *driver.Ticket, wait bool) []string {
+func (args *joinArgs) of(d *Driver, l *queueKeys, t *driver.Ticket, wait bool) []string {
 	channel := l.channel
-	if d.asks.Load() {
-		channel = "" // the scripts grant to those who have none without telling them
+	if d.polls.Load() {
+		channel = "" // the scripts grant to a ticket without a channel and publish nothing
 	}
 	*args = joinArgs{t.ID, d.keep(t.TTL), channel, t.Meta, yes(wait)}
 	n := 5
-	if t.Floor != 0 {
+	if t.MinToken != 0 {
 		n = 6
-		args[5] = strconv.FormatUint(t.Floor, 10)
+		args[5] = strconv.FormatUint(t.MinToken, 10)
 	}
 	if !plain(t) || t.Replaces != nil {
 		n = len(args)
-		args[5] = strconv.FormatUint(t.Floor, 10)
+		args[5] = strconv.FormatUint(t.MinToken, 10)
 		args[6] = strconv.FormatInt(t.Limit, 10)
 		args[7] = strconv.FormatInt(t.Units, 10)
 		args[8] = t.Owner
@@ -127,7 +131,8 @@ func yes(b bool) string {
 	return ""
 }
 
-// keepText is the milliseconds for which tickets of a TTL are kept.
+// keepText is the time for which tickets of a TTL are kept, in milliseconds,
+// as text.
 type keepText struct {
 	ttl  time.Duration
 	text string
@@ -144,32 +149,32 @@ func (d *Driver) keep(ttl time.Duration) string {
 	return k.text
 }
 
-// readPlace reads what the scripts say of a ticket.
-func readPlace(m *link.Reply, t *driver.Ticket) (driver.Place, error) {
+// readPlace reads a script's answer about a ticket.
+func readPlace(m *link.Reply, t *driver.Ticket) (driver.Status, error) {
 	if n, err := m.Int(); err == nil {
 		if n <= 0 {
-			return driver.Place{}, unreadable("token %d", n)
+			return driver.Status{}, unreadable("token %d", n)
 		}
-		return driver.Place{State: driver.Held, Token: uint64(n), Lease: t.TTL}, nil
+		return driver.Status{State: driver.Held, Token: uint64(n), Lease: t.TTL}, nil
 	}
-	if text, err := m.Text(); err == nil { // an error of this ticket alone
-		return driver.Place{Err: &driver.Error{Class: classOfAnswer(text), Err: fmt.Errorf("redis: %s", text)}}, nil
+	if text, err := m.Text(); err == nil { // the error is of this ticket alone
+		return driver.Status{Err: answered(text, fmt.Errorf("redis: %w", link.ServerError(text)))}, nil
 	}
 	list, err := m.List()
 	if err != nil || len(list) == 0 {
-		return driver.Place{}, unreadable("no state")
+		return driver.Status{}, unreadable("no state")
 	}
 	code, err := list[0].Int()
 	if err != nil {
-		return driver.Place{}, unreadable("no state")
+		return driver.Status{}, unreadable("no state")
 	}
 	switch code {
 	case int64(driver.Gone):
-		p := driver.Place{State: driver.Gone}
-		if len(list) > 1 {
-			p.Holder, err = readHolder(list[1:])
+		p := driver.Status{State: driver.Gone}
+		if len(list) > 3 {
+			return readBusy(list)
 		}
-		return p, err
+		return p, nil
 	case int64(driver.Waiting):
 		if len(list) < 4 {
 			break
@@ -180,10 +185,10 @@ func readPlace(m *link.Reply, t *driver.Ticket) (driver.Place, error) {
 		if err1 != nil || err2 != nil || err3 != nil || ahead < 0 || recheck < 0 || recheck > maxRecheck {
 			break
 		}
-		return driver.Place{State: driver.Waiting, Lease: t.TTL, Ahead: int(ahead),
+		return driver.Status{State: driver.Waiting, Lease: t.TTL, Ahead: int(ahead),
 			Recheck: time.Duration(recheck) * time.Millisecond, Holder: holder}, nil
 	case foreign:
-		return driver.Place{Err: driver.Wrap(driver.Refused, errForeign)}, nil
+		return driver.Status{Err: driver.Wrap(driver.Refused, errForeign)}, nil
 	case mismatch:
 		if len(list) < 2 {
 			break
@@ -192,16 +197,35 @@ func readPlace(m *link.Reply, t *driver.Ticket) (driver.Place, error) {
 		if err != nil {
 			break
 		}
-		return driver.Place{Err: &driver.LimitError{Name: t.Name, Have: have, Want: t.Limit}}, nil
+		return driver.Status{Err: &driver.LimitError{Name: t.Name, Have: have, Want: t.Limit}}, nil
 	case upgrade:
-		return driver.Place{Err: driver.ErrUpgrade}, nil
+		return driver.Status{Err: driver.ErrUpgrade}, nil
 	case spent:
-		return driver.Place{Err: errSpent}, nil
+		return driver.Status{Err: errSpent}, nil
 	}
-	return driver.Place{}, unreadable("state %d of %d values", code, len(list))
+	return driver.Status{}, unreadable("state %d of %d values", code, len(list))
 }
 
-// readHolder reads the holder's metadata, or the record that they are in.
+// readBusy reads the answer to a ticket that must not wait: who holds, and how
+// long the server keeps that hold unless it is renewed.
+func readBusy(list []link.Reply) (driver.Status, error) {
+	isRecord, err1 := list[2].Int()
+	left, err2 := list[3].Int()
+	if err1 != nil || err2 != nil || left > maxRecheck {
+		return driver.Status{}, unreadable("hold")
+	}
+	holder := list[1:3]
+	if isRecord != 1 {
+		holder = list[1:2]
+	}
+	meta, err := readHolder(holder)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return driver.Status{State: driver.Gone, Holder: meta, Recheck: time.Duration(max(left, 0)) * time.Millisecond}, nil
+}
+
+// readHolder reads the holder's metadata, or the record that contains them.
 func readHolder(list []link.Reply) (string, error) {
 	text, err := list[0].Text()
 	if err != nil {
@@ -214,7 +238,7 @@ func readHolder(list []link.Reply) (string, error) {
 	return meta, err
 }
 
-// maxRecheck bounds what is believed of a server, in milliseconds.
+// maxRecheck bounds the recheck that a server may give, in milliseconds.
 const maxRecheck = int64(10 * MaxTTL / time.Millisecond)
 
 func unreadable(format string, args ...any) error {

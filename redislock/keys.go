@@ -8,62 +8,76 @@ import (
 	"sync/atomic"
 )
 
-// reserved begins the keys that are not named by users, and the channels.
+// reserved begins the channels, and the keys that are not named by users.
 const reserved = "holdfast_"
 
-// The keys of a line, by their place in KEYS of the scripts.
+// The keys of a queue, by their index in KEYS of the scripts.
 const (
-	keyLine = iota
-	keyQueue
+	keyHolders = iota
+	keyWaiters
 	keyDue
 	keyTickets
-	keyToken
+	keyMark // shared by all queues of the server, or slot; so is the next one
+	keyAhead
 	numKeys
 )
 
-var helperNames = [numKeys]string{"holdfast_line:", "holdfast_queue:", "holdfast_due:", "holdfast_tickets:", "holdfast_token:"}
+// ownKeys is the number of keys that are the queue's own.
+const ownKeys = keyMark
 
-// How many keys a script about one line has, and how many in a cluster.
+var helperNames = [ownKeys]string{"holdfast_line:", "holdfast_queue:", "holdfast_due:", "holdfast_tickets:"}
+
+// markName is the key of the high-water mark of tokens. In a cluster it begins
+// the keys of the slots.
+const markName = "holdfast_mark"
+
+// aheadName is the key of the tokens that are ahead of the mark. In a cluster
+// it begins the keys of the slots.
+const aheadName = "holdfast_ahead"
+
+// The number of keys of a script on one queue, on a single server and in a
+// cluster.
 const (
-	numKeysText = "5"
-	numKeysMore = "6"
+	numKeysText = "6"
+	numKeysMore = "7"
 )
 
-// line is a name and its keys.
-type line struct {
+// queueKeys is the name of a queue, and its keys.
+type queueKeys struct {
 	name    string
 	keys    [numKeys]string
-	channel string // of the pushes about it
+	channel string // of the pushes to its tickets
 
 	// In a cluster: the slot, and one more key, which never exists. Redis puts
 	// requests off, or redirects them, while a slot is moved and one of the
-	// request's keys is not there. A script that ran then could fail halfway,
-	// at a key that it made vanish itself; with this key, none runs.
+	// request's keys is missing. A script that ran then could fail halfway, at
+	// a key that the script itself deleted; with this key, none runs.
 	slot int
 	none string
 }
 
-// lineKey returns the first key of a line.
-func lineKey(prefix, name string) string {
+// holdersKey returns the first key of a queue.
+func holdersKey(prefix, name string) string {
 	k := prefix + name
 	if strings.HasPrefix(k, reserved) {
-		k = helperNames[keyLine] + k
+		k = helperNames[keyHolders] + k
 	}
 	return k
 }
 
-func newLine(prefix, name string) *line {
-	k := lineKey(prefix, name)
-	l := &line{name: name}
-	l.keys[keyLine] = k
+func newQueueKeys(prefix, name string) *queueKeys {
+	k := holdersKey(prefix, name)
+	l := &queueKeys{name: name}
+	l.keys[keyHolders] = k
 	in := inSlot(k)
-	for i := keyQueue; i < numKeys; i++ {
+	for i := keyWaiters; i < ownKeys; i++ {
 		l.keys[i] = helperNames[i] + in
 	}
+	l.keys[keyMark], l.keys[keyAhead] = markName, aheadName
 	return l
 }
 
-// inSlot returns how the key k is named within a helper's name.
+// inSlot returns the part of a helper key's name that stands for the key k.
 func inSlot(k string) string {
 	switch {
 	case !strings.ContainsAny(k, "{}"):
@@ -87,10 +101,10 @@ func outOfSlot(in string) (k string, ok bool) {
 	return k, k != "" && inSlot(k) == in
 }
 
-// nameOf returns the name of the line that is kept at the key k.
+// nameOf returns the name of the queue that is kept at the key k.
 func nameOf(prefix, k string) (name string, ok bool) {
 	if strings.HasPrefix(k, reserved) {
-		if k, ok = strings.CutPrefix(k, helperNames[keyLine]); !ok || !strings.HasPrefix(k, reserved) {
+		if k, ok = strings.CutPrefix(k, helperNames[keyHolders]); !ok || !strings.HasPrefix(k, reserved) {
 			return "", false
 		}
 	}
@@ -126,8 +140,8 @@ func slot(k string) int {
 	return int(crc % slots)
 }
 
-// tags has for each slot the least number whose decimal text falls in it, plus
-// one.
+// tags is, for each slot, the least number whose decimal text falls in the
+// slot, plus one.
 var tags = sync.OnceValue(func() *[slots]int {
 	var t [slots]int
 	for n, found := 0, 0; found < slots; n++ {
@@ -141,27 +155,28 @@ var tags = sync.OnceValue(func() *[slots]int {
 
 func tagOf(slot int) int { return tags()[slot] - 1 }
 
-// lineCache keeps the keys of the names last used, so that taking one lock
-// again and again does not build them again and again.
-type lineCache struct {
+// keyCache keeps the keys of the names last used, so that a lock that is
+// taken again and again does not build its keys each time.
+type keyCache struct {
 	prefix  string
 	channel string // of the pushes to the driver
 	sharded bool   // the server is a node of a cluster
 	seed    maphash.Seed
-	slots   [256]atomic.Pointer[line]
+	slots   [256]atomic.Pointer[queueKeys]
 }
 
-func (c *lineCache) init(prefix, channel string, sharded bool) {
+func (c *keyCache) init(prefix, channel string, sharded bool) {
 	c.prefix, c.channel, c.sharded, c.seed = prefix, channel, sharded, maphash.MakeSeed()
 }
 
-// make returns a line that is not kept.
-func (c *lineCache) make(name string) *line {
-	l := newLine(c.prefix, name)
+// make returns keys that are not kept in the cache.
+func (c *keyCache) make(name string) *queueKeys {
+	l := newQueueKeys(c.prefix, name)
 	l.channel = c.channel
 	if c.sharded {
-		l.slot = slot(l.keys[keyLine])
-		l.none = noneName + inSlot(l.keys[keyLine])
+		l.slot = slot(l.keys[keyHolders])
+		l.none = noneName + inSlot(l.keys[keyHolders])
+		l.keys[keyMark], l.keys[keyAhead] = channelOf(markName+":", l.slot), channelOf(aheadName+":", l.slot)
 		l.channel = channelOf(c.channel, l.slot)
 	}
 	return l
@@ -170,12 +185,13 @@ func (c *lineCache) make(name string) *line {
 // noneName begins the key that never exists.
 const noneName = "holdfast_none:"
 
-// channelOf returns the channel of a driver that is in a slot.
+// channelOf returns the channel of a driver in a slot. With another base it
+// returns another name in the slot.
 func channelOf(base string, slot int) string {
 	return base + "{" + strconv.Itoa(tagOf(slot)) + "}"
 }
 
-func (c *lineCache) get(name string) *line {
+func (c *keyCache) get(name string) *queueKeys {
 	at := &c.slots[maphash.String(c.seed, name)%uint64(len(c.slots))]
 	if l := at.Load(); l != nil && l.name == name {
 		return l

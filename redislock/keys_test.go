@@ -7,36 +7,35 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// The names of the keys are the layout: a version that writes others excludes
-// nobody who runs this one.
+// TestKeysGolden checks the names of the keys, which are the layout: a version
+// that writes other names does not exclude clients of this one.
 func TestKeysGolden(t *testing.T) {
 	for _, c := range []struct {
 		prefix, name string
-		want         [numKeys]string
+		want         [ownKeys]string
 	}{
 		{"holdfast:", "invoice/42", [...]string{
 			"holdfast:invoice/42",
 			"holdfast_queue:{holdfast:invoice/42}",
 			"holdfast_due:{holdfast:invoice/42}",
 			"holdfast_tickets:{holdfast:invoice/42}",
-			"holdfast_token:{holdfast:invoice/42}",
 		}},
 		{"", "myLock", [...]string{"myLock", "holdfast_queue:{myLock}", "holdfast_due:{myLock}",
-			"holdfast_tickets:{myLock}", "holdfast_token:{myLock}"}},
+			"holdfast_tickets:{myLock}"}},
 		{"{app}:", "a", [...]string{"{app}:a", "holdfast_queue::{app}:a", "holdfast_due::{app}:a",
-			"holdfast_tickets::{app}:a", "holdfast_token::{app}:a"}},
+			"holdfast_tickets::{app}:a"}},
 		{"", "{a}", [...]string{"{a}", "holdfast_queue::{a}", "holdfast_due::{a}",
-			"holdfast_tickets::{a}", "holdfast_token::{a}"}},
+			"holdfast_tickets::{a}"}},
 		{"", "{x", [...]string{"{x", "holdfast_queue:#{6979}{x", "holdfast_due:#{6979}{x",
-			"holdfast_tickets:#{6979}{x", "holdfast_token:#{6979}{x"}},
+			"holdfast_tickets:#{6979}{x"}},
 		{"", "holdfast_queue:{a}", [...]string{"holdfast_line:holdfast_queue:{a}",
 			"holdfast_queue::holdfast_line:holdfast_queue:{a}", "holdfast_due::holdfast_line:holdfast_queue:{a}",
-			"holdfast_tickets::holdfast_line:holdfast_queue:{a}", "holdfast_token::holdfast_line:holdfast_queue:{a}"}},
+			"holdfast_tickets::holdfast_line:holdfast_queue:{a}"}},
 	} {
-		if got := newLine(c.prefix, c.name).keys; got != c.want {
+		if got := [ownKeys]string(newQueueKeys(c.prefix, c.name).keys[:ownKeys]); got != c.want {
 			t.Errorf("%q %q:\n got %q\nwant %q", c.prefix, c.name, got, c.want)
 		}
 	}
@@ -52,8 +51,8 @@ var oddNames = []string{
 
 var oddPrefixes = []string{"", "holdfast:", "h", "holdfast_", "holdfast_line:", "{app}:", "{", "}", "a{", "*"}
 
-// FuzzKeys: two lines never share a key, a line's keys share a slot, and the
-// names come back out of the keys.
+// FuzzKeys checks that two queues never share a key, that a queue's keys share
+// a slot, and that the keys give the names back.
 func FuzzKeys(f *testing.F) {
 	for i, p := range oddPrefixes {
 		for j, n := range oddNames {
@@ -70,29 +69,29 @@ func FuzzKeys(f *testing.F) {
 
 func checkKeys(t *testing.T, prefix, one, two string) {
 	t.Helper()
-	a, b := newLine(prefix, one), newLine(prefix, two)
+	a, b := newQueueKeys(prefix, one), newQueueKeys(prefix, two)
 	if one != two {
 		seen := make(map[string]int)
-		for i, k := range a.keys {
+		for i, k := range a.keys[:ownKeys] {
 			seen[k] = i
 		}
-		for i, k := range b.keys {
+		for i, k := range b.keys[:ownKeys] {
 			if j, ok := seen[k]; ok {
 				t.Errorf("prefix %q: key %d of %q is key %d of %q: %q", prefix, j, one, i, two, k)
 			}
 		}
 	}
-	for _, k := range a.keys {
-		if slot(k) != slot(a.keys[keyLine]) {
-			t.Errorf("prefix %q, name %q: %q is in another slot than %q", prefix, one, k, a.keys[keyLine])
+	for _, k := range a.keys[:ownKeys] {
+		if slot(k) != slot(a.keys[keyHolders]) {
+			t.Errorf("prefix %q, name %q: %q is in another slot than %q", prefix, one, k, a.keys[keyHolders])
 		}
 	}
-	if name, ok := nameOf(prefix, a.keys[keyLine]); !ok || name != one {
+	if name, ok := nameOf(prefix, a.keys[keyHolders]); !ok || name != one {
 		t.Errorf("prefix %q: %q came back as %q, %v", prefix, one, name, ok)
 	}
-	k, ok := outOfSlot(strings.TrimPrefix(a.keys[keyQueue], helperNames[keyQueue]))
-	if !ok || k != a.keys[keyLine] {
-		t.Errorf("prefix %q: queue of %q came back as that of %q, %v", prefix, a.keys[keyLine], k, ok)
+	k, ok := outOfSlot(strings.TrimPrefix(a.keys[keyWaiters], helperNames[keyWaiters]))
+	if !ok || k != a.keys[keyHolders] {
+		t.Errorf("prefix %q: queue of %q came back as that of %q, %v", prefix, a.keys[keyHolders], k, ok)
 	}
 }
 
@@ -101,7 +100,7 @@ func TestKeysOfAllOddNames(t *testing.T) {
 		owner := make(map[string]string)
 		for _, name := range oddNames {
 			checkKeys(t, p, name, name)
-			for _, k := range newLine(p, name).keys {
+			for _, k := range newQueueKeys(p, name).keys[:ownKeys] {
 				if other, ok := owner[k]; ok {
 					t.Errorf("prefix %q: %q and %q share the key %q", p, other, name, k)
 				}
@@ -111,9 +110,9 @@ func TestKeysOfAllOddNames(t *testing.T) {
 	}
 }
 
-// The slots are those of the server.
+// TestSlots compares the slots with those that the server computes.
 func TestSlots(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	s := servers.Redis(t, servers.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
 	keys := append([]string(nil), oddNames...)
 	for range 50 {
 		keys = append(keys, fmt.Sprintf("%d{%d}%d", rand.IntN(99), rand.IntN(99), rand.IntN(99)))
@@ -125,13 +124,13 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-func TestLineCacheKeepsNamesApart(t *testing.T) {
-	var c lineCache
+func TestKeyCacheKeepsNamesApart(t *testing.T) {
+	var c keyCache
 	c.init("p:", "", false)
 	for round := range 3 {
 		for i := range 2000 {
 			name := fmt.Sprint("name", i)
-			if l := c.get(name); l.name != name || l.keys[keyLine] != "p:"+name {
+			if l := c.get(name); l.name != name || l.keys[keyHolders] != "p:"+name {
 				t.Fatalf("round %d: %q is kept as %+v", round, name, l)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // Leave implements [driver.Driver]: a script for each ticket, all sent at once.
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if d.confirms != nil {
@@ -18,11 +18,11 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return d.leave(ctx, refs)
 }
 
-func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	places := make([]driver.Place, len(refs))
+func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	places := make([]driver.Status, len(refs))
 	if len(refs) == 1 {
 		var b leaveArgs
-		l, args := d.lines.get(refs[0].Name), b.of(&refs[0])
+		l, args := d.keys.get(refs[0].Name), b.of(&refs[0])
 		m, err := d.call(ctx, d.scripts.leave, false, l, args...)
 		if noScript(err) {
 			m, err = d.call(ctx, d.scripts.leave, true, l, args...)
@@ -37,18 +37,18 @@ func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return places, nil
 }
 
-func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []driver.Place) {
-	replies, err := beside(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []driver.Status) {
+	replies, err := onControl(ctx, d, func(c link.Conn) ([]link.Reply, error) {
 		runs := make([]run, len(refs))
 		for i := range refs {
 			var b leaveArgs
-			runs[i] = run{d.scripts.leave, d.lines.get(refs[i].Name).all(), b.of(&refs[i])}
+			runs[i] = run{d.scripts.leave, d.keys.get(refs[i].Name).all(), b.of(&refs[i])}
 		}
 		return runAll(c, runs)
 	})
 	for i := range places {
 		if err != nil {
-			places[i] = driver.Place{Err: err}
+			places[i] = driver.Status{Err: err}
 			continue
 		}
 		places[i] = readLeft(&replies[i], classify(replies[i].Err))
@@ -60,27 +60,28 @@ type leaveArgs [3]string
 
 func (b *leaveArgs) of(r *driver.Ref) []string {
 	*b = leaveArgs{r.ID, yes(plain(r.Ticket)), "1"}
-	if r.Unsure {
+	if r.JoinPending {
 		return b[:3]
 	}
 	return b[:2]
 }
 
-// readLeft reads what leave says: the state in which it found the ticket.
-func readLeft(m *link.Reply, err error) driver.Place {
+// readLeft reads the answer of the leave script: the state in which it found
+// the ticket.
+func readLeft(m *link.Reply, err error) driver.Status {
 	if err != nil {
-		return driver.Place{Err: err}
+		return driver.Status{Err: err}
 	}
 	n, err := m.Int()
 	if err != nil {
 		if list, err := m.List(); err == nil && len(list) == 1 {
-			return driver.Place{Err: driver.Wrap(driver.Refused, errForeign)}
+			return driver.Status{Err: driver.Wrap(driver.Refused, errForeign)}
 		}
-		return driver.Place{Err: unreadable("no state")}
+		return driver.Status{Err: unreadable("no state")}
 	}
 	switch s := driver.State(n); s {
 	case driver.Waiting, driver.Held, driver.Gone:
-		return driver.Place{State: s}
+		return driver.Status{State: s}
 	}
-	return driver.Place{Err: unreadable("state %d", n)}
+	return driver.Status{Err: unreadable("state %d", n)}
 }

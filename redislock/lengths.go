@@ -6,22 +6,23 @@ import (
 	"net"
 )
 
-// rueidis makes room for what a server announces before it arrives: a length that
-// is negative, or beyond what memory can have, ends the process. Such ones come
-// from a wrong port, a broken network, or a server gone mad.
+// rueidis allocates the length that a server announces before the data arrive:
+// a length that is negative, or beyond the memory, ends the process. Such
+// lengths come from a wrong port, a broken network, or a faulty server.
 const (
-	// longestText is in bytes: what Redis may have in one value, unless told
-	// otherwise.
+	// longestText is the most bytes of one value that Redis allows by default.
 	longestText = 512 << 20
 	longestList = 1 << 24
-	// longestHeader is in bytes, and so is of more digits than either.
+	// longestHeader is the most bytes of a header, more than the digits of any
+	// length need.
 	longestHeader = 24
 )
 
-// words is the kind of what ends with its line and has no length.
+// words is the kind of an answer that ends with its line and has no length.
 const words = '+'
 
-// measured is a connection whose server announces nothing that is too long.
+// measured is a connection that fails if the server announces too great a
+// length.
 type measured struct {
 	net.Conn
 	lengths lengths
@@ -36,18 +37,18 @@ func (m *measured) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lengths reads the lengths in what a server says, in the steps in which rueidis
-// does. The zero value is ready for the first byte.
+// lengths reads the lengths in a server's answers, in the same steps as
+// rueidis. The zero value is ready for the first byte.
 type lengths struct {
-	skip   int    // bytes that are no lengths
-	kind   byte   // of what is being read, 0 between two
-	header []byte // what has come of a length
-	broken bool   // this is no answer, which rueidis sees by itself
-	err    error  // a length that cannot be
+	skip   int    // bytes that contain no lengths
+	kind   byte   // of the answer being read; 0 between two
+	header []byte // the part of a length read so far
+	broken bool   // this is no answer, which rueidis notices by itself
+	err    error  // an impossible length
 }
 
-// see takes what was read, and returns an error when it has a length that cannot
-// be.
+// see takes the bytes that were read, and returns an error if they have an
+// impossible length.
 func (l *lengths) see(b []byte) error {
 	for len(b) > 0 && !l.broken {
 		if l.skip > 0 {
@@ -62,21 +63,21 @@ func (l *lengths) see(b []byte) error {
 			continue
 		}
 		end := bytes.IndexByte(b, '\n')
-		part := b
+		piece := b
 		if end >= 0 {
-			part = b[:end]
+			piece = b[:end]
 		}
 		if l.kind != words {
-			if len(l.header)+len(part) > longestHeader {
-				return l.bad(part)
+			if len(l.header)+len(piece) > longestHeader {
+				return l.bad(piece)
 			}
-			if len(l.header) > 0 || end < 0 { // a read ended in it
-				l.header = append(l.header, part...)
-				part = l.header
+			if len(l.header) > 0 || end < 0 { // a read ended within a header
+				l.header = append(l.header, piece...)
+				piece = l.header
 			}
-			// Of what is no length the end may never come.
-			if end < 0 && !begins(part) || end >= 0 && !l.measure(part) {
-				return l.bad(part)
+			// The end of bytes that are no length may never come.
+			if end < 0 && !begins(piece) || end >= 0 && !l.measure(piece) {
+				return l.bad(piece)
 			}
 		}
 		if end < 0 {
@@ -103,11 +104,11 @@ func (l *lengths) begin(kind byte) {
 	}
 }
 
-// measure takes in a header, and says whether its length can be.
+// measure takes in a header, and reports whether its length is possible.
 func (l *lengths) measure(header []byte) bool {
 	digits, whole := bytes.CutSuffix(header, []byte{'\r'})
 	maps := l.kind == '%' || l.kind == '|'
-	if string(digits) == "-1" { // nothing
+	if string(digits) == "-1" { // the absence of an answer
 		return whole && !maps
 	}
 	n := int64(0)
@@ -127,7 +128,7 @@ func (l *lengths) measure(header []byte) bool {
 	return whole && n <= longestList
 }
 
-// begins says whether a header may begin like this.
+// begins reports whether a header may begin with these bytes.
 func begins(header []byte) bool {
 	for i, c := range header {
 		if (c < '0' || c > '9') && (c != '-' || i > 0) && (c != '\r' || i < len(header)-1) {
@@ -138,6 +139,6 @@ func begins(header []byte) bool {
 }
 
 func (l *lengths) bad(header []byte) error {
-	l.broken, l.err = true, fmt.Errorf("redis: the server announces a length of %.24q", header)
+	l.broken, l.err = true, fmt.Errorf("redis: the reply announces an impossible length %.24q", header)
 	return l.err
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a server says is read as far as its lengths go, wherever reads end.
+// TestLengths checks the lengths in a server's bytes, wherever the reads
+// divide these.
 func TestLengths(t *testing.T) {
 	for _, c := range []struct {
 		said string
@@ -14,8 +15,8 @@ func TestLengths(t *testing.T) {
 		{said: "+OK\r\n:12\r\n-ERR no $9223372036854775807\r\n"},
 		{said: "$5\r\n$-7\r\n\r\n$0\r\n\r\n$-1\r\n=7\r\ntxt:$-7\r\n!3\r\nERR\r\n"},
 		{said: "*2\r\n$3\r\n$-2\r\n*-1\r\n~0\r\n%1\r\n+a\r\n:-5\r\n>1\r\n_\r\n#t\r\n,1.5\r\n(99999999999999999999\r\n"},
-		{said: "|1\r\n+a\r\n+b\r\n:1\r\n$536870912\r\n*-9"}, // which is in the text
-		{said: "HTTP/1.1 400\r\n$9223372036854775807\r\n"},  // the client sees that it is no answer
+		{said: "|1\r\n+a\r\n+b\r\n:1\r\n$536870912\r\n*-9"}, // the negative length is within the text
+		{said: "HTTP/1.1 400\r\n$9223372036854775807\r\n"},  // the client notices that this is no answer
 		{said: "$536870913\r\n", bad: true},
 		{said: "$9223372036854775807\r\n", bad: true},
 		{said: "+OK\r\n$-2\r\n", bad: true},
@@ -24,10 +25,10 @@ func TestLengths(t *testing.T) {
 		{said: "%8388609\r\n", bad: true},
 		{said: "%-1\r\n", bad: true},
 		{said: "|-1\r\n", bad: true},
-		{said: "*?\r\n", bad: true}, // no server says so, and each part has a length again
+		{said: "*?\r\n", bad: true}, // no server sends this, and each part has a length again
 		{said: "$1x\r\n", bad: true},
 		{said: "$12\n", bad: true},
-		{said: "~\x1a\x1e", bad: true}, // of which there may be no end
+		{said: "~\x1a\x1e", bad: true}, // which may never end
 		{said: "$" + strings.Repeat("0", 30), bad: true},
 	} {
 		for cut := range len(c.said) {

@@ -9,12 +9,14 @@ import (
 )
 
 // node is a server of the cluster.
+//
+// No mutex is taken under mu.
 type node struct {
-	addr string
-	is   atomic.Pointer[Driver] // nil until it is connected
+	addr      string
+	connected atomic.Pointer[Driver] // nil until it is connected
 
 	mu      sync.Mutex
-	dialing *dialing // nil when nobody does
+	dialing *dialing // nil when no dial is under way
 	dropped bool
 }
 
@@ -23,9 +25,9 @@ type dialing struct {
 	err  error
 }
 
-// driver returns the node's driver, which it connects if there is none.
-func (n *node) driver(ctx context.Context, s *slotMap) (*Driver, error) {
-	if d := n.is.Load(); d != nil {
+// driver returns the node's driver, and connects if there is none.
+func (n *node) driver(ctx context.Context, s *topology) (*Driver, error) {
+	if d := n.connected.Load(); d != nil {
 		return d, nil
 	}
 	n.mu.Lock()
@@ -45,21 +47,21 @@ func (n *node) driver(ctx context.Context, s *slotMap) (*Driver, error) {
 	case <-ctx.Done():
 		return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
 	}
-	if d := n.is.Load(); d != nil {
+	if d := n.connected.Load(); d != nil {
 		return d, nil
 	}
 	return nil, try.err
 }
 
 // dial connects. It ends within the time-outs of the address.
-func (n *node) dial(s *slotMap, try *dialing) {
+func (n *node) dial(s *topology, try *dialing) {
 	d, err := s.connect(n.addr)
 	n.mu.Lock()
 	n.dialing = nil
 	if try.err = err; err == nil && n.dropped {
 		try.err = errDropped
 	} else if err == nil {
-		n.is.Store(d)
+		n.connected.Store(d)
 		d = nil
 	}
 	n.mu.Unlock()
@@ -70,7 +72,7 @@ func (n *node) dial(s *slotMap, try *dialing) {
 }
 
 // connect makes the driver of a node.
-func (s *slotMap) connect(addr string) (d *Driver, err error) {
+func (s *topology) connect(addr string) (d *Driver, err error) {
 	a := s.at.address.to(addr)
 	life, end := context.WithCancel(context.Background())
 	defer func() {
@@ -78,23 +80,23 @@ func (s *slotMap) connect(addr string) (d *Driver, err error) {
 			end()
 		}
 	}()
-	client, watch, err := a.connect(life)
+	client, lone, err := a.connect(life)
 	if err != nil {
 		return nil, driver.Wrap(driver.Unavailable, err)
 	}
 	ctx, cancel := context.WithTimeout(life, openLimit)
 	defer cancel()
 	d, err = open(ctx, setup{
-		client: client, alone: watch, end: end, prefix: a.prefix,
-		cluster: true, replaceable: true, channel: s.c.channel, asks: s.c.asks.Load(), confirms: a.confirms, picky: a.picky,
+		client: client, loneCall: lone, end: end, prefix: a.prefix,
+		cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load(), confirms: a.confirms, refuseEviction: a.refuseEviction,
 	})
-	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of it yet
+	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of the node yet
 		err = driver.Errorf(driver.Unavailable, "%w", err)
 	}
 	return d, err
 }
 
-// drop ends the node's connections, once it is a primary no more.
+// drop ends the connections of a node that is no longer a primary.
 func (n *node) drop() {
 	n.mu.Lock()
 	n.dropped = true
@@ -103,7 +105,7 @@ func (n *node) drop() {
 	if try != nil {
 		<-try.done
 	}
-	if d := n.is.Load(); d != nil {
+	if d := n.connected.Load(); d != nil {
 		d.Close()
 	}
 }

@@ -20,30 +20,32 @@ import (
 //
 //	redis://[user[:password]@][host][:port][/database][?option=value&...]
 //
-// The scheme rediss is the same over TLS, of version 1.2 or later. Without
-// them, the host is localhost, the port 6379, the database 0 and the user
+// The scheme rediss is the same over TLS, of version 1.2 or later. The
+// defaults are the host localhost, the port 6379, the database 0 and the user
 // "default". A password that contains / ? # % @ or : is percent-encoded. The
 // options are:
 //
-//	prefix        begins the keys of all lines, see Options; empty for none
+//	prefix        begins the keys of all queues, see Options; empty for none
 //	ca            file of the certificates to trust, instead of the system's
 //	cert, key     files of the client's certificate and its key
 //	server_name   name in the server's certificate, if it is not the host's
-//	dial_timeout  how long connecting may take, 5s if not given
-//	eviction      report (if not given) or refuse: what becomes of a server that
-//	              drops keys when memory is short, see Options
-//	min_replicas  how many replicas must have a grant before it is shown, and
+//	dial_timeout  longest time for connecting, 5s if not given
+//	eviction      report (if not given) or refuse a server that evicts keys when
+//	              memory is short, see Options
+//	min_replicas  number of replicas that must have a grant before it is shown,
+//	              see Options
 //	min_replicas_timeout
-//	              how long they have for that, 1s if not given; see Options
-//	restart_guard on, or the longest TTL that anybody uses: a server that came
-//	              back without its data grants nothing for that long, see
-//	              Options; off if not given
-//	timeout       how long an answer may take before the connection is given
-//	              up for a new one, 5s if not given
+//	              longest time for that, at most half of timeout; 1s, or that
+//	              half if it is less, if not given; see Options
+//	restart_guard on, or the longest TTL of any client: a server that restarted
+//	              without its data grants nothing for that long, see Options;
+//	              off if not given
+//	timeout       longest time for an answer before the connection is replaced
+//	              by a new one, 5s if not given
 //
-// Open blocks until the server has said what it is. It returns an error when
-// ctx ends first, when the URL is malformed or has an unknown option, and in
-// the cases of [New]. No error contains the password.
+// Open blocks until the server has given its version and role. It returns an
+// error when ctx ends first, when the URL is malformed or has an unknown
+// option, and in the cases of [New]. No error contains the password.
 func Open(ctx context.Context, url string) (*Driver, error) {
 	u, err := parseURL(url)
 	if err != nil {
@@ -69,24 +71,24 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 	return d, nil
 }
 
-// open makes a client and a driver on it.
+// open makes a client and a driver on that client.
 func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
-	client, watch, err := a.connect(life)
+	client, lone, err := a.connect(life)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, setup{client: client, alone: watch, end: end, prefix: a.prefix, guard: a.guard, confirms: a.confirms, picky: a.picky})
+	return open(ctx, setup{client: client, loneCall: lone, end: end, prefix: a.prefix, restartGuard: a.restartGuard, confirms: a.confirms, refuseEviction: a.refuseEviction})
 }
 
 // connect makes the client, all of whose connections end with life.
-func (a *address) connect(life context.Context) (rueidis.Client, *alone, error) {
+func (a *address) connect(life context.Context) (rueidis.Client, *loneCall, error) {
 	opt := rueidis.ClientOption{
 		InitAddress:       []string{a.addr},
 		Username:          a.user,
 		Password:          a.password,
 		SelectDB:          a.db,
 		ClientName:        "holdfast",
-		ClientSetInfo:     rueidis.DisableClientSetInfo, // a right more that users would need
+		ClientSetInfo:     rueidis.DisableClientSetInfo, // it would need one more right
 		TLSConfig:         a.tls,
 		ForceSingleClient: true,
 		DisableRetry:      true, // the core repeats, with the same ticket
@@ -100,23 +102,23 @@ func (a *address) connect(life context.Context) (rueidis.Client, *alone, error) 
 		// megabyte and more for each connection.
 		ReadBufferEachConn:  16 << 10,
 		WriteBufferEachConn: 16 << 10,
-		RingScaleEachConn:   8, // 256 places, see room
+		RingScaleEachConn:   8, // 256 places, see directLimit
 	}
 	opt.Dialer.Timeout = a.dialTimeout
-	watch := &alone{tied: true}
+	lone := &loneCall{ownConns: true}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, a.dialTimeout) // the handshake of TLS included
 		defer cancel()
 		defer context.AfterFunc(life, cancel)()
-		watch.found() // others would wait for this connection, whatever their contexts
-		if caller := watch.context(); caller != nil {
+		lone.noteSlow() // other calls would wait for this connection, whatever their contexts
+		if caller := lone.context(); caller != nil {
 			defer context.AfterFunc(caller, cancel)()
 		}
 		raw, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err
 		}
-		conn := &mortal{Conn: raw, alone: watch, stop: context.AfterFunc(life, func() { raw.Close() })}
+		conn := lone.add(&boundConn{Conn: raw, loneCall: lone, stop: context.AfterFunc(life, func() { raw.Close() })})
 		if config == nil {
 			return &measured{Conn: conn}, nil
 		}
@@ -134,15 +136,19 @@ func (a *address) connect(life context.Context) (rueidis.Client, *alone, error) 
 		}
 		return nil, nil, explain(err)
 	}
-	return client, watch, nil
+	return client, lone, nil
 }
 
-// explain says what the failure of a first connection probably means.
+// explain adds the probable cause to the error of a first connection.
 func explain(err error) error {
 	if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
-		text := re.Error()
-		if strings.Contains(text, "HELLO") || strings.Contains(text, "unknown command") {
-			return driver.Errorf(driver.Refused, "the server does not know HELLO, it is older than Redis 6.2: %w", err)
+		switch word, _, _ := strings.Cut(re.Error(), " "); {
+		case word == "NOAUTH":
+			return driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host or :password@host: %w", err)
+		case word == "WRONGPASS":
+			return driver.Errorf(driver.Refused, "the server knows no such user with this password: %w", err)
+		case strings.Contains(strings.ToLower(re.Error()), "unknown command"):
+			return driver.Errorf(driver.Refused, "server is too old: it does not know HELLO, which Redis 6.2 has: %w", err)
 		}
 		return classify(err)
 	}
@@ -156,32 +162,34 @@ func explain(err error) error {
 		return driver.Errorf(driver.Refused, "the server's certificate is not trusted: %w", err)
 	}
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		return driver.Errorf(driver.Unavailable, "it accepts connections but does not answer in time; does it speak Redis, and is TLS as it expects? (%w)", err)
+		return driver.Errorf(driver.Unavailable, "connected, but no reply in time: check that it is Redis, and whether it expects TLS: %w", err)
 	}
-	return driver.Errorf(driver.Unavailable, "it does not answer as a Redis server does; is it one, and does it expect TLS? (%w)", err)
+	return driver.Errorf(driver.Unavailable, "connected, but no Redis reply: check that it is Redis, and whether it expects TLS: %w", err)
 }
 
-// greet asks the server what it is, by HELLO, which needs no rights.
+// greet asks the server for its version and role, by HELLO, which needs no
+// rights from Redis 7.0 on.
 func (d *Driver) greet(ctx context.Context) error {
-	r, err := beside(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("HELLO") })
+	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("HELLO") })
 	if err != nil {
-		return fmt.Errorf("asking the server what it is: %w", err)
+		return fmt.Errorf("cannot read the server's version and role: %w", err)
 	}
 	list, _ := r.List()
 	fields := make(map[string]string)
 	for i := 0; i+1 < len(list); i += 2 {
 		name, _ := list[i].Text()
-		fields[name], _ = list[i+1].Text() // some are no texts, and not asked for
+		fields[name], _ = list[i+1].Text() // values that are no texts are not used
 	}
 	d.version = fields["version"]
-	if d.lines.sharded && !atLeast(d.version, 7, 0) {
-		d.asks.Store(true)
+	if d.keys.sharded && !atLeast(d.version, 7, 0) {
+		d.polls.Store(true)
 	}
-	return judge(fields["server"], d.version, fields["mode"], fields["role"], d.lines.sharded)
+	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.keys.sharded)
 }
 
-// judge says what is wrong with a server that calls itself so.
-func judge(server, version, mode, role string, cluster bool) error {
+// checkHello returns the error of a server whose answer to HELLO is unsuitable,
+// or nil.
+func checkHello(server, version, mode, role string, cluster bool) error {
 	switch {
 	case mode == "sentinel":
 		return driver.Errorf(driver.Refused, "the server is a Sentinel, not a Redis server; its URL begins with redis-sentinel")
@@ -192,15 +200,16 @@ func judge(server, version, mode, role string, cluster bool) error {
 	}
 	// Valkey counts its own versions, the first of which is 7.2.
 	if !atLeast(version, 6, 2) {
-		return driver.Errorf(driver.Refused, "the server is %s %s, and at least 6.2 is needed", server, version)
+		return driver.Errorf(driver.Refused, "server is too old: %s %s, at least 6.2 is needed", server, version)
 	}
-	if role != "master" && !cluster { // in a cluster, it names the primary
-		return driver.Errorf(driver.Unavailable, "the server is a %s, and locks need the primary", role)
+	if role != "master" && !cluster { // in a cluster, the topology names the primary
+		return driver.Errorf(driver.Unavailable, "server is a %s: locks need the primary", role)
 	}
 	return nil
 }
 
-// atLeast compares a version like "7.0.15"; one that cannot be read passes.
+// atLeast compares a version like "7.0.15" with a minimum; a version that
+// cannot be read passes.
 func atLeast(version string, major, minor int) bool {
 	a, rest, _ := strings.Cut(version, ".")
 	b, _, _ := strings.Cut(rest, ".")

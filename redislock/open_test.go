@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestParseURL(t *testing.T) {
@@ -54,7 +54,8 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// Each wrong URL has its own words, and never the password among them.
+// TestParseURLErrors checks that each wrong URL has an error of its own, which
+// never has the password.
 func TestParseURLErrors(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://u:secret@h:port":                                   "cannot be parsed",
@@ -125,35 +126,36 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What is not the server that was meant is told at once, for what it is.
+// TestOpenErrors checks that opening anything but the intended kind of server
+// fails at once, with an error that names the reason.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{Password: "right"})
-	secure := backends.Redis(t, backends.RedisOptions{TLS: true})
-	strange := backends.NewCerts(t, t.TempDir())
+	s := servers.Redis(t, servers.RedisOptions{Password: "right"})
+	secure := servers.Redis(t, servers.RedisOptions{TLS: true})
+	strange := servers.NewCerts(t, t.TempDir())
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	closed := fmt.Sprintf("127.0.0.1:%d", backends.FreePort(t))
-	replica := backends.Redis(t, backends.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", "1"}})
-	node := backends.Redis(t, backends.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	closed := fmt.Sprintf("127.0.0.1:%d", servers.FreePort(t))
+	replica := servers.Redis(t, servers.RedisOptions{Args: []string{"--replicaof", "127.0.0.1", "1"}})
+	node := servers.Redis(t, servers.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
 	for _, c := range []struct {
 		what, url, want string
 		class           driver.Class
 	}{
 		{"wrong password", "redis://:secret-guess@" + s.Addr(), "WRONGPASS", driver.Refused},
 		{"wrong user", "redis://nobody:secret-guess@" + s.Addr(), "WRONGPASS", driver.Refused},
-		{"no password", "redis://" + s.Addr(), "NOAUTH", driver.Refused},
+		{"no password", "redis://" + s.Addr(), "wants a password: write it before the host", driver.Refused},
 		{"no such database", s.URL("") + "/99", "DB index is out of range", driver.Refused},
 		{"nobody there", "redis://:secret@" + closed, "connection refused", driver.Unavailable},
-		{"a web server", "redis://:secret@" + strings.TrimPrefix(web.URL, "http://"), "does not answer as a Redis server does", driver.Unavailable},
-		{"a mute server", "redis://:secret@" + mute.Addr().String() + "?dial_timeout=300ms", "does not answer in time", driver.Unavailable},
-		{"TLS without", "redis://" + secure.Addr(), "does it expect TLS?", driver.Unavailable},
-		{"no TLS with", "rediss://:right@" + s.Addr() + "?dial_timeout=300ms", "is TLS as it expects?", driver.Unavailable},
+		{"a web server", "redis://:secret@" + strings.TrimPrefix(web.URL, "http://"), "no Redis reply", driver.Unavailable},
+		{"a mute server", "redis://:secret@" + mute.Addr().String() + "?dial_timeout=300ms", "no reply in time", driver.Unavailable},
+		{"TLS without", "redis://" + secure.Addr(), "whether it expects TLS", driver.Unavailable},
+		{"no TLS with", "rediss://:right@" + s.Addr() + "?dial_timeout=3s", "whether it expects TLS", driver.Unavailable},
 		{"unknown authority", "rediss://" + secure.Addr(), "certificate is not trusted", driver.Refused},
 		{"wrong authority", "rediss://" + secure.Addr() + "?ca=" + strange.CA, "certificate is not trusted", driver.Refused},
 		{"wrong name", "rediss://" + secure.Addr() + "?server_name=elsewhere&ca=" + secure.Certs.CA, "certificate is not trusted", driver.Refused},
@@ -170,6 +172,9 @@ func TestOpenErrors(t *testing.T) {
 			if !strings.Contains(err.Error(), c.want) || driver.ClassOf(err) != c.class {
 				t.Errorf("%v: %v\nwant %v: %s", driver.ClassOf(err), err, c.class, c.want)
 			}
+			if strings.Count(err.Error(), "redislock:") != 1 {
+				t.Errorf("the error does not name us once: %v", err)
+			}
 			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "right") {
 				t.Errorf("the error has a password in it: %v", err)
 			}
@@ -178,7 +183,7 @@ func TestOpenErrors(t *testing.T) {
 			}
 		})
 	}
-	// The context bounds it.
+	// The context bounds the opening.
 	for _, end := range []func(context.Context) (context.Context, context.CancelFunc){
 		func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, 100*time.Millisecond)
@@ -195,7 +200,7 @@ func TestOpenErrors(t *testing.T) {
 		if !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
 			t.Errorf("with a context: %v", err)
 		}
-		if took := time.Since(begun); took > 4*time.Second {
+		if took := time.Since(begun); took > 20*time.Second {
 			t.Errorf("with a context it took %v", took)
 		}
 		if _, err := Open(ctx, "redis://"+mute.Addr().String()); !errors.Is(err, ctx.Err()) {
@@ -205,7 +210,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestCheckHello(t *testing.T) {
 	for _, c := range []struct{ server, version, mode, role, want string }{
 		{"redis", "6.2.0", "standalone", "master", ""},
 		{"redis", "7.0.15", "standalone", "master", ""},
@@ -219,7 +224,7 @@ func TestJudge(t *testing.T) {
 		{"redis", "7.0.15", "cluster", "master", "node of a cluster"},
 		{"redis", "7.0.15", "standalone", "replica", "primary"},
 	} {
-		err := judge(c.server, c.version, c.mode, c.role, false)
+		err := checkHello(c.server, c.version, c.mode, c.role, false)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -228,7 +233,7 @@ func TestJudge(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{TLS: true, Args: []string{"--tls-auth-clients", "yes"}})
+	s := servers.Redis(t, servers.RedisOptions{TLS: true, Args: []string{"--tls-auth-clients", "yes"}})
 	c := s.Certs
 	if _, err := Open(context.Background(), s.URL("ca="+c.CA)); err == nil {
 		t.Error("the server took a client without a certificate")
@@ -248,7 +253,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestNewRefusesOtherClients(t *testing.T) {
-	node := backends.Redis(t, backends.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	node := servers.Redis(t, servers.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
 	node.Do(t, "CLUSTER", "ADDSLOTS", "0")
 	eventually(t, "the cluster is one", func() bool { return node.Info(t, "cluster", "cluster_enabled") == "1" })
 	for _, single := range []bool{true, false} {
@@ -266,9 +271,10 @@ func TestNewRefusesOtherClients(t *testing.T) {
 	}
 }
 
-// A client that its owner has closed is no reason to ask for ever.
+// TestClosedClient checks that requests on a client that its owner has closed
+// are refused: the core would repeat other errors for ever.
 func TestClosedClient(t *testing.T) {
-	s := backends.SharedRedis(t)
+	s := servers.SharedRedis(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.Addr()}, DisableCache: true, ForceSingleClient: true,
 		ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8,

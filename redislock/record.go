@@ -8,14 +8,15 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// record is a ticket as it is stored beside a line. Its text is
+// record is a ticket as it is stored beside a queue. Its text is
 //
-//	1m  floor  channel  metadata                             an unnamed mutex waits
-//	1w  limit  units  floor  owner  channel  metadata        any other ticket waits
-//	1h  limit  units  token  owner  channel  metadata        it holds
+//	1m  minimum  channel  metadata                             an unnamed mutex waits
+//	1w  limit  units  minimum  owner  channel  metadata        any other ticket waits
+//	1h  limit  units  token  owner  channel  metadata          it holds
 //
-// with a newline after each but the last. The 1 is the version of the layout.
-// Whose client is not told, but asks, has an empty channel.
+// with a newline after each but the last; minimum is the minimum token. The 1
+// is the version of the layout. A ticket whose client polls has an empty
+// channel.
 type record struct {
 	id           string
 	held         bool
@@ -41,7 +42,7 @@ func (r *record) entry(id string, left time.Duration) driver.Entry {
 	return e
 }
 
-// parseRecord reads a record; an error is about an unknown layout.
+// parseRecord reads a record. An error means an unknown layout.
 func parseRecord(text string) (record, error) {
 	bad := driver.Wrap(driver.Refused, errForeign)
 	f := strings.SplitN(text, "\n", 7)
@@ -72,7 +73,7 @@ func parseRecord(text string) (record, error) {
 	return r, nil
 }
 
-// parseHold reads what is stored with the holder of an ordinary mutex: token,
+// parseHold reads the text stored with the holder of an ordinary mutex: token,
 // channel and metadata, with a newline after each but the last.
 func parseHold(text string) (token uint64, meta string, err error) {
 	f := strings.SplitN(text, "\n", 3)

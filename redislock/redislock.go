@@ -16,17 +16,17 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// DefaultPrefix begins the keys of lines unless Options say otherwise.
+// DefaultPrefix begins the keys of queues unless Options say otherwise.
 const DefaultPrefix = "holdfast:"
 
-// MinTTL and MaxTTL are the shortest and the longest TTL. Shorter ones would
-// be eaten up by the time that a busy server takes to answer.
+// MinTTL and MaxTTL are the shortest and the longest TTL. The time that a busy
+// server takes to answer would use up a shorter one.
 const (
 	MinTTL = 100 * time.Millisecond
 	MaxTTL = 365 * 24 * time.Hour
 )
 
-// openLimit bounds the questions that New asks the server.
+// openLimit bounds the requests with which New examines the server.
 const openLimit = 5 * time.Second
 
 const maxPrefix = 512
@@ -38,46 +38,51 @@ var traits = driver.Traits{
 	Owner:   true,
 	Fair:    true,
 	Push:    true,
+	Marks:   true,
 	// Whether holds survive a restart depends on how the server persists its
-	// data; Check tells. Asynchronous replication survives no failover for sure.
+	// data; Check reports it. Asynchronous replication guarantees survival of
+	// no failover.
 	MinTTL:      MinTTL,
 	MaxTTL:      MaxTTL,
 	Granularity: time.Millisecond,
 }
 
-// Options for [New]. The zero value is useful.
+// Options are the settings of [New]. The zero value is useful.
 type Options struct {
-	// Prefix begins the keys of all lines; it is the default one when empty.
-	// Who shall exclude each other needs the same prefix. UTF-8, at most 512
-	// bytes.
+	// Prefix begins the keys of all queues; empty means DefaultPrefix. Clients
+	// exclude each other only if they use the same prefix. It is UTF-8, of at
+	// most 512 bytes.
 	Prefix string
-	// NoPrefix keeps each line at a key that is its name. Prefix must be empty.
+	// NoPrefix keeps each queue at a key that equals its name. Prefix must be
+	// empty.
 	NoPrefix bool
-	// RestartGuard makes a server that restarted without its data less than a
-	// TTL ago grant nothing: who held before may still work. The TTL is that of
-	// the ticket that asks, or LongestTTL if that is longer. Needs Redis 7.0,
-	// and the rights to INFO and SCRIPT LOAD.
+	// RestartGuard makes a server that restarted without its data refuse
+	// grants for one TTL: earlier holders may still be working. The TTL is
+	// that of the ticket that joins, or LongestTTL if that is longer.
+	// RestartGuard needs Redis 7.0, and the rights to INFO and SCRIPT LOAD.
 	RestartGuard bool
-	// RefuseEviction makes opening fail at a server that has a maxmemory, and a
-	// policy by which it drops keys when that is used up: locks, too. Without
-	// it, such a server is reported, see [Driver.Notices]. Needs the right to
-	// INFO, without which the policy is not known.
+	// RefuseEviction makes opening fail if the server has a maxmemory, and a
+	// policy that evicts keys when the memory is used up: the policy evicts
+	// locks, too. Without RefuseEviction such a server is reported, see
+	// [Driver.Notices]. RefuseEviction needs the right to INFO; without that
+	// right the policy is unknown.
 	RefuseEviction bool
-	// MinReplicas is how many replicas must have a grant before it is shown;
-	// one that they do not confirm in time is given back, and the join fails
-	// with ErrUnconfirmed. It narrows what a failover can forget, see the
-	// guarantees; it costs two round trips for each grant, on a connection of
-	// its own, and the right to WAIT. 0 asks none.
+	// MinReplicas is the number of replicas that must have a grant before the
+	// client sees it. A grant that they do not confirm in time is given back,
+	// and the join fails with ErrUnconfirmed. MinReplicas narrows what a
+	// failover can forget, see the guarantees. It costs two round trips for
+	// each grant, on a connection of its own, and needs the right to WAIT. 0
+	// asks no replica.
 	MinReplicas int
-	// ConfirmWithin is how long they have, never more than a tenth of the TTL.
-	// It is below the client's time-outs. 0 means a second.
+	// ConfirmWithin bounds the wait for replicas; at most a tenth of the TTL
+	// is used. It is to be below the client's time-outs. 0 means a second.
 	ConfirmWithin time.Duration
-	// LongestTTL is the longest TTL that anybody uses, for RestartGuard. 0 says
-	// that all who want one lock use the same.
+	// LongestTTL is the longest TTL of any client, for RestartGuard. 0 states
+	// that all clients of one lock use the same TTL.
 	LongestTTL time.Duration
 }
 
-// confirms returns what is asked of replicas, or nil.
+// confirms returns the confirmation that the options ask for, or nil.
 func (o *Options) confirms() (*confirmation, error) {
 	switch {
 	case o == nil:
@@ -92,14 +97,14 @@ func (o *Options) confirms() (*confirmation, error) {
 
 const maxReplicas = 1000
 
-func (o *Options) picky() bool { return o != nil && o.RefuseEviction }
+func (o *Options) refuseEviction() bool { return o != nil && o.RefuseEviction }
 
-// guard returns the restart guard that the options ask for, or nil.
-func (o *Options) guard() *guard {
+// restartGuard returns the restart guard that the options ask for, or nil.
+func (o *Options) restartGuard() *restartGuard {
 	if o == nil || !o.RestartGuard {
 		return nil
 	}
-	return newGuard(o.LongestTTL)
+	return newRestartGuard(o.LongestTTL)
 }
 
 func (o *Options) prefix() (string, error) {
@@ -113,47 +118,47 @@ func (o *Options) prefix() (string, error) {
 	case o.Prefix == "":
 		return DefaultPrefix, nil
 	case len(o.Prefix) > maxPrefix:
-		return "", fmt.Errorf("redislock: prefix has %d bytes, the most is %d", len(o.Prefix), maxPrefix)
+		return "", fmt.Errorf("redislock: prefix is %d bytes long; the maximum is %d", len(o.Prefix), maxPrefix)
 	case !utf8.ValidString(o.Prefix):
 		return "", errors.New("redislock: prefix is not valid UTF-8")
 	}
 	return o.Prefix, nil
 }
 
-// Driver keeps lines in one Redis server. It implements [driver.Driver],
+// Driver keeps queues in one Redis server. It implements [driver.Driver],
 // [driver.Identifier] and [driver.Checker].
 type Driver struct {
-	client  rueidis.Client
-	via     link.Client // another library than rueidis; client is nil then
-	scripts *scripts
-	end     func() // ends the client's connections when Open made it, else nil
-	lines   lineCache
-	channel string // of the pushes to this driver
-	keeps   atomic.Pointer[keepText]
-	guard   *guard // nil for none
-	version string // of the server, when it was opened
+	client       rueidis.Client
+	adapter      link.Client // a client library other than rueidis; client is nil then
+	scripts      *scripts
+	end          func() // ends the client's connections if Open made the client, else nil
+	keys         keyCache
+	channel      string // of the pushes to this driver
+	keeps        atomic.Pointer[keepText]
+	restartGuard *restartGuard // nil: none
+	version      string        // of the server, when it was opened
 
-	// asks says that who waits here is not told of its turn, but asks: the
-	// cluster, or some node of it, is of before Redis 7. There, a message is sent
-	// to all nodes, and nobody says who listens.
-	asks atomic.Bool
+	// polls says that this driver's waiters get no pushes and poll: the
+	// cluster, or some node of it, is older than Redis 7. Such a cluster sends
+	// a message to all nodes, and PUBLISH does not count the listeners.
+	polls atomic.Bool
 
-	// replaceable says that another driver takes the place of this one where
-	// the server is not the one to ask any more.
+	// replaceable says that another driver takes the place of this one when
+	// the server is no longer the one to ask.
 	replaceable bool
 
-	notices atomic.Pointer[driver.Finding] // what was found on opening, if anything
+	notices atomic.Pointer[driver.Finding] // the finding made on opening, if any
 
-	crowded atomic.Bool  // two requests have met
-	calling atomic.Int32 // lone requests under way
-	alone   *alone       // nil when the client is the user's
-	lookout lookout
-	crowd   crowd
-	senders senders
-	aside   aside
+	contended atomic.Bool  // two requests have been under way at once
+	loneCalls atomic.Int32 // lone requests under way
+	loneCall  *loneCall    // without ownConns when the client is the user's
+	poller    ctxPoller
+	inFlight  inFlight
+	senders   senders
+	control   ownConn
 
-	confirms *confirmation // nil for none
-	waits    aside         // where replicas are waited for
+	confirms    *confirmation // nil for none
+	confirmConn ownConn       // the connection on which confirmations wait for replicas
 
 	life
 }
@@ -165,17 +170,17 @@ var (
 	_ driver.Noticer    = (*Driver)(nil)
 )
 
-// New returns a driver on a client that the caller keeps and closes after it.
-// Options may be nil.
+// New returns a driver on client, which the caller keeps, and closes after the
+// driver. o may be nil.
 //
-// The client has to be for one server, not for a Sentinel or a cluster, and is
-// best made with DisableRetry: requests that are repeated do no harm, but those
-// that are late are of no use. Its ConnWriteTimeout bounds how long the driver
-// takes to notice that a connection is dead.
+// The client has to be for one server, not for a Sentinel or a cluster. It is
+// best made with DisableRetry: repeated requests do no harm, but late ones are
+// of no use. The client's ConnWriteTimeout bounds how long the driver takes to
+// notice a dead connection.
 //
-// New asks the server what it is and returns an error at once, or after five
-// seconds, when it cannot be reached, refuses the user, is older than 6.2, or
-// is a replica, a Sentinel or a node of a cluster.
+// New asks the server for its version and role. It returns an error at once,
+// or after five seconds, when the server cannot be reached, refuses the user,
+// is older than 6.2, or is a replica, a Sentinel or a node of a cluster.
 func New(client rueidis.Client, o *Options) (*Driver, error) {
 	s, err := o.setup()
 	if err != nil {
@@ -190,35 +195,40 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
 	s.client = client
-	return open(ctx, s)
+	d, err := open(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return d, nil
 }
 
-// setup returns what the options say of a driver on a client of the user's.
+// setup returns the setup that the options describe, for a driver on the
+// user's client.
 func (o *Options) setup() (s setup, err error) {
-	s = setup{guard: o.guard(), alone: new(alone), picky: o.picky()}
+	s = setup{restartGuard: o.restartGuard(), loneCall: new(loneCall), refuseEviction: o.refuseEviction()}
 	if s.prefix, err = o.prefix(); err == nil {
 		s.confirms, err = o.confirms()
 	}
 	return s, err
 }
 
-// setup is what a driver is made of.
+// setup is the set of values that a driver is made from.
 type setup struct {
-	client rueidis.Client
-	via    link.Client // instead of client
-	alone  *alone
-	end    func() // ends the client's connections, if they are the driver's own
-	prefix string
-	guard  *guard
+	client       rueidis.Client
+	adapter      link.Client // instead of client
+	loneCall     *loneCall
+	end          func() // ends the client's connections, if they are the driver's own
+	prefix       string
+	restartGuard *restartGuard
 
 	// Of a node of a cluster:
 	cluster bool
-	channel string // which all its nodes have in common
-	asks    bool   // see Driver
+	channel string // shared by all its nodes
+	polls   bool   // see Driver
 
-	replaceable bool
-	confirms    *confirmation
-	picky       bool // refuse servers that may drop keys
+	replaceable    bool
+	confirms       *confirmation
+	refuseEviction bool // refuse servers that may evict keys
 }
 
 // open makes a driver and checks the server.
@@ -226,28 +236,28 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 	d := unchecked(s)
 	err := d.greet(ctx)
 	if err == nil {
-		err = d.look(ctx, s.picky)
+		err = d.checkEviction(ctx, s.refuseEviction)
 	}
-	if err == nil && s.guard != nil {
-		_, err = s.guard.again(ctx, d, nil)
+	if err == nil && s.restartGuard != nil {
+		_, err = s.restartGuard.examine(ctx, d, nil)
 	}
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("redislock: %w", err)
+		return nil, err
 	}
 	return d, nil
 }
 
-// unchecked makes a driver.
+// unchecked makes a driver without a request to the server.
 func unchecked(s setup) *Driver {
 	d := &Driver{
-		client:  s.client,
-		via:     s.via,
-		end:     s.end,
-		alone:   s.alone,
-		guard:   s.guard,
-		scripts: plainScripts,
-		channel: s.channel,
+		client:       s.client,
+		adapter:      s.adapter,
+		end:          s.end,
+		loneCall:     s.loneCall,
+		restartGuard: s.restartGuard,
+		scripts:      plainScripts,
+		channel:      s.channel,
 
 		replaceable: s.replaceable,
 		confirms:    s.confirms,
@@ -255,18 +265,18 @@ func unchecked(s setup) *Driver {
 	if s.cluster {
 		d.scripts = shardScripts()
 	}
-	d.asks.Store(s.asks)
+	d.polls.Store(s.polls)
 	if d.channel == "" {
 		d.channel = newChannel()
 	}
 	d.life.start()
-	d.lines.init(s.prefix, d.channel, s.cluster)
-	d.aside.start = time.Now()
-	d.waits.start = d.aside.start
+	d.keys.init(s.prefix, d.channel, s.cluster)
+	d.control.start = time.Now()
+	d.confirmConn.start = d.control.start
 	return d
 }
 
-// newChannel returns the name of a channel that nobody else has.
+// newChannel returns the name of a channel that no other driver has.
 func newChannel() string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -276,17 +286,17 @@ func newChannel() string {
 // Traits implements [driver.Driver].
 func (d *Driver) Traits() driver.Traits { return traits }
 
-// Close implements [driver.Driver]. It waits for what is under way, but not
-// longer than two seconds for a server that does not answer; a goroutine that
-// then still waits on the user's own client ends with the client's time-out.
+// Close implements [driver.Driver]. It waits for the requests under way, but
+// at most two seconds for a server that does not answer. A goroutine that then
+// still waits on the user's own client ends with the client's time-out.
 func (d *Driver) Close() error {
 	d.finish(func() {
 		d.senders.close()
 		if d.end != nil {
 			d.end()
 		}
-		d.aside.close()
-		d.waits.close()
+		d.control.close()
+		d.confirmConn.close()
 		if d.end != nil {
 			d.client.Close()
 		}
@@ -294,8 +304,8 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// before returns why nothing can be sent, if so.
-func (d *Driver) before(ctx context.Context) error {
+// checkOpen returns the error that keeps a request from being sent, or nil.
+func (d *Driver) checkOpen(ctx context.Context) error {
 	if d.over() {
 		return d.overErr()
 	}

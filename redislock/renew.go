@@ -8,31 +8,32 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// maxBatch bounds the tickets of one script, which delays everybody else's
+// maxBatch bounds the tickets of one script, because a script delays all other
 // requests while it runs.
 const maxBatch = 256
 
-// Renew implements [driver.Driver]: one script for all, up to 256 tickets; in a
-// cluster one for each slot, all sent at once. When a mutex was lost, another
-// one follows, which advances the lines concerned.
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+// Renew implements [driver.Driver]: one script renews up to 256 tickets; in a
+// cluster there is one for each slot, all sent at once. When a mutex was lost,
+// another script follows, which advances the queues concerned.
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	places := make([]driver.Place, len(refs))
-	var quick, other []int
+	places := make([]driver.Status, len(refs))
+	var fast, other []int
 	for i := range refs {
 		if r := &refs[i]; plain(r.Ticket) && r.State != driver.Waiting {
-			quick = append(quick, i)
+			fast = append(fast, i)
 		} else {
 			other = append(other, i)
 		}
 	}
-	if lost := d.renew(ctx, refs, places, d.batches(refs, quick, other)); len(lost) > 0 {
+	if lost := d.renew(ctx, refs, places, d.batches(refs, fast, other)); len(lost) > 0 {
 		d.renew(ctx, refs, places, d.batches(refs, nil, lost))
 	}
 	if d.confirms != nil {
 		d.confirmAll(ctx, refs, places)
+		d.confirms.forgetGone(refs, places)
 	}
 	for i := range places {
 		places[i] = d.paced(places[i])
@@ -40,33 +41,33 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return places, nil
 }
 
-// A batch is the tickets of one script, by their index: those that probably
-// hold a mutex, and the others.
-type batch struct{ quick, other []int }
+// A batch is the set of tickets of one script, by their index: first those
+// that probably hold a mutex, then the others.
+type batch struct{ fast, other []int }
 
-func (b *batch) order() []int { return append(b.quick[:len(b.quick):len(b.quick)], b.other...) }
+func (b *batch) order() []int { return append(b.fast[:len(b.fast):len(b.fast)], b.other...) }
 
-// batches sorts tickets by what one script may be about: one slot, and not too
+// batches divides tickets so that each script is about one slot, and not too
 // many tickets.
-func (d *Driver) batches(refs []driver.Ref, quick, other []int) []*batch {
+func (d *Driver) batches(refs []driver.Ref, fast, other []int) []*batch {
 	var all []*batch
 	open := make(map[int]*batch) // by slot
 	of := func(i int) *batch {
 		slot := 0
-		if d.lines.sharded {
-			slot = d.lines.get(refs[i].Name).slot
+		if d.keys.sharded {
+			slot = d.keys.get(refs[i].Name).slot
 		}
 		b := open[slot]
-		if b == nil || len(b.quick)+len(b.other) == maxBatch {
+		if b == nil || len(b.fast)+len(b.other) == maxBatch {
 			b = new(batch)
 			open[slot] = b
 			all = append(all, b)
 		}
 		return b
 	}
-	for _, i := range quick {
+	for _, i := range fast {
 		b := of(i)
-		b.quick = append(b.quick, i)
+		b.fast = append(b.fast, i)
 	}
 	for _, i := range other {
 		b := of(i)
@@ -75,56 +76,56 @@ func (d *Driver) batches(refs []driver.Ref, quick, other []int) []*batch {
 	return all
 }
 
-// renew renews the tickets of batches and returns those of the first kind that
-// hold nothing.
-func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.Place, all []*batch) (lost []int) {
-	replies, err := beside(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+// renew renews the tickets of batches, and returns those of the first kind
+// that hold nothing.
+func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.Status, all []*batch) (lost []int) {
+	replies, err := onControl(ctx, d, func(c link.Conn) ([]link.Reply, error) {
 		runs := make([]run, len(all))
 		for i, b := range all {
 			runs[i] = d.renewal(refs, b)
 		}
 		return runAll(c, runs)
 	})
-	var alone []*batch
+	var retry []*batch
 	for n, b := range all {
 		failed := err
 		if failed == nil {
 			failed = classify(replies[n].Err)
 		}
-		if moving(failed) && len(b.quick) > 0 && len(b.quick)+len(b.other) > 1 {
-			// Those that hold have one key each, and one key is served where it
-			// is while a slot is moved.
-			for _, i := range b.quick {
-				alone = append(alone, &batch{quick: []int{i}})
+		if moving(failed) && len(b.fast) > 0 && len(b.fast)+len(b.other) > 1 {
+			// A holder has one key, and a single key is served where it is
+			// while a slot is moved.
+			for _, i := range b.fast {
+				retry = append(retry, &batch{fast: []int{i}})
 			}
 			if len(b.other) > 0 {
-				alone = append(alone, &batch{other: b.other})
+				retry = append(retry, &batch{other: b.other})
 			}
 			continue
 		}
-		lost = append(lost, read(refs, places, b, &replies, n, failed)...)
+		lost = append(lost, readRenewals(refs, places, b, &replies, n, failed)...)
 	}
-	if len(alone) > 0 {
-		lost = append(lost, d.renew(ctx, refs, places, alone)...)
+	if len(retry) > 0 {
+		lost = append(lost, d.renew(ctx, refs, places, retry)...)
 	}
 	return lost
 }
 
-// renewal is the script that renews a batch.
+// renewal returns the script that renews a batch.
 func (d *Driver) renewal(refs []driver.Ref, b *batch) run {
-	keys := make([]string, 0, len(b.quick)+numKeys*len(b.other)+1)
-	args := make([]string, 1, 1+2*(len(b.quick)+len(b.other)))
-	args[0] = strconv.Itoa(len(b.quick))
-	for _, i := range b.quick {
-		keys = append(keys, lineKey(d.lines.prefix, refs[i].Name))
+	keys := make([]string, 0, len(b.fast)+ownKeys*len(b.other)+2)
+	args := make([]string, 1, 1+2*(len(b.fast)+len(b.other)))
+	args[0] = strconv.Itoa(len(b.fast))
+	for _, i := range b.fast {
+		keys = append(keys, holdersKey(d.keys.prefix, refs[i].Name))
 	}
-	none := ""
+	var l *queueKeys
 	for _, i := range b.other {
-		l := d.lines.make(refs[i].Name)
-		keys, none = append(keys, l.keys[:]...), l.none
+		l = d.keys.make(refs[i].Name)
+		keys = append(keys, l.keys[:ownKeys]...)
 	}
-	if none != "" {
-		keys = append(keys, none) // see line
+	if l != nil { // the batch's tickets have these in common
+		keys = append(keys, l.all()[ownKeys:]...)
 	}
 	for _, i := range b.order() {
 		args = append(args, refs[i].ID, d.keep(refs[i].TTL))
@@ -132,8 +133,8 @@ func (d *Driver) renewal(refs []driver.Ref, b *batch) run {
 	return run{d.scripts.renew, keys, args}
 }
 
-// read takes in what became of the batch n.
-func read(refs []driver.Ref, places []driver.Place, b *batch, replies *[]link.Reply, n int, err error) (lost []int) {
+// readRenewals records the results of batch n.
+func readRenewals(refs []driver.Ref, places []driver.Status, b *batch, replies *[]link.Reply, n int, err error) (lost []int) {
 	var answers []link.Reply
 	order := b.order()
 	if err == nil {
@@ -143,10 +144,10 @@ func read(refs []driver.Ref, places []driver.Place, b *batch, replies *[]link.Re
 	}
 	for n, i := range order {
 		if err != nil {
-			places[i] = driver.Place{Err: err}
+			places[i] = driver.Status{Err: err}
 			continue
 		}
-		if n < len(b.quick) {
+		if n < len(b.fast) {
 			if token, err := answers[n].Int(); err == nil && token == 0 {
 				lost = append(lost, i)
 				continue
@@ -154,7 +155,7 @@ func read(refs []driver.Ref, places []driver.Place, b *batch, replies *[]link.Re
 		}
 		p, err := readPlace(&answers[n], refs[i].Ticket)
 		if err != nil {
-			p = driver.Place{Err: err}
+			p = driver.Status{Err: err}
 		}
 		places[i] = p
 	}
@@ -162,10 +163,10 @@ func read(refs []driver.Ref, places []driver.Place, b *batch, replies *[]link.Re
 }
 
 // renewAhead renews a mutex whose key has been moved ahead of its slot.
-func (d *Driver) renewAhead(ctx context.Context, r driver.Ref) driver.Place {
-	refs, places := []driver.Ref{r}, make([]driver.Place, 1)
-	b := &batch{quick: []int{0}}
-	replies, err := beside(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+func (d *Driver) renewAhead(ctx context.Context, r driver.Ref) driver.Status {
+	refs, places := []driver.Ref{r}, make([]driver.Status, 1)
+	b := &batch{fast: []int{0}}
+	replies, err := onControl(ctx, d, func(c link.Conn) ([]link.Reply, error) {
 		s := d.renewal(refs, b)
 		replies := c.Pipe([][]string{{"ASKING"}, s.script.words(true, s.keys, s.args)})[1:]
 		if broken(replies[0].Err) {
@@ -176,9 +177,10 @@ func (d *Driver) renewAhead(ctx context.Context, r driver.Ref) driver.Place {
 	if err == nil {
 		err = classify(replies[0].Err)
 	}
-	if lost := read(refs, places, b, &replies, 0, err); len(lost) > 0 {
-		// It is neither here nor there, which only all keys together tell.
-		places[0] = driver.Place{Err: driver.Errorf(driver.Unavailable, "the slot is being moved")}
+	if lost := readRenewals(refs, places, b, &replies, 0, err); len(lost) > 0 {
+		// The key is at neither node, and only a request with all keys can
+		// tell more.
+		places[0] = driver.Status{Err: driver.Errorf(driver.Unavailable, "the slot is being moved")}
 	}
 	return places[0]
 }

@@ -3,51 +3,26 @@ package redislock
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// documentedRights reads the rights out of the package's documentation.
-func documentedRights(t *testing.T, where, prefix string) (rules []string) {
-	t.Helper()
-	src, err := os.ReadFile("docs.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, ok := strings.Cut(string(src), "# Rights"+where+"\n")
-	if !ok {
-		t.Fatal("docs.go has no part about rights" + where)
-	}
-	text, _, _ = strings.Cut(text, "\n// # ")
-	for line := range strings.Lines(text) {
-		if rule, ok := strings.CutPrefix(line, "//\t"); ok {
-			rules = append(rules, strings.Fields(strings.ReplaceAll(rule, "PREFIX", prefix))...)
-		}
-	}
-	if len(rules) < 3 {
-		t.Fatalf("the documentation lists %q", rules)
-	}
-	return rules
-}
-
-// as makes a user with these rights and opens a driver as that user.
-func as(t *testing.T, s *backends.RedisServer, user string, rules ...string) *Driver {
+// as makes a user with these rights and opens a driver for that user.
+func as(t *testing.T, s *servers.RedisServer, user string, rules ...string) *Driver {
 	t.Helper()
 	s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">pass word/1", "resetchannels", "+hello"}, rules...)...)
 	return openAt(t, Open, fmt.Sprintf("redis://%s:%s@%s", user, url.PathEscape("pass word/1"), s.Addr()))
 }
 
-// A user with the documented rights, and no other, can do everything; and each
-// of them is needed.
+// TestRights checks that a user with exactly the documented rights can do
+// everything, and that each of these rights is needed.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	rules := documentedRights(t, "", DefaultPrefix)
 	m := listen(t, as(t, s, "minimal", rules...))
 	other := listen(t, as(t, s, "minimal", rules...))
@@ -75,15 +50,17 @@ func TestRights(t *testing.T) {
 			t.Errorf("Check: %+v", f)
 		}
 	}
-	// What the server logged is a right that we lack and did not find out.
+	// An entry of the server's log is a missing right that the driver did not
+	// report.
 	if log := s.Do(t, "ACL", "LOG").([]any); len(log) > 0 {
 		t.Errorf("the server refused %v", log)
 	}
 
-	// Without one of them, some request is refused for what it is.
+	// Without one of these rights, some request is refused with the right
+	// error.
 	command := regexp.MustCompile(`^\+[a-z]+$`)
 	for _, rule := range rules {
-		if !command.MatchString(rule) || rule == "+ping" { // which is sent after a second of silence
+		if !command.MatchString(rule) || rule == "+ping" { // sent only after a second of silence
 			continue
 		}
 		s.Do(t, "ACL", "LOG", "RESET")
@@ -95,7 +72,7 @@ func TestRights(t *testing.T) {
 }
 
 // everything uses every command that the scripts and the driver have.
-func everything(t *testing.T, s *backends.RedisServer, a, b *member) {
+func everything(t *testing.T, s *servers.RedisServer, a, b *member) {
 	t.Helper()
 	for _, k := range all(s, a, b, "all/"+a.uuid) {
 		if err := k(); err != nil {
@@ -104,8 +81,8 @@ func everything(t *testing.T, s *backends.RedisServer, a, b *member) {
 	}
 }
 
-// all are requests that among them use every command.
-func all(s *backends.RedisServer, a, b *member, name string) (steps []func() error) {
+// all returns requests that together use every command.
+func all(s *servers.RedisServer, a, b *member, name string) (steps []func() error) {
 	ctx := a.ctx()
 	add := func(what string, f func() error) {
 		steps = append(steps, func() error {
@@ -121,7 +98,7 @@ func all(s *backends.RedisServer, a, b *member, name string) (steps []func() err
 	}
 	leave := func(m *member, k *driver.Ticket, unsure bool) {
 		add("leave", func() error {
-			return first(m.Leave(ctx, []driver.Ref{{Ticket: k, State: driver.Held, Unsure: unsure}}))
+			return first(m.Leave(ctx, []driver.Ref{{Ticket: k, State: driver.Held, JoinPending: unsure}}))
 		})
 	}
 	for i, limit := range []int64{1, 4} {
@@ -156,9 +133,9 @@ func all(s *backends.RedisServer, a, b *member, name string) (steps []func() err
 	return steps
 }
 
-// refusals lets a user with these rights try everything and returns what was
-// refused; an error of another class fails the test.
-func refusals(t *testing.T, s *backends.RedisServer, rules []string) (errs []error) {
+// refusals uses every command as a user with these rights, and returns the
+// refusals. An error of another class fails the test.
+func refusals(t *testing.T, s *servers.RedisServer, rules []string) (errs []error) {
 	t.Helper()
 	s.Do(t, "SCRIPT", "FLUSH")
 	d := as(t, s, "less", rules...)
@@ -167,7 +144,7 @@ func refusals(t *testing.T, s *backends.RedisServer, rules []string) (errs []err
 	defer d2.Close()
 	a, b := quiet(t, d), quiet(t, d2)
 	for _, m := range []*member{a, b} {
-		if err := m.Watch(m.ctx(), func(string, driver.Place) {}); err != nil {
+		if err := m.Watch(m.ctx(), func(string, driver.Status) {}); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -183,7 +160,7 @@ func refusals(t *testing.T, s *backends.RedisServer, rules []string) (errs []err
 		}
 	}
 	if len(denied) > 0 && len(errs) == 0 {
-		// PUBLISH: who waits is not told, and asks. The check says so.
+		// PUBLISH: without pushes, a waiter polls. The check reports that.
 		errs = append(errs, fmt.Errorf("refused: %v", denied))
 	}
 	return errs

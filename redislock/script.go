@@ -14,42 +14,43 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// A script is the text of one request. Several are made of parts, because the
-// steps that they share come after a first half which settles the common case
-// without defining any of them.
+// A script is the text of one request. Several scripts are made of parts:
+// their common steps come after a first half, which handles the usual case
+// without defining any of those steps.
 type script struct{ text, sha string }
 
 //go:embed lua/*.lua
 var lua embed.FS
 
 var (
-	joinScript    = newScript("grant", "line", "turns", "join")
-	renewScript   = newScript("renew", "line", "turns", "renew_any")
-	leaveScript   = newScript("release", "line", "turns", "leave")
-	breakScript   = newScript("call", "line", "turns", "break")
-	inspectScript = newScript("call", "line", "turns", "inspect")
+	joinScript    = newScript("grant", "queue", "grants", "join")
+	renewScript   = newScript("renew", "queue", "grants", "renew_any")
+	leaveScript   = newScript("release", "queue", "grants", "leave")
+	breakScript   = newScript("call", "queue", "grants", "break")
+	inspectScript = newScript("call", "queue", "grants", "inspect")
 )
 
-// scripts are those of one way of telling who waits.
-type scripts struct{ join, renew, leave, take, inspect *script }
+// scripts is the set of scripts for one way of publishing pushes.
+type scripts struct{ join, renew, leave, remove, inspect *script }
 
 var (
 	// plainScripts publish to all who listen at the server.
 	plainScripts = &scripts{joinScript, renewScript, leaveScript, breakScript, inspectScript}
-	// shardScripts publish in the line's slot of a cluster.
+	// shardScripts returns the scripts that publish in the queue's slot of a
+	// cluster.
 	shardScripts = sync.OnceValue(func() *scripts {
 		shard := func(s *script) *script {
 			return namedScript(strings.ReplaceAll(s.text, "redis.pcall('PUBLISH', ", "redis.pcall('SPUBLISH', "))
 		}
 		p := plainScripts
-		return &scripts{shard(p.join), shard(p.renew), shard(p.leave), shard(p.take), shard(p.inspect)}
+		return &scripts{shard(p.join), shard(p.renew), shard(p.leave), shard(p.remove), shard(p.inspect)}
 	})
 )
 
-func newScript(parts ...string) *script {
+func newScript(files ...string) *script {
 	var b strings.Builder
-	for _, part := range parts {
-		text, err := lua.ReadFile("lua/" + part + ".lua")
+	for _, file := range files {
+		text, err := lua.ReadFile("lua/" + file + ".lua")
 		if err != nil {
 			panic(err) // the parts are embedded with the program
 		}
@@ -60,14 +61,14 @@ func newScript(parts ...string) *script {
 
 func namedScript(text string) *script {
 	s := &script{text: text}
-	sum := sha1.Sum([]byte(s.text)) // Redis names scripts so; nothing secret depends on it
+	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1; nothing secret depends on it
 	s.sha = hex.EncodeToString(sum[:])
 	return s
 }
 
-// command runs the script about a line: by its name, or in full, which also
-// makes the server remember it.
-func (s *script) command(b rueidis.Builder, full bool, l *line, args ...string) rueidis.Completed {
+// command runs the script on a queue: by its name, or in full, which also
+// makes the server remember the script.
+func (s *script) command(b rueidis.Builder, full bool, l *queueKeys, args ...string) rueidis.Completed {
 	verb, text := "EVALSHA", s.sha
 	if full {
 		verb, text = "EVAL", s.text
@@ -78,7 +79,7 @@ func (s *script) command(b rueidis.Builder, full bool, l *line, args ...string) 
 	return b.Arbitrary(verb, text, numKeysText).Keys(l.keys[:]...).Args(args...).Build()
 }
 
-// words are the same command, as a list.
+// words returns the same command as a list.
 func (s *script) words(full bool, keys, args []string) []string {
 	w := make([]string, 0, 3+len(keys)+len(args))
 	if full {
@@ -90,16 +91,16 @@ func (s *script) words(full bool, keys, args []string) []string {
 	return append(append(w, keys...), args...)
 }
 
-// all returns the keys of a line as a script is given them.
-func (l *line) all() []string {
+// all returns the keys of a queue in the order of KEYS.
+func (l *queueKeys) all() []string {
 	if l.none == "" {
 		return l.keys[:]
 	}
 	return append(l.keys[:len(l.keys):len(l.keys)], l.none)
 }
 
-// noScript says whether the server did not know a script by its name: it was
-// restarted, told to forget its scripts, or never saw this one.
+// noScript reports whether the server did not know a script by its name: it
+// was restarted, was ordered to forget its scripts, or never saw this one.
 func noScript(err error) bool {
 	if se, ok := errors.AsType[link.ServerError](err); ok {
 		return strings.HasPrefix(string(se), "NOSCRIPT")

@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Sentinel keeps lines in the server that Sentinels call the primary, and goes
-// on with another one when they do. It implements [driver.Driver],
+// Sentinel keeps queues in the server that Sentinels call the primary, and
+// goes over to another server when they do. It implements [driver.Driver],
 // [driver.Identifier] and [driver.Checker].
 type Sentinel struct {
 	life
-	at      *several
-	channel string // of the pushes, at every primary
-	now     atomic.Pointer[reign]
-	guides  guides
+	at        *multiAddress
+	channel   string // of the pushes, at every primary
+	term      atomic.Pointer[term]
+	sentinels sentinelSet
 }
 
-// reign is the time of one primary.
-type reign struct {
-	d    *Driver
-	addr string
-	over chan struct{} // closed when another one has followed
+// term is the time of one primary in that role.
+type term struct {
+	d     *Driver
+	addr  string
+	ended chan struct{} // closed when another primary has followed
 }
 
 var (
@@ -50,8 +50,8 @@ var (
 //	sentinel_user      user at the Sentinels, if they want one
 //	sentinel_password  and its password
 //
-// OpenSentinel blocks until the primary has said what it is. Errors are as in
-// [Open].
+// OpenSentinel blocks until the primary has given its version and role. Errors
+// are as in [Open].
 func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	m, err := parseSentinel(url)
 	if err != nil {
@@ -62,19 +62,19 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	}
 	s := &Sentinel{at: m, channel: newChannel()}
 	s.life.start()
-	s.guides.init(s)
-	if err := s.guides.find(ctx, nil); err != nil {
+	s.sentinels.init(s)
+	if err := s.sentinels.find(ctx, nil); err != nil {
 		s.Close()
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = ended(ctx)
 		}
 		return nil, fmt.Errorf("redislock: open %s at %s: %w", m.master, m.address.addr, err)
 	}
-	s.begin(s.guides.follow)
+	s.begin(s.sentinels.follow)
 	return s, nil
 }
 
-// connect makes the driver of a primary.
+// connect returns a new driver for a primary.
 func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err error) {
 	a := s.at.address.to(addr)
 	life, end := context.WithCancel(context.Background())
@@ -84,30 +84,30 @@ func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err err
 			end()
 		}
 	}()
-	client, watch, err := a.connect(life)
+	client, lone, err := a.connect(life)
 	if err != nil {
 		return nil, driver.Wrap(driver.Unavailable, err)
 	}
-	var g *guard
-	if a.guard != nil {
-		g = newGuard(a.guard.longest)
+	var g *restartGuard
+	if a.restartGuard != nil {
+		g = newRestartGuard(a.restartGuard.longest)
 	}
 	d, err = open(ctx, setup{
-		client: client, alone: watch, end: end, prefix: a.prefix, guard: g,
-		replaceable: true, channel: s.channel, confirms: a.confirms, picky: a.picky,
+		client: client, loneCall: lone, end: end, prefix: a.prefix, restartGuard: g,
+		replaceable: true, channel: s.channel, confirms: a.confirms, refuseEviction: a.refuseEviction,
 	})
-	if err == nil && ctx.Err() != nil { // which has ended the connections
+	if err == nil && ctx.Err() != nil { // the end of ctx has ended the connections
 		d.Close()
 		err = &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
 	}
 	return d, err
 }
 
-// follow makes a driver the one of the present primary.
+// follow makes d the driver of the present primary.
 func (s *Sentinel) follow(d *Driver, addr string) {
-	old := s.now.Swap(&reign{d: d, addr: addr, over: make(chan struct{})})
+	old := s.term.Swap(&term{d: d, addr: addr, ended: make(chan struct{})})
 	if old != nil {
-		close(old.over)
+		close(old.ended)
 		if !s.begin(func() { old.d.Close() }) {
 			old.d.Close()
 		}
@@ -115,7 +115,7 @@ func (s *Sentinel) follow(d *Driver, addr string) {
 }
 
 // Notices implements [driver.Noticer].
-func (s *Sentinel) Notices() []driver.Finding { return s.now.Load().d.Notices() }
+func (s *Sentinel) Notices() []driver.Finding { return s.term.Load().d.Notices() }
 
 // Traits implements [driver.Driver].
 func (s *Sentinel) Traits() driver.Traits {
@@ -128,8 +128,8 @@ func (s *Sentinel) Traits() driver.Traits {
 func (s *Sentinel) Close() error {
 	s.finish(func() {
 		var wg sync.WaitGroup
-		wg.Go(s.guides.close)
-		if r := s.now.Load(); r != nil {
+		wg.Go(s.sentinels.close)
+		if r := s.term.Load(); r != nil {
 			wg.Go(func() { r.d.Close() })
 		}
 		wg.Wait()
@@ -137,9 +137,9 @@ func (s *Sentinel) Close() error {
 	return nil
 }
 
-// on calls f with the driver of the primary, and once more when that was
-// replaced before anything was sent.
-func (s *Sentinel) on(ctx context.Context, f func(d *Driver) error) error {
+// onPrimary calls f with the driver of the primary, and once more if that
+// driver was replaced before anything was sent.
+func (s *Sentinel) onPrimary(ctx context.Context, f func(d *Driver) error) error {
 	if s.over() {
 		return driver.ErrClosed
 	}
@@ -147,29 +147,29 @@ func (s *Sentinel) on(ctx context.Context, f func(d *Driver) error) error {
 		return err
 	}
 	for n := 0; ; n++ {
-		err := f(s.now.Load().d)
-		s.judge(err)
-		if !errors.Is(err, errDropped) || n == hops {
-			return err
+		err := f(s.term.Load().d)
+		s.noteError(err)
+		if !errors.Is(err, errDropped) || n == maxHops {
+			return s.sentinels.lastAnswer.duringElection(err)
 		}
 	}
 }
 
-// judge has the Sentinels asked when a request failed as it would at a primary
-// that is one no more.
-func (s *Sentinel) judge(err error) {
+// noteError makes sentinelSet ask the Sentinels if a request failed as it would
+// at a server that is no longer the primary.
+func (s *Sentinel) noteError(err error) {
 	if err == nil {
 		return
 	}
 	switch driver.ClassOf(err) {
 	case driver.Unknown, driver.Unavailable:
-		s.guides.doubt()
+		s.sentinels.refresh()
 	}
 }
 
 // Join implements [driver.Driver].
-func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p driver.Place, err error) {
-	err = s.on(ctx, func(d *Driver) error {
+func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p driver.Status, err error) {
+	err = s.onPrimary(ctx, func(d *Driver) error {
 		p, err = d.Join(ctx, t, wait)
 		return err
 	})
@@ -177,23 +177,23 @@ func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p dri
 }
 
 // Renew implements [driver.Driver].
-func (s *Sentinel) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (s *Sentinel) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	return s.each(ctx, refs, (*Driver).Renew)
 }
 
 // Leave implements [driver.Driver].
-func (s *Sentinel) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (s *Sentinel) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	return s.each(ctx, refs, (*Driver).Leave)
 }
 
-func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Place, error)) (places []driver.Place, err error) {
-	err = s.on(ctx, func(d *Driver) error {
+func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Status, error)) (places []driver.Status, err error) {
+	err = s.onPrimary(ctx, func(d *Driver) error {
 		places, err = f(d, ctx, refs)
 		for _, p := range places {
-			if errors.Is(p.Err, errDropped) { // true of all, or of none
+			if errors.Is(p.Err, errDropped) { // true of all tickets, or of none
 				return errDropped
 			}
-			s.judge(p.Err)
+			s.noteError(p.Err)
 		}
 		return err
 	})
@@ -203,20 +203,20 @@ func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*Driver, 
 	return nil, err
 }
 
-// Watch implements [driver.Driver]. It follows the primary.
-func (s *Sentinel) Watch(ctx context.Context, moved func(id string, p driver.Place)) error {
-	return s.on(ctx, func(*Driver) error {
-		w := &watch{life: &s.life, moved: moved, at: func() (*Driver, <-chan struct{}) {
-			r := s.now.Load()
-			return r.d, r.over
+// Watch implements [driver.Driver]. The subscription follows the primary.
+func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
+	return s.onPrimary(ctx, func(*Driver) error {
+		w := &watch{life: &s.life, notifyCore: notify, at: func() (*Driver, <-chan struct{}) {
+			r := s.term.Load()
+			return r.d, r.ended
 		}}
 		return w.begin(ctx)
 	})
 }
 
 // Inspect implements [driver.Driver].
-func (s *Sentinel) Inspect(ctx context.Context, name string) (l driver.Line, err error) {
-	err = s.on(ctx, func(d *Driver) error {
+func (s *Sentinel) Inspect(ctx context.Context, name string) (l driver.Queue, err error) {
+	err = s.onPrimary(ctx, func(d *Driver) error {
 		l, err = d.Inspect(ctx, name)
 		return err
 	})
@@ -226,7 +226,7 @@ func (s *Sentinel) Inspect(ctx context.Context, name string) (l driver.Line, err
 // Names implements [driver.Driver].
 func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		err := s.on(ctx, func(d *Driver) error {
+		err := s.onPrimary(ctx, func(d *Driver) error {
 			for name, err := range d.Names(ctx, prefix) {
 				if err != nil {
 					return err
@@ -245,23 +245,23 @@ func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, e
 
 // Break implements [driver.Driver].
 func (s *Sentinel) Break(ctx context.Context, name, ticketID string) error {
-	return s.on(ctx, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
+	return s.onPrimary(ctx, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
 }
 
-// Identity implements [driver.Identifier]: the primary's, which is another one
-// after a failover.
+// Identity implements [driver.Identifier]: it is the primary's identity, which
+// changes with a failover.
 func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
-	err = s.on(ctx, func(d *Driver) error {
+	err = s.onPrimary(ctx, func(d *Driver) error {
 		id, err = d.Identity(ctx)
 		return err
 	})
 	return id, err
 }
 
-// Check implements [driver.Checker]: what the primary says of itself, and how
-// many Sentinels call it so.
+// Check implements [driver.Checker]: it judges what the primary reports about
+// itself, and how many Sentinels name that primary.
 func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
-	err = s.on(ctx, func(d *Driver) error {
+	err = s.onPrimary(ctx, func(d *Driver) error {
 		fs, err = d.Check(ctx)
 		return err
 	})
@@ -270,16 +270,16 @@ func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	addr := s.now.Load().addr
-	votes := s.guides.votes(ctx)
+	addr := s.term.Load().addr
+	votes := s.sentinels.votes(ctx)
 	f := driver.Finding{Topic: "sentinels", Detail: fmt.Sprintf("%d of %d name the primary that is used", votes[addr], len(s.at.hosts))}
 	switch {
 	case votes[addr] <= len(s.at.hosts)/2:
-		f.Level, f.Advice = driver.Problem, "look after the Sentinels: without most of them nobody replaces a primary"
+		f.Level, f.Advice = driver.Problem, "check the Sentinels: without a majority of them no failover takes place"
 	case votes[addr] < len(s.at.hosts):
-		f.Level, f.Advice = driver.Warning, "look after the Sentinels that do not answer, or name another primary"
+		f.Level, f.Advice = driver.Warning, "check the Sentinels that do not answer or that name another primary"
 	case len(s.at.hosts) < 3:
-		f.Level, f.Advice = driver.Warning, "name all Sentinels in the URL, of which there had better be three"
+		f.Level, f.Advice = driver.Warning, "run at least three Sentinels, and name all of them in the URL"
 	}
 	return append(fs, f), nil
 }

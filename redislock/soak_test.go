@@ -13,16 +13,17 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// soakFor is how long TestFailoverSoak runs, and 0 not at all: one fault after
-// another takes minutes, and each of them has a test of its own. The figures of a
+// soakFor is the running time of TestFailoverSoak; 0 skips it. The faults
+// follow one another for minutes, and each of them has a test of its own. A
+// release is judged by the figures of a long run, see CONTRIBUTING.md.
 // long run are what a release is judged by, see CONTRIBUTING.md.
 var soakFor = flag.Duration("failover.soak", 0, "how long primaries are killed, paused and relieved of slots; 0 for not at all")
 
-// register is a resource that refuses tokens below the highest it has seen, and
-// the one without that check beside it.
+// register is a resource that refuses tokens below the highest it has seen.
+// Beside it is a resource without that check.
 type register struct {
 	mu      sync.Mutex
 	turns   int
@@ -36,7 +37,7 @@ func (g *register) had() int {
 	return g.turns
 }
 
-// tally is what a soak has counted.
+// tally is a soak's counts.
 type tally struct {
 	mu   sync.Mutex
 	errs map[string]int // one of each kind of error, by its class and end
@@ -58,9 +59,10 @@ func (n *tally) note(err error) {
 	n.errs[text]++
 }
 
-// Primaries fail again and again while locks are taken. Replication lags, so
-// that two may believe in one lock for a while; but tokens grow, whoever was
-// overtaken is told or refused, and nobody waits for ever.
+// TestFailoverSoak makes primaries fail again and again while locks are taken.
+// Replication lags, so two clients may believe for a while that they hold one
+// lock. But tokens grow, every client that was overtaken learns of it or is
+// refused, and no client waits for ever.
 func TestFailoverSoak(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"cluster", "sentinel"} {
@@ -80,11 +82,11 @@ func soak(t *testing.T, kind, query string) {
 	var open func() driver.Driver
 	var fault func(*rand.Rand)
 	if kind == "cluster" {
-		c := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
+		c := servers.RedisClusterOf(t, servers.RedisClusterOptions{})
 		open = func() driver.Driver { return openCluster(t, c, query) }
 		fault = func(r *rand.Rand) { clusterFault(t, c, r) }
 	} else {
-		s := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{DownAfter: 3000})
+		s := servers.RedisSentinelsOf(t, servers.RedisSentinelOptions{DownAfter: 3000})
 		open = func() driver.Driver { return openSentinel(t, s, query) }
 		fault = func(r *rand.Rand) { sentinelFault(t, s, r) }
 	}
@@ -116,7 +118,7 @@ func soak(t *testing.T, kind, query string) {
 	for end := time.Now().Add(*soakFor); time.Now().Before(end) && !t.Failed(); {
 		fault(r)
 		n.faults.Add(1)
-		for i, g := range resources { // each who waits has its turn before the next
+		for i, g := range resources { // every waiter has its turn before the next
 			had := g.had()
 			eventually(t, fmt.Sprintf("n%d is taken after a fault", i), func() bool { return g.had() > had+3 })
 		}
@@ -161,7 +163,7 @@ func turn(t *testing.T, l *holdfast.Client, name string, g *register, n *tally) 
 	}
 	n.acquired.Add(1)
 	g.mu.Lock()
-	// Whoever asked after another was granted has the greater token.
+	// A Lock that began after another grant has the greater token.
 	if hold.Token() <= before {
 		t.Errorf("%s: token %d after %d", name, hold.Token(), before)
 	}
@@ -191,8 +193,8 @@ func turn(t *testing.T, l *holdfast.Client, name string, g *register, n *tally) 
 }
 
 // clusterFault kills or pauses a primary until its replica has taken over, or
-// moves a slot; and mends it.
-func clusterFault(t *testing.T, c *backends.RedisCluster, r *rand.Rand) {
+// moves a slot; then it repairs the cluster.
+func clusterFault(t *testing.T, c *servers.RedisCluster, r *rand.Rand) {
 	slot := slotOf(fmt.Sprint("n", r.IntN(8)))
 	old := c.Primary(t, slot)
 	switch r.IntN(3) {
@@ -220,8 +222,8 @@ func clusterFault(t *testing.T, c *backends.RedisCluster, r *rand.Rand) {
 }
 
 // sentinelFault kills or pauses the primary until its replica has taken over,
-// and mends it.
-func sentinelFault(t *testing.T, s *backends.RedisSentinels, r *rand.Rand) {
+// and then repairs it.
+func sentinelFault(t *testing.T, s *servers.RedisSentinels, r *rand.Rand) {
 	old := s.Primary(t)
 	next := s.Nodes[0]
 	if next == old {
@@ -239,8 +241,9 @@ func sentinelFault(t *testing.T, s *backends.RedisSentinels, r *rand.Rand) {
 		s.AwaitPrimary(t, next)
 		old.Resume(t)
 	}
-	// Sentinels let it be for ten seconds, and longer on a busy machine; there
-	// they may also take the new one for dead and change back.
+	// Sentinels wait ten seconds before they act again, and longer on a busy
+	// machine. There, they may also take the new primary for dead and change
+	// back.
 	for end := time.Now().Add(10 * patience); ; time.Sleep(20 * time.Millisecond) {
 		now := s.Primary(t)
 		for _, node := range s.Nodes {

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// patience bounds what has to happen; it only decides when to give up.
-const patience = 30 * time.Second
+// patience bounds each wait for an event; it only decides when to give up.
+const patience = time.Minute
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -27,14 +27,14 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
-// examinable is what all drivers of this package are.
+// examinable is the interface of all drivers of this package.
 type examinable interface {
 	driver.Driver
 	driver.Checker
 	driver.Identifier
 }
 
-// A member is a driver that listens, and makes tickets of its own.
+// A member is a driver that watches for pushes, and makes tickets of its own.
 type member struct {
 	examinable
 	t    testing.TB
@@ -44,15 +44,15 @@ type member struct {
 	channel string // of the driver
 
 	mu     sync.Mutex
-	pushes map[string][]driver.Place // by ticket; gaps are of the ticket ""
+	pushes map[string][]driver.Status // by ticket; gaps are under ""
 }
 
-func enter(t testing.TB, s *backends.RedisServer, query string) *member {
+func enter(t testing.TB, s *servers.RedisServer, query string) *member {
 	t.Helper()
 	return listen(t, openOn(t, s, query))
 }
 
-// quiet is a member that hears nothing.
+// quiet returns a member without pushes.
 func quiet(t testing.TB, d examinable) *member {
 	var b [16]byte
 	rand.Read(b[:])
@@ -69,14 +69,14 @@ func quiet(t testing.TB, d examinable) *member {
 		channel:    channel,
 		examinable: d, t: t,
 		uuid:   fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]),
-		pushes: make(map[string][]driver.Place),
+		pushes: make(map[string][]driver.Status),
 	}
 }
 
 func listen(t testing.TB, d examinable) *member {
 	t.Helper()
 	m := quiet(t, d)
-	err := d.Watch(context.Background(), func(id string, p driver.Place) {
+	err := d.Watch(context.Background(), func(id string, p driver.Status) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.pushes[id] = append(m.pushes[id], p)
@@ -94,27 +94,27 @@ func (m *member) ticket(name string) *driver.Ticket {
 	}
 }
 
-// short gives a ticket a TTL of this length.
+// short returns a ticket with this TTL.
 func (m *member) short(name string, ttl time.Duration) *driver.Ticket {
 	t := m.ticket(name)
 	t.TTL = ttl
 	return t
 }
 
-func (m *member) heard(id string) []driver.Place {
+func (m *member) heard(id string) []driver.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]driver.Place(nil), m.pushes[id]...)
+	return append([]driver.Status(nil), m.pushes[id]...)
 }
 
-// granted waits for the push of a grant. Where there are none, it asks, once: the
-// grant has been made.
-func (m *member) granted(t *driver.Ticket) driver.Place {
+// granted waits for the push of a grant. Where there are no pushes, it renews
+// once: the grant has been made.
+func (m *member) granted(t *driver.Ticket) driver.Status {
 	m.t.Helper()
 	if !m.Traits().Push {
 		return m.keeps(t, driver.Held)
 	}
-	var p driver.Place
+	var p driver.Status
 	eventually(m.t, "a push says that "+t.ID+" holds", func() bool {
 		for _, p = range m.heard(t.ID) {
 			if p.State == driver.Held {
@@ -132,8 +132,8 @@ func (m *member) ctx() context.Context {
 	return ctx
 }
 
-// take joins and wants to be answered with a state.
-func (m *member) take(t *driver.Ticket, want driver.State) driver.Place {
+// take joins, and fails the test unless the answer has the wanted state.
+func (m *member) take(t *driver.Ticket, want driver.State) driver.Status {
 	m.t.Helper()
 	p, err := m.Join(m.ctx(), t, true)
 	if err != nil || p.State != want {
@@ -144,7 +144,7 @@ func (m *member) take(t *driver.Ticket, want driver.State) driver.Place {
 
 func ref(t *driver.Ticket) driver.Ref { return driver.Ref{Ticket: t, State: driver.Held} }
 
-func (m *member) renew(t *driver.Ticket) driver.Place {
+func (m *member) renew(t *driver.Ticket) driver.Status {
 	m.t.Helper()
 	ps, err := m.Renew(m.ctx(), []driver.Ref{ref(t)})
 	if err == nil {
@@ -156,8 +156,8 @@ func (m *member) renew(t *driver.Ticket) driver.Place {
 	return ps[0]
 }
 
-// keeps renews and wants a state.
-func (m *member) keeps(t *driver.Ticket, want driver.State) driver.Place {
+// keeps renews, and fails the test unless the answer has the wanted state.
+func (m *member) keeps(t *driver.Ticket, want driver.State) driver.Status {
 	m.t.Helper()
 	p := m.renew(t)
 	if p.State != want {
@@ -166,7 +166,7 @@ func (m *member) keeps(t *driver.Ticket, want driver.State) driver.Place {
 	return p
 }
 
-// leaves leaves and wants to have been in a state.
+// leaves leaves, and fails the test unless the ticket was in the wanted state.
 func (m *member) leaves(t *driver.Ticket, want driver.State) {
 	m.t.Helper()
 	ps, err := m.Leave(m.ctx(), []driver.Ref{ref(t)})
@@ -178,14 +178,15 @@ func (m *member) leaves(t *driver.Ticket, want driver.State) {
 	}
 }
 
-// class wants an error of this class from all of join, renew and leave.
+// class fails the test unless join, renew and leave all return an error of the
+// wanted class.
 func (m *member) class(t *testing.T, want driver.Class, ticket *driver.Ticket) {
 	t.Helper()
 	_, err := m.Join(m.ctx(), m.ticket(ticket.Name), true)
 	if err == nil || driver.ClassOf(err) != want {
 		t.Errorf("Join: %v, want the class %v", err, want)
 	}
-	for name, call := range map[string]func(context.Context, []driver.Ref) ([]driver.Place, error){"Renew": m.Renew, "Leave": m.Leave} {
+	for name, call := range map[string]func(context.Context, []driver.Ref) ([]driver.Status, error){"Renew": m.Renew, "Leave": m.Leave} {
 		ps, err := call(m.ctx(), []driver.Ref{ref(ticket)})
 		if err == nil {
 			err = ps[0].Err
@@ -196,4 +197,4 @@ func (m *member) class(t *testing.T, want driver.Class, ticket *driver.Ticket) {
 	}
 }
 
-func keysOf(name string) [numKeys]string { return newLine(DefaultPrefix, name).keys }
+func keysOf(name string) [numKeys]string { return newQueueKeys(DefaultPrefix, name).keys }

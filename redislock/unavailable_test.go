@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// Servers that do not serve.
+// TestF30_UnavailableServerLosesNothing checks servers that do not serve.
 //
 // Covers: F35.
-func TestF30_Unavailable(t *testing.T) {
+func TestF30_UnavailableServerLosesNothing(t *testing.T) {
 	dir := t.TempDir()
-	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--dir", dir, "--dbfilename", "x.rdb"}})
+	s := servers.Redis(t, servers.RedisOptions{Args: []string{"--dir", dir, "--dbfilename", "x.rdb"}})
 	m := enter(t, s, "")
 	held := m.ticket("n")
 	m.take(held, driver.Held)
@@ -33,7 +33,7 @@ func TestF30_Unavailable(t *testing.T) {
 		{"NOREPLICAS", func() { s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1") },
 			func() { s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0") }},
 		{"MISCONF", func() {
-			// A folder where the file should be: writing it fails.
+			// A folder at the path of the file makes writing fail.
 			if err := os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -47,18 +47,21 @@ func TestF30_Unavailable(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(err), c.name) {
 			t.Errorf("%s: Join says %v", c.name, err)
 		}
+		if _, passes := driver.IsNotReady(err); passes != (c.name != "MISCONF") {
+			t.Errorf("%s passes: %v, %v", c.name, passes, err)
+		}
 		m.class(t, driver.Unavailable, held)
 		c.no()
-		m.keeps(held, driver.Held) // nothing was lost, and nothing half done
+		m.keeps(held, driver.Held) // nothing was lost, and no request was half done
 		if line, err := m.Inspect(m.ctx(), "n"); err != nil || len(line.Tickets) != 1 {
 			t.Errorf("%s left %+v, %v", c.name, line.Tickets, err)
 		}
 	}
 }
 
-func TestF30_Busy(t *testing.T) {
+func TestF30_BusyServerLosesNothing(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--lua-time-limit", "10"}})
+	s := servers.Redis(t, servers.RedisOptions{Args: []string{"--lua-time-limit", "10"}})
 	m := enter(t, s, "")
 	held := m.ticket("n")
 	m.take(held, driver.Held)
@@ -82,9 +85,9 @@ func TestF30_Busy(t *testing.T) {
 	m.keeps(held, driver.Held)
 }
 
-func TestF30_Loading(t *testing.T) {
+func TestF30_LoadingServerLosesNothing(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	held := m.ticket("n")
 	held.TTL = time.Hour
@@ -113,7 +116,7 @@ func TestF30_Loading(t *testing.T) {
 
 func TestF35_MaxClients(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	held := m.ticket("n")
 	m.take(held, driver.Held)

@@ -15,31 +15,31 @@ import (
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
-// address is what a URL says.
+// address is the content of a URL.
 type address struct {
 	addr           string
 	user, password string
 	db             int
 	prefix         string
 	tls            *tls.Config // nil for none
-	serverName     bool        // tls has a name that is not the host's
+	serverName     bool        // tls has a name other than the host's
 	dialTimeout    time.Duration
 	timeout        time.Duration
-	guard          *guard        // nil for none
+	restartGuard   *restartGuard // nil for none
 	confirms       *confirmation // nil for none
-	picky          bool          // refuse servers that may drop keys
+	refuseEviction bool          // refuse servers that may evict keys
 }
 
 // options are the names of the query's options.
 var options = slices.Sorted(slices.Values(append(tlsurl.Names(), "dial_timeout", "eviction", "min_replicas", "min_replicas_timeout", "prefix", "restart_guard", "timeout")))
 
-// parseURL reads a URL, and the files that it names. Its errors are made so
-// that no part of a password can be in them: they do not repeat the URL, nor
-// what the standard library says of it.
+// parseURL reads a URL, and the files that it names. Its errors can contain no
+// part of a password: they repeat neither the URL nor the standard library's
+// error about it.
 func parseURL(s string) (*address, error) { return parseURLWith(s, nil) }
 
-// parseURLWith is parseURL where there are more options than those that it
-// reads.
+// parseURLWith does the same as parseURL, and allows extra options, which it
+// does not read.
 func parseURLWith(s string, extra []string) (*address, error) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -67,7 +67,7 @@ func parseURLWith(s string, extra []string) (*address, error) {
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errors.New("the URL's options cannot be parsed")
+		return nil, errors.New("the URL's options cannot be parsed: a percent sign is written %25, a semicolon %3B")
 	}
 	return a, a.parseOptions(q, u.Scheme == "rediss", extra)
 }
@@ -100,7 +100,7 @@ func (a *address) parseDB(path string) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return errors.New("the URL's path is not the number of a database")
+		return errors.New("the URL's path is not the number of a database, such as /0")
 	}
 	a.db = int(n)
 	return nil
@@ -141,7 +141,7 @@ func (a *address) parseOptions(q url.Values, secure bool, extra []string) error 
 	}
 	switch q.Get("eviction") {
 	case "refuse":
-		a.picky = true
+		a.refuseEviction = true
 	case "", "report":
 	default:
 		return errors.New("option eviction is neither report nor refuse")
@@ -150,12 +150,12 @@ func (a *address) parseOptions(q url.Values, secure bool, extra []string) error 
 		return err
 	}
 	if q.Has("restart_guard") {
-		on, longest, err := parseGuard(q.Get("restart_guard"))
+		on, longest, err := parseRestartGuard(q.Get("restart_guard"))
 		if err != nil {
 			return err
 		}
 		if on {
-			a.guard = newGuard(longest)
+			a.restartGuard = newRestartGuard(longest)
 		}
 	}
 	return a.parseTLS(q, secure)
@@ -193,7 +193,7 @@ func hostOf(addr string) string {
 	return host
 }
 
-// shorten keeps what a user mistyped recognisable, and no more of it.
+// shorten returns the beginning of a mistyped word, enough to recognise it.
 func shorten(s string) string {
 	const most = 20
 	if len(s) <= most {

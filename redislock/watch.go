@@ -8,33 +8,40 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
 )
 
-// subscribeLimit bounds one try to subscribe, once connected.
+// subscribeLimit bounds one attempt to subscribe on an open connection.
 const subscribeLimit = 5 * time.Second
 
+// The bounds of the pauses between attempts to subscribe.
+const (
+	subscribeRetryMin = 20 * time.Millisecond
+	subscribeRetryMax = time.Second
+)
+
 // Watch implements [driver.Driver], on a connection of its own.
-func (d *Driver) Watch(ctx context.Context, moved func(id string, p driver.Place)) error {
-	if err := d.before(ctx); err != nil {
+func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
-	w := &watch{life: &d.life, at: func() (*Driver, <-chan struct{}) { return d, nil }, moved: moved}
+	w := &watch{life: &d.life, at: func() (*Driver, <-chan struct{}) { return d, nil }, notifyCore: notify}
 	return w.begin(ctx)
 }
 
 // watch is the subscription of a driver to its channel.
 type watch struct {
-	life  *life
-	at    func() (d *Driver, replaced <-chan struct{}) // where to listen, until it is replaced
-	moved func(string, driver.Place)
-	ctx   context.Context // ends the subscription
-	stop  context.CancelFunc
+	life       *life
+	at         func() (d *Driver, replaced <-chan struct{}) // the driver to listen at, until it is replaced
+	notifyCore func(string, driver.Status)
+	ctx        context.Context // ends the subscription
+	stop       context.CancelFunc
 }
 
 // begin returns once the pushes flow.
 func (w *watch) begin(ctx context.Context) error {
 	w.ctx, w.stop = context.WithCancel(ctx)
-	first := make(chan error, 1) // what became of the first try
+	first := make(chan error, 1) // the result of the first attempt
 	if !w.life.begin(func() { w.run(first) }) {
 		w.stop()
 		return driver.ErrClosed
@@ -49,12 +56,11 @@ func (w *watch) begin(ctx context.Context) error {
 	}
 }
 
-// run subscribes, and again whenever the subscription is lost. The first try
-// has to succeed.
+// run subscribes, and subscribes again whenever the subscription is lost. The
+// first attempt has to succeed.
 func (w *watch) run(first chan<- error) {
 	defer w.stop()
-	const least, most = 20 * time.Millisecond, time.Second
-	wait := least
+	retry := backoff.Backoff{First: subscribeRetryMin, Last: subscribeRetryMax}
 	for flows := false; !w.over(); {
 		begun := time.Now()
 		d, replaced := w.at()
@@ -63,7 +69,7 @@ func (w *watch) run(first chan<- error) {
 				flows = true
 				first <- nil
 			} else {
-				w.tell("", driver.Place{})
+				w.notify("", driver.Status{})
 			}
 		})
 		if !flows {
@@ -73,14 +79,13 @@ func (w *watch) run(first chan<- error) {
 		if !w.over() {
 			d.heal()
 		}
-		if time.Since(begun) > most {
-			wait = least // it had worked for a while
+		if time.Since(begun) > subscribeRetryMax {
+			retry.Reset() // the subscription had worked for a while
 		}
 		select {
 		case <-w.ctx.Done():
 		case <-w.life.done:
-		case <-time.After(wait):
-			wait = min(2*wait, most)
+		case <-time.After(retry.Next()):
 		}
 	}
 }
@@ -88,15 +93,15 @@ func (w *watch) run(first chan<- error) {
 func (w *watch) over() bool { return w.life.over() || w.ctx.Err() != nil }
 
 // subscribe listens on the driver's channel until the connection is lost, the
-// driver replaced, or the watch ends. An error says that it did not get so far;
-// otherwise it has called flows.
+// driver replaced, or the watch ended. An error means that the subscription
+// failed; otherwise subscribe has called flows.
 func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) error {
-	heard := func(message string) {
+	onMessage := func(message string) {
 		if id, p, err := parsePush(message); err == nil {
-			d.pushed(id, p, w.tell)
+			d.onPush(id, p, w.notify)
 		}
 	}
-	e := d.listen(heard, func(string) {})
+	e := d.listen(onMessage, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
 	err := e.Add(ctx, d.channel)
@@ -114,23 +119,23 @@ func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) err
 	return nil
 }
 
-func (w *watch) tell(id string, p driver.Place) {
+func (w *watch) notify(id string, p driver.Status) {
 	if !w.over() {
-		w.moved(id, p)
+		w.notifyCore(id, p)
 	}
 }
 
 // parsePush reads "held <token> <id>" and "gone 0 <id>".
-func parsePush(s string) (id string, p driver.Place, err error) {
+func parsePush(s string) (id string, p driver.Status, err error) {
 	word, rest, _ := strings.Cut(s, " ")
 	text, id, _ := strings.Cut(rest, " ")
 	token, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case err != nil || id == "":
 	case word == "held" && token > 0:
-		return id, driver.Place{State: driver.Held, Token: token}, nil
+		return id, driver.Status{State: driver.Held, Token: token}, nil
 	case word == "gone" && token == 0:
-		return id, driver.Place{State: driver.Gone}, nil
+		return id, driver.Status{State: driver.Gone}, nil
 	}
-	return "", driver.Place{}, errors.New("not a push of Holdfast")
+	return "", driver.Status{}, errors.New("not a push of Holdfast")
 }

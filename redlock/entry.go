@@ -11,107 +11,114 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// stage is how far a ticket has come.
+// stage is the progress of a ticket.
 type stage uint8
 
 const (
-	fresh   stage = iota // its first Join is not decided
-	inLine               // it waits, at home or, between two tries, nowhere
-	granted              // it had a majority
+	joining stage = iota // its first Join is undecided
+	waiting              // it waits at its home or, between two tries, nowhere
+	granted              // a majority granted it
 	over                 // it is Gone, or has left
 )
 
-// An entry is a ticket of this client and its votes.
+// An entry is a ticket of this client, with its votes.
+//
+// The order of locks is turn, mu, cleaner.mu, Driver.mu. The mutexes of
+// estimate and contendedNames are taken under mu as well, and none under them.
+// Two entries are never locked at once.
 type entry struct {
 	t    *driver.Ticket
-	turn chan struct{} // holds a value while somebody goes for the majority
+	turn chan struct{} // holds a value while a goroutine tries to win the majority
 
-	mu       sync.Mutex
-	stage    stage
-	left     bool // it leaves, or has left: what comes now is given back
-	chasing  bool // a goroutine goes for the majority
-	votes    []vote
-	home     int // the node in whose line it stands, -1 for none
-	gens     int // names of tickets given out
-	fails    int // tries for the majority that failed in a row
-	rewrites int // rounds to write a token back
-	token    uint64
-	since    uint64        // the mark of the grant
-	changed  chan struct{} // closed and replaced with every answer
-	back     int           // votes on their way back
+	mu        sync.Mutex
+	stage     stage
+	left      bool // it leaves, or has left: votes that come now are given back
+	seeking   bool // the goroutine of seekInBackgroundLocked is running
+	votes     []vote
+	home      int // the node in whose queue it is, -1 for none
+	nextID    int // number of the next node's ticket, see idsPerEntry
+	fails     int // tries for the majority that failed in a row
+	rewrites  int // rounds that raised the votes' tokens
+	token     uint64
+	grantMark uint64        // the mark of the grant
+	changed   chan struct{} // closed and replaced with every answer
+	back      int           // votes that are being given back
 }
 
-// A vote is a node's ticket for an entry, or that there is none.
+// A vote is a node's ticket for an entry. The zero vote has no ticket.
 type vote struct {
-	t      *driver.Ticket // nil for none
-	old    *driver.Ticket // replaced by t, until that is answered
-	state  driver.State   // 0 while nothing is known
-	token  uint64
-	until  time.Time // the node keeps it as long as this at least
-	place  driver.Place
-	busy   bool // a Join of it is under way
-	unsure bool // a Join of it went unanswered
-	pushed bool // granted by a push that came before the answer
-	err    error
-	leftAs driver.State // what Leave found
-	mark   uint64       // of the last request for the whole TTL that was answered, see Driver.marks
+	t           *driver.Ticket // nil for none
+	old         *driver.Ticket // replaced by t, until the node has answered
+	state       driver.State   // 0 while it is unknown
+	token       uint64
+	until       time.Time // the node keeps it at least until then
+	place       driver.Status
+	busy        bool // a Join of t is under way
+	joinUnknown bool // a Join of t had no answer
+	pushed      bool // a push granted t before the Join's answer
+	err         error
+	leftAs      driver.State // the state that Leave found; 0 until it is confirmed
+	mark        uint64       // of the last answered request for the whole TTL, see Driver.marks
 }
 
-// generation is how many digits a node's ticket adds to the id; names are how
-// many of them an entry may use before others with the same id could.
+// idDigits is the number of digits that a node's ticket adds to the id;
+// idsPerEntry is the number of such tickets that an entry may use before
+// another entry with the same id could use them.
 const (
-	generation = 8
-	names      = 64
+	idDigits    = 8
+	idsPerEntry = 64
 )
 
-// base returns the id of the ticket to which a node's ticket belongs.
-func base(id string) string {
-	cut := len(id) - generation
+// baseID returns the id of the ticket to which a node's ticket belongs.
+func baseID(id string) string {
+	cut := len(id) - idDigits
 	if cut < 1 || strings.Trim(id[cut-1:], "0123456789") != "" {
 		return id
 	}
 	return id[:cut]
 }
 
-// ticket makes the next ticket for a node. A ticket that is Gone stays Gone, so
-// that each try has an id of its own; one more digit keeps its form.
-func (e *entry) ticket(ttl time.Duration, floor uint64) *driver.Ticket {
+// newTicketLocked makes the next ticket for a node. A ticket that is Gone stays
+// Gone, so each try has an id of its own; the added digits keep the form of an
+// id.
+func (e *entry) newTicketLocked(ttl time.Duration, minToken uint64) *driver.Ticket {
 	t := &driver.Ticket{
-		ID:   fmt.Sprintf("%s%0*d", e.t.ID, generation, e.gens%1e8),
-		Name: e.t.Name, Units: 1, Limit: 1, TTL: ttl, Meta: e.t.Meta, Floor: max(floor, e.t.Floor),
+		ID:   fmt.Sprintf("%s%0*d", e.t.ID, idDigits, e.nextID%1e8),
+		Name: e.t.Name, Units: 1, Limit: 1, TTL: ttl, Meta: e.t.Meta, MinToken: max(minToken, e.t.MinToken),
 	}
-	e.gens++
+	e.nextID++
 	return t
 }
 
-// signal wakes all who wait for a change. The lock is held.
-func (e *entry) signal() {
+// signalLocked wakes all goroutines that wait for a change.
+func (e *entry) signalLocked() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// holds says whether a vote counts at this time.
+// holds reports whether a vote counts at this time.
 func (v *vote) holds(now time.Time) bool {
 	return v.state == driver.Held && !v.busy && now.Before(v.until)
 }
 
-// tally counts the votes: those held, and those that owe an answer.
-func (d *Driver) tally(e *entry, now time.Time) (held, prompt, late int) {
+// tallyLocked counts the votes that are held, and those whose answers are
+// outstanding, from nodes that are in time and from the others.
+func (d *Driver) tallyLocked(e *entry, now time.Time) (held, inTime, late int) {
 	for i := range e.votes {
 		switch v := &e.votes[i]; {
 		case v.holds(now):
 			held++
-		case v.busy && d.nodes[i].prompt():
-			prompt++
+		case v.busy && d.nodes[i].inTime():
+			inTime++
 		case v.busy:
 			late++
 		}
 	}
-	return held, prompt, late
+	return held, inTime, late
 }
 
-// tokensHeld returns the tokens of the votes that count.
-func (e *entry) tokensHeld(now time.Time) []uint64 {
+// tokensHeldLocked returns the tokens of the votes that count.
+func (e *entry) tokensHeldLocked(now time.Time) []uint64 {
 	var ts []uint64
 	for i := range e.votes {
 		if v := &e.votes[i]; v.holds(now) {
@@ -121,8 +128,9 @@ func (e *entry) tokensHeld(now time.Time) []uint64 {
 	return ts
 }
 
-// kept returns until when a majority of nodes keeps the entry.
-func (e *entry) kept(quorum int) time.Time {
+// leaseEndLocked returns the time until which a majority of nodes keeps the
+// entry.
+func (e *entry) leaseEndLocked(quorum int) time.Time {
 	var ends []time.Time
 	for i := range e.votes {
 		if v := &e.votes[i]; v.state == driver.Held && !v.busy {
@@ -136,7 +144,7 @@ func (e *entry) kept(quorum int) time.Time {
 	return ends[quorum-1]
 }
 
-// homes returns the nodes in the order in which they are the home of a name.
+// homes returns the nodes in the order in which they are a name's home.
 func (d *Driver) homes(name string) []int {
 	h := fnv.New32a()
 	h.Write([]byte(name))
@@ -148,15 +156,24 @@ func (d *Driver) homes(name string) []int {
 	return order
 }
 
-// homeOf returns the first node in the name's order that can be its home, of
-// those that except does not exclude, or -1.
+// homeOf returns the first node in the name's order that can be its home and
+// that except does not exclude, or -1. With wait, a node whose pushes flow goes
+// before one without.
 func (d *Driver) homeOf(name string, wait bool, except func(i int) bool) int {
+	noPush := -1 // the first node without pushes, where renewals find out the grants
 	for _, i := range d.homes(name) {
-		if n := d.nodes[i]; n.homely() && (!wait || n.watched.Load() || !d.traits.Push) && !except(i) {
+		n := d.nodes[i]
+		if !n.canBeHome() || except(i) {
+			continue
+		}
+		if !wait || n.watched.Load() || !d.traits.Push {
 			return i
 		}
+		if noPush < 0 {
+			noPush = i
+		}
 	}
-	return -1
+	return noPush
 }
 
 // find returns the entry of a ticket, or nil.
@@ -166,45 +183,35 @@ func (d *Driver) find(id string) *entry {
 	return d.entries[id]
 }
 
-// enter returns the entry of a ticket, which it makes if there is none; nil if
-// the ticket must stay Gone.
+// enter returns the entry of a ticket, and makes it if there is none. It
+// returns nil if the ticket must stay Gone.
 func (d *Driver) enter(t *driver.Ticket) *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := d.entries[t.ID]; e != nil {
 		return e
 	}
-	if _, dead := d.graves[t.ID]; dead {
+	if d.tombstones.Has(t.ID) {
 		return nil
 	}
 	e := &entry{t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes)), home: -1, changed: make(chan struct{})}
-	d.serial = (d.serial + names) % 1e8
-	e.gens = d.serial
+	d.serial = (d.serial + idsPerEntry) % 1e8
+	e.nextID = d.serial
 	d.entries[t.ID] = e
 	return e
 }
 
-// graveLasts is longer than any request is under way.
-const (
-	graveLasts = 5 * time.Minute
-	gravesMost = 1 << 16
-)
+// tombstoneTTL is the life of a tombstone: longer than any request is under
+// way.
+const tombstoneTTL = 5 * time.Minute
 
-// forget drops an entry; buried, its id stays Gone.
-func (d *Driver) forget(id string, bury bool) {
+// forget drops an entry. With tombstone, the id gets one, so that it stays
+// Gone.
+func (d *Driver) forget(id string, tombstone bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.entries, id)
-	if !bury {
-		return
+	if tombstone {
+		d.tombstones.Add(id)
 	}
-	now := time.Now()
-	if len(d.graves) >= gravesMost {
-		for id, until := range d.graves {
-			if now.After(until) {
-				delete(d.graves, id)
-			}
-		}
-	}
-	d.graves[id] = now.Add(graveLasts)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// A lock on three stores, of which one may fail. Here they are in memory;
-// redislock.Open with restart_guard=on makes nodes of Redis servers, and
-// anylock opens them all by one URL: redlock://h1,h2,h3.
+// ExampleNew takes a lock on three stores, of which one may fail. Here they are
+// in memory; redislock.Open with restart_guard=on makes nodes of Redis servers,
+// and anylock opens them all by one URL: redlock://h1,h2,h3.
 func ExampleNew() {
 	var nodes []driver.Driver
 	for range 3 {

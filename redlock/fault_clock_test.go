@@ -13,20 +13,21 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// The clock of one server jumps beyond the lease. A holder that has all votes
-// keeps its majority, and nobody comes in beside it.
+// TestF45_OneClockOfThreeVotes sets the clock of one server beyond the lease.
+// It checks that a holder with all votes keeps its majority, and that no other
+// client holds beside it.
 func TestF45_OneClockOfThreeVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i := range 3 {
 			w := newWorld(3)
 			c, _ := w.client(t, ttl)
 			other, _ := w.client(t, ttl)
-			time.Sleep(ttl) // all nodes are known
+			time.Sleep(ttl) // until the driver knows all nodes
 			h, err := c.Mutex("n").Lock(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // Lock returns with a majority; the third vote is in
+			synctest.Wait() // Lock returns with a majority; by now the third vote is in
 			w.nodes[i].StepClock(10 * ttl)
 			for range 20 {
 				if next, err := other.Mutex("n").TryLock(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -44,14 +45,15 @@ func TestF45_OneClockOfThreeVotes(t *testing.T) {
 	})
 }
 
-// A holder with two votes of three can be doubled when the clock of one of them
-// jumps: that is what RedLock cannot promise. The second one's token is greater,
-// so a guard refuses the first.
+// TestF45_OneClockOfTwoVotes checks the case that RedLock cannot exclude: a
+// holder with two votes of three gets a second holder beside it when the clock
+// of one of the two nodes jumps. The second holder's token is greater, so a
+// guard refuses the first.
 func TestF45_OneClockOfTwoVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		d := w.open(t)
-		wireTo(d, 2).own.shut() // the first client never gets the third vote
+		wireTo(d, 2).own.shut() // keeps the third vote from the first client
 		c := clientOf(t, d, ttl)
 		other, _ := w.client(t, ttl)
 		h, err := c.Mutex("n").Lock(t.Context())
@@ -80,15 +82,15 @@ func TestF45_OneClockOfTwoVotes(t *testing.T) {
 	})
 }
 
-// No token is left above the floor that is asked for: that is said, and nothing
-// is granted.
+// TestF67_NoTokenLeft checks that where no token is left above the minimum
+// token, the error says so, and nothing is granted.
 func TestF67_NoTokenLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		d := w.open(t)
 		defer d.Close()
-		time.Sleep(ttl) // all nodes are known
-		tk := &driver.Ticket{ID: "last", Name: "n", Limit: 1, Units: 1, TTL: ttl, Floor: math.MaxUint64}
+		time.Sleep(ttl) // until the driver knows all nodes
+		tk := &driver.Ticket{ID: "last", Name: "n", Limit: 1, Units: 1, TTL: ttl, MinToken: math.MaxUint64}
 		if p, err := d.Join(t.Context(), tk, false); driver.ClassOf(err) != driver.Refused {
 			t.Errorf("%+v, %v", p, err)
 		}

@@ -5,20 +5,21 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// One of three nodes cannot be understood: the other two decide. Two cannot: that
-// is an error, and nobody else is granted what is held.
+// TestF11_GarbledAnswers checks that when the answers of one of three nodes
+// cannot be parsed, the other two decide. When those of two cannot be parsed,
+// that is an error, and no other client is granted a held lock.
 func TestF11_GarbledAnswers(t *testing.T) {
 	t.Parallel()
 	ss := start(t, 3)
 	for n, what := range []string{"minority", "majority"} {
 		t.Run(what, func(t *testing.T) {
 			target := ss.target("")
-			var all []*backends.Garbler
+			var all []*servers.Garbler
 			for _, s := range ss[:n+1] {
-				g := backends.Garble(t, s.Addr())
+				g := servers.Garble(t, s.Addr())
 				target = strings.Replace(target, s.Addr(), g.Addr(), 1)
 				all = append(all, g)
 			}
@@ -27,12 +28,12 @@ func TestF11_GarbledAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = d.Close() })
-			if err := d.Watch(t.Context(), func(string, driver.Place) {}); err != nil { // who waits has to hear
+			if err := d.Watch(t.Context(), func(string, driver.Status) {}); err != nil { // waiters need pushes
 				t.Fatal(err)
 			}
 			direct := ss.open(t, "")
 			t.Cleanup(func() { _ = direct.Close() })
-			(&backends.Garbling{At: all, Driver: d, Direct: direct, Wanted: true, Serves: n == 0}).Run(t)
+			(&servers.Garbling{At: all, Driver: d, Direct: direct, Wanted: true, Serves: n == 0}).Run(t)
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast/drivertest/faults"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -18,11 +18,12 @@ const ttl = 4 * time.Second
 
 var randomWorlds = flag.Int("redlock.worlds", 5, "how many worlds TestRandomWorlds plays")
 
-// What may go wrong with a minority of nodes: what begins it, and what ends it.
+// minorityFaults are the faults of a minority of nodes, each with functions
+// that begin and end it.
 var minorityFaults = []struct {
 	name       string
 	begin, end func(s *store)
-	client     func(w *wire) (heal func()) // of one client alone
+	client     func(w *wire) (heal func()) // cuts off one client alone
 }{
 	{name: "silent", begin: func(s *store) { s.shut() }, end: func(s *store) { s.reopen() }},
 	{name: "dead", begin: func(s *store) { s.dead.Store(true) }, end: func(s *store) { s.dead.Store(false) }},
@@ -31,9 +32,10 @@ var minorityFaults = []struct {
 	{name: "cut off from one client", client: func(w *wire) func() { w.own.shut(); return w.own.reopen }},
 }
 
-// A minority of nodes fails in each way while clients take turns: one holds at
-// a time, tokens grow, and everybody comes to its turn.
-func TestF41_Minority(t *testing.T) {
+// TestF41_FaultyMinorityChangesNothing checks, for each fault of a minority of
+// nodes, clients that take turns: one holds at a time, tokens grow, and every
+// client comes to its turn.
+func TestF41_FaultyMinorityChangesNothing(t *testing.T) {
 	for n, away := range map[int]int{3: 1, 5: 2} {
 		for _, f := range minorityFaults {
 			t.Run(fmt.Sprintf("%s %d of %d", f.name, away, n), func(t *testing.T) {
@@ -86,7 +88,7 @@ func TestF41_Minority(t *testing.T) {
 					progress("afterwards")
 					cancel()
 					wg.Wait()
-					time.Sleep(2 * ttl) // what is late is cleaned up
+					time.Sleep(2 * ttl) // late requests are cleaned up
 					for i, s := range w.nodes {
 						l, err := memlock.New(s.Store).Inspect(context.Background(), "n")
 						if err != nil || len(l.Tickets) > 0 {
@@ -99,8 +101,8 @@ func TestF41_Minority(t *testing.T) {
 	}
 }
 
-// Random faults, at random nodes, for random times, on nodes whose clocks
-// differ. Data are lost by a minority alone.
+// TestRandomWorlds plays random faults, at random nodes, for random times, on
+// nodes whose clocks differ. Only a minority loses its data.
 func TestRandomWorlds(t *testing.T) {
 	worlds := *randomWorlds
 	turns := 0
@@ -154,7 +156,7 @@ func TestRandomWorlds(t *testing.T) {
 				if rnd.IntN(4) > 0 {
 					heal()
 				} else {
-					wg.Go(func() { // it overlaps with the next
+					wg.Go(func() { // this fault overlaps with the next
 						time.Sleep(time.Duration(rand.Int64N(int64(ttl))))
 						heal()
 					})
@@ -176,8 +178,8 @@ func TestRandomWorlds(t *testing.T) {
 	t.Logf("%d turns in %d worlds", turns, worlds)
 }
 
-// A request for a vote that arrives long after its client gave up finds that
-// the ticket has left.
+// TestF3_LateVote checks that a request for a vote that arrives long after its
+// client gave up finds that the ticket has left.
 func TestF3_LateVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
@@ -201,7 +203,7 @@ func TestF3_LateVote(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if met := late.Met(); met[0] == 0 {
+		if met := late.Applied(); met[0] == 0 {
 			t.Error("no request was late")
 		}
 		l, err := memlock.New(w.nodes[2].Store).Inspect(context.Background(), "n")
@@ -211,8 +213,9 @@ func TestF3_LateVote(t *testing.T) {
 	})
 }
 
-// Nodes restart without their data, one after the other, and the hold
-// survives with its token, since it is given again what it lost.
+// TestF43_VotesDoNotErode restarts nodes without their data, one after the
+// other. It checks that the hold survives with its token, because the nodes
+// give it the lost votes again.
 func TestF43_VotesDoNotErode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
@@ -237,7 +240,8 @@ func TestF43_VotesDoNotErode(t *testing.T) {
 	})
 }
 
-// A node that hangs adds nothing to a lock or its release, once it is known.
+// TestF22_StalledMinorityAddsNothing checks that a node that hangs adds nothing
+// to a lock or its release, once the driver knows of it.
 //
 // Covers: F21.
 func TestF22_StalledMinorityAddsNothing(t *testing.T) {
@@ -254,15 +258,15 @@ func TestF22_StalledMinorityAddsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			lock() // all nodes are listened to
+			lock() // by now all nodes are watched
 			w.nodes[hung].shut()
 			slowest := 0
 			for i := range 100 {
 				begun := time.Now()
 				lock()
-				if took := time.Since(begun); took > 0 { // the bubble's time, in which work takes none
+				if took := time.Since(begun); took > 0 { // in the bubble's time, work takes no time
 					slowest++
-					if took > 3*mostPatience {
+					if took > 3*maxNodeWait {
 						t.Errorf("node %d hangs: lock %d took %v", hung+1, i, took)
 					}
 				}
@@ -275,8 +279,9 @@ func TestF22_StalledMinorityAddsNothing(t *testing.T) {
 	}
 }
 
-// Equal contenders do not take votes from each other for long.
-func TestF41_Rounds(t *testing.T) {
+// TestF41_ContendersDoNotSplitVotes checks that equal contenders do not take
+// votes from each other for long.
+func TestF41_ContendersDoNotSplitVotes(t *testing.T) {
 	for _, clients := range []int{2, 8, 32} {
 		for _, away := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%d clients, %d of 3 down", clients, away), func(t *testing.T) {
@@ -311,7 +316,8 @@ func TestF41_Rounds(t *testing.T) {
 					}
 					per := float64(rounds) / float64(grants)
 					t.Logf("%d acquisitions, %.2f tries for the majority each, %v each", grants, per, time.Since(begun)/time.Duration(grants))
-					// A first try puts a waiter in line, a second one wins.
+					// A first try puts a waiter in the queue, and a second one
+					// wins.
 					if per > 6 {
 						t.Errorf("%.2f tries for each acquisition", per)
 					}

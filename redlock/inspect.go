@@ -13,14 +13,15 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// viewPatience is how long people wait for a node that is not known to be down.
-const viewPatience = time.Second
+// inspectWait is the time that a view waits for a node that is not known to be
+// down.
+const inspectWait = time.Second
 
 // each asks all nodes at once and returns the answers of those that gave one,
-// by node. It waits for all that are not known to be down, and for a majority;
-// without one it returns an error.
+// by node. It waits for all nodes that are not known to be down, and for a
+// majority; without a majority it returns an error.
 func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *node) (A, error)) (map[int]A, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	type answer struct {
@@ -46,7 +47,7 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 			waits++
 		}
 	}
-	slow := time.NewTimer(viewPatience)
+	slow := time.NewTimer(inspectWait)
 	defer slow.Stop()
 	got := make(map[int]A)
 	var errs []error
@@ -74,53 +75,54 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 		if ctx.Err() != nil {
 			return nil, d.ended(ctx)
 		}
-		class := driver.Unavailable
 		for _, err := range errs {
-			if driver.ClassOf(err) == driver.Unknown {
-				class = driver.Unknown
+			if driver.ClassOf(err) == driver.Unknown && !d.refused(errs) {
+				return nil, driver.Errorf(driver.Unknown, "%d of %d nodes answer: %w", len(got), len(d.nodes), errors.Join(errs...))
 			}
 		}
-		return nil, driver.Errorf(class, "%d of %d nodes answer: %w", len(got), len(d.nodes), errors.Join(errs...))
+		return nil, d.unavailable(len(got), errs, "%d of %d nodes answer: %w", len(got), len(d.nodes), errors.Join(errs...))
 	}
 	return got, nil
 }
 
-// Inspect implements [driver.Driver]: it asks all nodes. Who has a majority
-// holds; while nobody has, it is the one who holds at its home and goes for the
-// majority. Votes without a place in line are not shown.
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	lines, err := each(ctx, d, func(ctx context.Context, n *node) (driver.Line, error) { return n.d.Inspect(ctx, name) })
+// Inspect implements [driver.Driver]: it asks all nodes. The ticket with a
+// majority holds. While no ticket has one, the ticket that holds at its home
+// and asks for the majority counts as holder. Votes of tickets without a place
+// in a queue are not shown. Leave is answered by a majority, so Inspect may show a
+// ticket that has left until the last node has removed it too.
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	queues, err := each(ctx, d, func(ctx context.Context, n *node) (driver.Queue, error) { return n.d.Inspect(ctx, name) })
 	if err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
-	return d.merge(name, lines), nil
+	return d.merge(name, queues), nil
 }
 
-// seen is a ticket as the nodes list it.
-type seen struct {
+// mergedTicket is a ticket, put together from the nodes' lists.
+type mergedTicket struct {
 	entry  driver.Entry
 	held   []driver.Entry // its votes
 	waits  bool
-	atHome bool // its place is in the line of the first node that answered
-	at     int  // in that line
+	atHome bool // it is in the queue of the first node that answered
+	at     int  // index in that queue
 }
 
-func (d *Driver) merge(name string, lines map[int]driver.Line) driver.Line {
+func (d *Driver) merge(name string, queues map[int]driver.Queue) driver.Queue {
 	home := -1
 	for _, i := range d.homes(name) {
-		if _, ok := lines[i]; ok {
+		if _, ok := queues[i]; ok {
 			home = i
 			break
 		}
 	}
-	all := make(map[string]*seen)
-	var order []*seen
+	all := make(map[string]*mergedTicket)
+	var order []*mergedTicket
 	for _, i := range d.homes(name) {
-		for at, e := range lines[i].Tickets {
-			id := base(e.ID)
+		for at, e := range queues[i].Tickets {
+			id := baseID(e.ID)
 			s := all[id]
 			if s == nil {
-				s = &seen{entry: e, at: at + 1000*len(order)}
+				s = &mergedTicket{entry: e, at: at + 1000*len(order)}
 				s.entry.ID = id
 				all[id] = s
 				order = append(order, s)
@@ -135,9 +137,9 @@ func (d *Driver) merge(name string, lines map[int]driver.Line) driver.Line {
 			}
 		}
 	}
-	holder := slices.ContainsFunc(order, func(s *seen) bool { return len(s.held) >= d.quorum })
-	l := driver.Line{Name: name}
-	var kept []*seen
+	holder := slices.ContainsFunc(order, func(s *mergedTicket) bool { return len(s.held) >= d.quorum })
+	l := driver.Queue{Name: name}
+	var kept []*mergedTicket
 	for _, s := range order {
 		switch {
 		case len(s.held) >= d.quorum:
@@ -160,7 +162,7 @@ func (d *Driver) merge(name string, lines map[int]driver.Line) driver.Line {
 		}
 		kept = append(kept, s)
 	}
-	slices.SortStableFunc(kept, func(a, b *seen) int {
+	slices.SortStableFunc(kept, func(a, b *mergedTicket) int {
 		return cmp.Or(-cmp.Compare(a.entry.State, b.entry.State), cmp.Compare(a.at, b.at))
 	})
 	for _, s := range kept {
@@ -172,8 +174,9 @@ func (d *Driver) merge(name string, lines map[int]driver.Line) driver.Line {
 	return l
 }
 
-// Names implements [driver.Driver]: what any of the nodes lists, each name once.
-// It needs a majority of nodes, one of which knows every name that is held.
+// Names implements [driver.Driver]: it yields the names that any of the nodes
+// lists, each once. It needs a majority of nodes: every held name is known to
+// at least one of them. It is as late as Inspect about what has left.
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		got, err := each(ctx, d, func(ctx context.Context, n *node) ([]string, error) {
@@ -190,13 +193,13 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", err)
 			return
 		}
-		told := make(map[string]bool)
+		yielded := make(map[string]bool)
 		for _, names := range got {
 			for _, name := range names {
-				if told[name] {
+				if yielded[name] {
 					continue
 				}
-				told[name] = true
+				yielded[name] = true
 				if !yield(name, nil) {
 					return
 				}
@@ -206,68 +209,95 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 }
 
 // Break implements [driver.Driver]: it breaks the votes of the ticket at all
-// nodes that answer.
+// nodes that answer. It finds the tickets that Inspect shows.
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
-	if ticketID == "" || base(ticketID+strings.Repeat("0", generation)) != ticketID {
+	if ticketID == "" || baseID(ticketID+strings.Repeat("0", idDigits)) != ticketID {
 		return driver.ErrNoTicket
 	}
-	got, err := each(ctx, d, func(ctx context.Context, n *node) (broken bool, err error) {
-		l, err := n.d.Inspect(ctx, name)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range l.Tickets {
-			if e.ID == ticketID || base(e.ID) != ticketID {
-				continue
+	votes := func(q driver.Queue) (ids []string) {
+		for _, e := range q.Tickets {
+			if e.ID != ticketID && baseID(e.ID) == ticketID {
+				ids = append(ids, e.ID)
 			}
-			switch err := n.d.Break(ctx, name, e.ID); {
+		}
+		return ids
+	}
+	// All nodes are read before one is changed: the client of a ticket that has
+	// lost a vote may give the others back before these are counted.
+	queues, err := each(ctx, d, func(ctx context.Context, n *node) (driver.Queue, error) { return n.d.Inspect(ctx, name) })
+	if err != nil {
+		return err
+	}
+	type found struct {
+		queue  driver.Queue
+		broken bool
+	}
+	got, err := each(ctx, d, func(ctx context.Context, n *node) (f found, err error) {
+		if f.queue, err = n.d.Inspect(ctx, name); err != nil {
+			return f, err
+		}
+		for _, id := range votes(f.queue) {
+			switch err := n.d.Break(ctx, name, id); {
 			case err == nil:
-				broken = true
+				f.broken = true
 			case !errors.Is(err, driver.ErrNoTicket):
-				return broken, err
+				return f, err
 			}
 		}
-		return broken, nil
+		return f, nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, broken := range got {
-		if broken {
-			return nil
+	broken, seen := false, 0
+	for i, f := range got {
+		if _, read := queues[i]; !read {
+			queues[i] = f.queue
+		}
+		if f.broken {
+			broken = true
+		}
+		if f.broken || len(votes(queues[i])) > 0 {
+			seen++
 		}
 	}
+	// A minority of votes that Inspect does not show belongs to a ticket that
+	// has left: these votes are being given back.
+	shown := func(e driver.Entry) bool { return e.ID == ticketID }
+	if broken && (seen+len(d.nodes)-len(got) >= d.quorum || slices.ContainsFunc(d.merge(name, queues).Tickets, shown)) {
+		return nil
+	}
 	for i, n := range d.nodes {
-		if _, ok := got[i]; !ok && n.usable() { // the ticket may stand in its line
+		if _, ok := got[i]; !ok && n.usable() { // the ticket may be in its queue
 			return driver.Errorf(driver.Unknown, "node %d has not answered, and the others have no such ticket", i+1)
 		}
 	}
 	return driver.ErrNoTicket
 }
 
-// Identity implements [driver.Identifier]: the identities of all nodes. It needs
-// all of them to have answered once.
+// Identity implements [driver.Identifier]: it joins the identities of all
+// nodes. All of them must have answered once.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	var all []string
 	for i, n := range d.nodes {
-		who := n.who.Load()
-		if who == nil {
+		identity := n.identity.Load()
+		if identity == nil {
 			return "", driver.Errorf(driver.Unavailable, "node %d has not answered yet", i+1)
 		}
-		all = append(all, *who)
+		all = append(all, *identity)
 	}
 	slices.Sort(all)
 	return "redlock:" + strings.Join(all, " "), nil
 }
 
-// Check implements [driver.Checker]: it says which nodes take part, and what
-// those find out that can examine themselves.
+// Check implements [driver.Checker]: it reports which nodes take part, and the
+// findings of nodes that can examine themselves.
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	type found struct{ fs []driver.Finding }
 	got, err := each(ctx, d, func(ctx context.Context, n *node) (found, error) {
@@ -285,12 +315,12 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if len(got) < len(d.nodes) {
 		f.Level = driver.Warning
 		f.Detail += fmt.Sprintf("; locks work as long as %d do", d.quorum)
-		f.Advice = "bring the others back: each that is missing is one failure less that is survived"
+		f.Advice = "bring the others back: with each missing node, locks survive one failure less"
 	}
 	fs := []driver.Finding{f}
 	for i, n := range d.nodes {
-		if twin := n.twin.Load(); twin != nil {
-			fs = append(fs, driver.Finding{Topic: fmt.Sprintf("node %d", i+1), Level: driver.Problem, Detail: (*twin).Error(), Advice: "give each node a server of its own"})
+		if duplicate := n.duplicate.Load(); duplicate != nil {
+			fs = append(fs, driver.Finding{Topic: fmt.Sprintf("node %d", i+1), Level: driver.Problem, Detail: (*duplicate).Error(), Advice: "give each node a server of its own"})
 		}
 		for _, one := range got[i].fs {
 			one.Topic = fmt.Sprintf("node %d: %s", i+1, one.Topic)

@@ -10,39 +10,40 @@ import (
 )
 
 // Join implements [driver.Driver].
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Place{}, err
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Status{}, err
 	}
 	if t.Limit != 1 || t.Units != 1 || t.Owner != "" {
-		return driver.Place{}, driver.Errorf(driver.Refused, "redlock has mutexes without named owners only")
+		return driver.Status{}, driver.Errorf(driver.Refused, "redlock has only mutexes without named owners")
 	}
-	old := d.replaced(t)
+	old := d.takeReplaced(t)
 	e := d.enter(t)
 	if e == nil {
-		return driver.Place{State: driver.Gone}, nil
+		return driver.Status{State: driver.Gone}, nil
 	}
 	sent := time.Now()
-	if err := d.take(ctx, e); err != nil {
-		return driver.Place{}, err
+	if err := d.takeTurn(ctx, e); err != nil {
+		return driver.Status{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stage != fresh {
-		e.release()
-		return d.again(ctx, e, wait, sent)
+	if e.stage != joining {
+		e.releaseTurn()
+		return d.rejoinLocked(ctx, e, wait, sent)
 	}
-	defer e.release()
+	defer e.releaseTurn()
 	if e.home < 0 {
-		if err := d.start(e, wait, old); err != nil {
-			return driver.Place{}, err
+		if err := d.startLocked(e, wait, old); err != nil {
+			return driver.Status{}, err
 		}
 	}
-	return d.pursue(ctx, e, wait, sent)
+	return d.seekLocked(ctx, e, wait, sent)
 }
 
-// take waits for its turn to go for the majority with an entry.
-func (d *Driver) take(ctx context.Context, e *entry) error {
+// takeTurn waits until no other goroutine tries to win the majority for an
+// entry, and takes the turn.
+func (d *Driver) takeTurn(ctx context.Context, e *entry) error {
 	select {
 	case e.turn <- struct{}{}:
 		return nil
@@ -57,25 +58,26 @@ func (d *Driver) take(ctx context.Context, e *entry) error {
 	return d.ended(ctx)
 }
 
-func (e *entry) release() { <-e.turn }
+func (e *entry) releaseTurn() { <-e.turn }
 
-// again is a Join of a ticket that has, or had, a place. The lock is held.
-func (d *Driver) again(ctx context.Context, e *entry, wait bool, sent time.Time) (driver.Place, error) {
+// rejoinLocked handles a Join of a ticket that has, or had, a place. It unlocks
+// e.mu while it renews.
+func (d *Driver) rejoinLocked(ctx context.Context, e *entry, wait bool, sent time.Time) (driver.Status, error) {
 	e.mu.Unlock()
-	p := d.keep(ctx, []*entry{e}, sent, true)[0]
+	p := d.renewEntries(ctx, []*entry{e}, sent, true)[0]
 	e.mu.Lock()
 	if p.Err != nil {
-		return driver.Place{}, p.Err
+		return driver.Status{}, p.Err
 	}
 	if p.State == driver.Waiting && !wait {
-		return d.nothing(ctx, e, p.Holder), nil
+		return d.goneLocked(ctx, e, p.Holder), nil
 	}
 	return p, nil
 }
 
-// replaced returns the votes of the ticket that t replaces, which leaves with
-// this call, or nil.
-func (d *Driver) replaced(t *driver.Ticket) []vote {
+// takeReplaced returns the votes of the ticket that t replaces, and ends that
+// ticket's entry; nil if there is none.
+func (d *Driver) takeReplaced(t *driver.Ticket) []vote {
 	if t.Replaces == nil {
 		return nil
 	}
@@ -90,84 +92,87 @@ func (d *Driver) replaced(t *driver.Ticket) []vote {
 	votes := make([]vote, len(e.votes))
 	copy(votes, e.votes)
 	for i := range e.votes {
-		if v := &votes[i]; v.busy || v.unsure || v.old != nil || v.state != driver.Held {
-			d.giveBack(e, i)
+		if v := &votes[i]; v.busy || v.joinUnknown || v.old != nil || v.state != driver.Held {
+			d.giveBackLocked(e, i)
 			*v = vote{}
 		}
 		e.votes[i] = vote{}
 	}
-	e.signal()
+	e.signalLocked()
 	return votes
 }
 
-// start asks the nodes for the first time: all at once, or the home alone where
-// others are about, or where a ticket is replaced: its successors come first.
-func (d *Driver) start(e *entry, wait bool, old []vote) error {
+// startLocked asks the nodes for the first time, all at once. It asks the home
+// alone if the name was contended recently, or if a ticket is replaced, whose
+// successors come first.
+func (d *Driver) startLocked(e *entry, wait bool, old []vote) error {
 	e.home = d.homeOf(e.t.Name, wait, func(int) bool { return false })
 	for i := range old {
 		if old[i].t != nil && i != e.home {
 			e.votes[i] = old[i]
-			d.giveBack(e, i)
+			d.giveBackLocked(e, i)
 		}
 	}
 	if e.home < 0 {
 		d.forget(e.t.ID, false)
 		return driver.Errorf(driver.Unavailable, "no node answers")
 	}
-	alone := old != nil || d.crowded.has(e.t.Name)
-	var was *driver.Ticket
+	homeOnly := old != nil || d.contended.has(e.t.Name)
+	var oldVote *driver.Ticket
 	if old != nil {
-		was = old[e.home].t
+		oldVote = old[e.home].t
 	}
-	floor := d.floor(e, wait)
-	d.vote(e, e.home, wait, e.t.TTL, floor, was)
-	if !alone {
-		d.voteElsewhere(e, e.t.TTL, floor)
+	minToken := d.minTokenLocked(e, wait)
+	d.requestVoteLocked(e, e.home, wait, e.t.TTL, minToken, oldVote)
+	if !homeOnly {
+		d.voteElsewhereLocked(e, e.t.TTL, minToken)
 	}
 	return nil
 }
 
-// floor is the token to propose. While all nodes answer, the middle one of what
-// they give is right, and asking for none is quicker.
-func (d *Driver) floor(e *entry, wait bool) uint64 {
+// minTokenLocked returns the minimum token to propose. While all nodes answer,
+// it is 0: the middle one of their tokens is right, and asking for no minimum
+// is faster.
+func (d *Driver) minTokenLocked(e *entry, wait bool) uint64 {
 	tries := e.rewrites
 	if wait { // its turn may come later
 		tries = max(tries, 3)
 	}
 	for _, n := range d.nodes {
-		if !n.prompt() {
+		if !n.inTime() {
 			return d.tokens.ahead(time.Now(), lead(tries, e.t.TTL))
 		}
 	}
 	return 0
 }
 
-// lead is by how much a floor is ahead of the fastest clock: more after each
-// try that a clock was faster than, or that a slow node answered when its clock
-// was past it. It stays below a quarter of the TTL: a node that comes back without
-// its data grants nothing for one, and has to be past all floors by its clock
-// alone when it does.
+// lead returns how far ahead of the fastest clock a minimum token is set. It
+// grows with each try that failed because a clock was faster, or because a slow
+// node answered when its clock was past the minimum token. It stays below a
+// quarter of the TTL: a node that comes back without its data grants nothing
+// for one TTL, and then its clock alone has to put it past all minimum tokens.
 func lead(tries int, ttl time.Duration) time.Duration {
 	return min(2*time.Millisecond<<(3*min(tries, 3)), ttl/4)
 }
 
-// voteElsewhere asks all nodes that can be asked and have no vote of e's, except
+// voteElsewhereLocked asks all usable nodes that have no vote of e's, except
 // the home.
-func (d *Driver) voteElsewhere(e *entry, ttl time.Duration, floor uint64) (asked bool) {
+func (d *Driver) voteElsewhereLocked(e *entry, ttl time.Duration, minToken uint64) (asked bool) {
 	for i, n := range d.nodes {
 		if v := &e.votes[i]; i != e.home && n.usable() && v.t == nil {
-			d.vote(e, i, false, ttl, floor, nil)
+			d.requestVoteLocked(e, i, false, ttl, minToken, nil)
 			asked = true
 		}
 	}
 	return asked
 }
 
-// failed ends a try that has no majority and will not get one now. The votes
-// go back, except the home's: its holder tries again, and after some tries goes
-// to the end of the line, for the case that the others are held by somebody who
-// waits for this very vote.
-func (d *Driver) failed(ctx context.Context, e *entry, wait bool, sent time.Time) (driver.Place, error) {
+// failLocked ends a try that has no majority and cannot win one now. It gives
+// back the votes, except the home's: the home's holder tries again. After some
+// tries that vote goes back as well, and the ticket goes to the end of the
+// queue, in case the other nodes are held by a ticket that waits for this very
+// vote.
+func (d *Driver) failLocked(ctx context.Context, e *entry, wait bool, sent time.Time) (driver.Status, error) {
 	var holder string
 	refused, broken := 0, 0
 	var errs []error
@@ -189,55 +194,49 @@ func (d *Driver) failed(ctx context.Context, e *entry, wait bool, sent time.Time
 		}
 	}
 	home := &e.votes[e.home]
-	stands := home.holds(now)
+	holdsHome := home.holds(now)
 	e.fails++
 	if broken >= d.quorum {
-		return driver.Place{}, d.broken(e, errs, unknown)
+		return driver.Status{}, d.tooFewLocked(e, errs, unknown)
 	}
 	if !wait {
-		return d.nothing(ctx, e, holder), nil
+		return d.goneLocked(ctx, e, holder), nil
 	}
-	d.crowded.set(e.t.Name)
-	if stands && e.fails < triesAtHome {
-		d.giveAllBack(e, e.home)
-		e.stage = inLine
-		p := e.waits(home, sent)
-		p.Recheck, p.Ahead = e.backOff(), -1
+	d.contended.set(e.t.Name)
+	if holdsHome && e.fails < triesAtHome {
+		d.giveAllBackLocked(e, e.home)
+		e.stage = waiting
+		p := e.waitsLocked(home, sent)
+		p.Recheck, p.Ahead = e.backOffLocked(), -1
 		if holder != "" {
 			p.Holder = holder
 		}
 		return p, nil
 	}
-	// Nowhere for a while.
-	d.giveAllBack(e, -1)
-	e.stage = inLine
-	return driver.Place{State: driver.Waiting, Lease: e.t.TTL, Ahead: -1, Recheck: e.backOff(), Holder: holder}, nil
+	// The ticket has no place at any node until its next try.
+	d.giveAllBackLocked(e, -1)
+	e.stage = waiting
+	return driver.Status{State: driver.Waiting, Lease: e.t.TTL, Ahead: -1, Recheck: e.backOffLocked(), Holder: holder}, nil
 }
 
-// triesAtHome is how often one who holds the home tries before it lets others.
+// triesAtHome is the number of tries after which a ticket that holds the home
+// lets others go first.
 const triesAtHome = 6
 
-// broken gives all votes back and makes one error of those of the nodes.
-func (d *Driver) broken(e *entry, errs []error, unknown bool) error {
-	class := driver.Unavailable
-	refused := 0
-	for _, err := range errs {
-		if driver.ClassOf(err) == driver.Refused {
-			refused++
-		}
-	}
-	switch {
-	case refused >= d.quorum:
-		class = driver.Refused
-	case unknown && e.stage == fresh:
+// tooFewLocked gives back all votes of a joining entry, and makes one error of
+// the nodes' errors.
+func (d *Driver) tooFewLocked(e *entry, errs []error, unknown bool) error {
+	whole := d.unavailable(len(d.nodes)-len(errs), errs, "too few nodes take part: %w", errors.Join(errs...))
+	class := driver.ClassOf(whole)
+	if _, passes := driver.IsNotReady(whole); unknown && e.stage == joining && class == driver.Unavailable && !passes {
 		class = driver.Unknown
 	}
-	if e.stage == fresh {
-		d.giveAllBack(e, -1)
+	if e.stage == joining {
+		d.giveAllBackLocked(e, -1)
 		e.home = -1
 	}
 	text := errors.Join(errs...)
-	if e.stage == fresh && class != driver.Unknown {
+	if e.stage == joining && class != driver.Unknown {
 		d.forget(e.t.ID, false)
 	}
 	if class == driver.Refused {
@@ -245,18 +244,22 @@ func (d *Driver) broken(e *entry, errs []error, unknown bool) error {
 			return &driver.LimitError{Name: e.t.Name, Have: le.Have, Want: le.Want}
 		}
 	}
+	if class != driver.Unknown {
+		return whole
+	}
 	return driver.Errorf(class, "too few nodes take part: %w", text)
 }
 
-// nothing gives everything back and answers Gone to who does not want to wait,
-// or whose ticket the home has not.
-func (d *Driver) nothing(ctx context.Context, e *entry, holder string) driver.Place {
-	d.giveAllBack(e, -1)
+// goneLocked gives back all votes and answers Gone, for a Join without wait, or
+// if the home does not have the ticket. It unlocks e.mu while it waits for the
+// nodes.
+func (d *Driver) goneLocked(ctx context.Context, e *entry, holder string) driver.Status {
+	d.giveAllBackLocked(e, -1)
 	e.stage, e.left = over, true
-	e.signal()
+	e.signalLocked()
 	e.mu.Unlock()
 	d.forget(e.t.ID, false)
-	d.returned(ctx, e)
+	d.awaitReturned(ctx, e)
 	e.mu.Lock()
-	return driver.Place{State: driver.Gone, Holder: holder}
+	return driver.Status{State: driver.Gone, Holder: holder}
 }

@@ -8,18 +8,21 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Later returns a node that is opened when it can be: for a server that is down
-// while the others are opened. Until then its calls try to open it, one at a
-// time, and answer with the error of that, as Unavailable unless it has a
-// class. Its Traits are what the others have. It never returns nil.
+// Later returns a node that is opened once that is possible, for a server that
+// is down while the others are opened. Until then its calls try to open it, one
+// at a time, and answer with the error of that attempt, as Unavailable unless
+// it has a class. Its Traits are the argument traits, usually the other nodes'.
+// It never returns nil.
 func Later(traits driver.Traits, open func(ctx context.Context) (driver.Driver, error)) driver.Driver {
 	return &later{traits: traits, open: open, turn: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
+// later is the node that Later returns. Under mu, a driver that was opened after
+// Close is closed; no mutex of this package is taken.
 type later struct {
 	traits driver.Traits
 	open   func(ctx context.Context) (driver.Driver, error)
-	turn   chan struct{} // holds a value while it is being opened
+	turn   chan struct{} // holds a value while open runs
 
 	mu     sync.Mutex
 	d      driver.Driver
@@ -27,7 +30,7 @@ type later struct {
 	done   chan struct{}
 }
 
-// get returns the driver, which it opens if need be.
+// get returns the driver, and opens it if need be.
 func (l *later) get(ctx context.Context) (driver.Driver, error) {
 	if d, err := l.opened(); d != nil || err != nil {
 		return d, err
@@ -73,16 +76,16 @@ func (l *later) opened() (driver.Driver, error) {
 func (l *later) Traits() driver.Traits { return l.traits }
 
 // Join implements [driver.Driver].
-func (l *later) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+func (l *later) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	d, err := l.get(ctx)
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	return d.Join(ctx, t, wait)
 }
 
 // Renew implements [driver.Driver].
-func (l *later) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (l *later) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	d, err := l.get(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,7 @@ func (l *later) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, e
 }
 
 // Leave implements [driver.Driver].
-func (l *later) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (l *later) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	d, err := l.get(ctx)
 	if err != nil {
 		return nil, err
@@ -100,19 +103,19 @@ func (l *later) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, e
 }
 
 // Watch implements [driver.Driver].
-func (l *later) Watch(ctx context.Context, moved func(string, driver.Place)) error {
+func (l *later) Watch(ctx context.Context, notify func(string, driver.Status)) error {
 	d, err := l.get(ctx)
 	if err != nil {
 		return err
 	}
-	return d.Watch(ctx, moved)
+	return d.Watch(ctx, notify)
 }
 
 // Inspect implements [driver.Driver].
-func (l *later) Inspect(ctx context.Context, name string) (driver.Line, error) {
+func (l *later) Inspect(ctx context.Context, name string) (driver.Queue, error) {
 	d, err := l.get(ctx)
 	if err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
 	return d.Inspect(ctx, name)
 }
@@ -144,7 +147,7 @@ func (l *later) Identity(ctx context.Context) (string, error) {
 	if named, ok := d.(driver.Identifier); ok {
 		return named.Identity(ctx)
 	}
-	return "", driver.Errorf(driver.Refused, "the node does not say who it is")
+	return "", driver.Errorf(driver.Refused, "the node has no identity")
 }
 
 // Server implements [Hosted].
@@ -153,7 +156,7 @@ func (l *later) Server(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return who(ctx, d)
+	return identityOf(ctx, d)
 }
 
 // Check implements [driver.Checker].

@@ -2,41 +2,44 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Leave implements [driver.Driver]: at all nodes that may have a vote, also
-// those that have not answered. It returns when the nodes that answer promptly
-// have, and a majority; the others are asked on in the background.
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+// Leave implements [driver.Driver]. It asks all nodes that may have a vote,
+// including those that have not answered. It returns once a majority and the
+// nodes that are in time have answered; the other nodes are asked on in the
+// background.
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	places := make([]driver.Place, len(refs))
+	places := make([]driver.Status, len(refs))
 	entries := make([]*entry, len(refs))
 	for i, r := range refs {
 		if entries[i] = d.find(r.ID); entries[i] == nil {
-			places[i] = driver.Place{State: driver.Gone}
-			if r.Unsure {
-				d.forget(r.ID, true) // a Join that comes later finds it Gone
+			places[i] = driver.Status{State: driver.Gone}
+			if r.JoinPending {
+				d.forget(r.ID, true) // makes a later Join answer Gone
 			}
 		}
 	}
 	d.leaveAll(ctx, entries)
 	for i, e := range entries {
 		if e != nil {
-			places[i] = d.leftAs(e, refs[i].Unsure)
+			places[i] = d.finishLeave(e, refs[i].JoinPending)
 		}
 	}
 	return places, nil
 }
 
-// leaveAll sends what has to leave, node by node.
+// leaveAll sends each node the tickets that have to leave it.
 func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
-	parts := make([]part, len(d.nodes))
+	batches := make([]nodeBatch, len(d.nodes))
 	ttl := time.Duration(0)
 	for _, e := range entries {
 		if e == nil {
@@ -46,41 +49,42 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 		e.left = true
 		for i := range e.votes {
 			v := &e.votes[i]
-			if v.leftAs != 0 {
+			if v.leftAs != 0 || v.busy && e.stage == granted { // onVoteLocked gives that vote back when its Join is answered
 				continue
 			}
 			refs := v.refs(false)
 			if len(refs) == 0 {
 				v.leftAs = driver.Gone
 			}
+			v.err = nil // the error of an earlier request
 			for _, r := range refs {
-				parts[i].entries = append(parts[i].entries, e)
-				parts[i].refs = append(parts[i].refs, r)
+				batches[i].entries = append(batches[i].entries, e)
+				batches[i].refs = append(batches[i].refs, r)
 			}
 		}
 		ttl = max(ttl, e.t.TTL)
-		e.signal()
+		e.signalLocked()
 		e.mu.Unlock()
 	}
-	for i, p := range parts {
+	for i, p := range batches {
 		if n := d.nodes[i]; !n.usable() {
 			for _, r := range p.refs {
 				d.clean(n, r)
 			}
-			parts[i] = part{}
+			batches[i] = nodeBatch{}
 		}
 	}
-	d.askParts(ctx, parts, ttl, d.leaveAt, func() bool { return d.settled(entries) })
+	d.askNodes(ctx, batches, ttl, d.leaveAt, func() bool { return d.allLeft(entries) })
 }
 
-// settled says whether enough is known of all entries that leave.
-func (d *Driver) settled(entries []*entry) bool {
+// allLeft reports whether enough is known about all leaving entries.
+func (d *Driver) allLeft(entries []*entry) bool {
 	for _, e := range entries {
 		if e == nil {
 			continue
 		}
 		e.mu.Lock()
-		p := d.answer(e)
+		p := d.leaveStatusLocked(e)
 		e.mu.Unlock()
 		if p.Err != nil {
 			return false
@@ -89,13 +93,13 @@ func (d *Driver) settled(entries []*entry) bool {
 	return true
 }
 
-// leaveAt lets tickets leave one node and takes the answers. What was not
-// confirmed is left to the cleaner.
-func (d *Driver) leaveAt(ctx context.Context, n *node, its part) error {
-	ps, err := n.d.Leave(ctx, its.refs)
+// leaveAt makes tickets leave one node and handles the answers. The cleaner
+// repeats leaves that were not confirmed.
+func (d *Driver) leaveAt(ctx context.Context, n *node, batch nodeBatch) error {
+	ps, err := n.d.Leave(ctx, batch.refs)
 	var failed error
-	for i, e := range its.entries {
-		p := driver.Place{Err: err}
+	for i, e := range batch.entries {
+		p := driver.Status{Err: err}
 		if err == nil {
 			p = ps[i]
 		}
@@ -106,8 +110,8 @@ func (d *Driver) leaveAt(ctx context.Context, n *node, its part) error {
 			if driver.ClassOf(p.Err) != driver.Refused {
 				failed = p.Err
 			}
-			d.clean(n, its.refs[i])
-		} else if v.t != nil && v.t.ID == its.refs[i].ID {
+			d.clean(n, batch.refs[i])
+		} else if v.t != nil && v.t.ID == batch.refs[i].ID {
 			v.leftAs = p.State
 		}
 		e.mu.Unlock()
@@ -115,8 +119,8 @@ func (d *Driver) leaveAt(ctx context.Context, n *node, its part) error {
 	return failed
 }
 
-// answer says what an entry that leaves was. The lock is held.
-func (d *Driver) answer(e *entry) driver.Place {
+// leaveStatusLocked returns the state from which an entry left.
+func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 	var held, open int
 	var errs []error
 	for i := range e.votes {
@@ -134,49 +138,54 @@ func (d *Driver) answer(e *entry) driver.Place {
 	case granted:
 		switch {
 		case held >= d.quorum:
-			return driver.Place{State: driver.Held}
+			return driver.Status{State: driver.Held}
 		case held+open < d.quorum:
-			return driver.Place{State: driver.Gone}
+			return driver.Status{State: driver.Gone}
 		}
-	case inLine:
+	case waiting:
 		if e.home < 0 {
-			return driver.Place{State: driver.Waiting}
+			return driver.Status{State: driver.Waiting}
 		}
 		switch e.votes[e.home].leftAs {
 		case driver.Waiting, driver.Held:
-			return driver.Place{State: driver.Waiting}
+			return driver.Status{State: driver.Waiting}
 		case driver.Gone:
 			if e.votes[e.home].t == nil { // between two tries
-				return driver.Place{State: driver.Waiting}
+				return driver.Status{State: driver.Waiting}
 			}
-			return driver.Place{State: driver.Gone}
+			return driver.Status{State: driver.Gone}
 		}
-	case fresh:
+	case joining:
 		switch {
 		case e.home >= 0 && e.votes[e.home].leftAs == driver.Waiting:
-			return driver.Place{State: driver.Waiting}
+			return driver.Status{State: driver.Waiting}
 		case held >= d.quorum:
-			return driver.Place{State: driver.Held}
+			return driver.Status{State: driver.Held}
 		case open == 0 || held+open < d.quorum:
-			return driver.Place{State: driver.Gone}
+			return driver.Status{State: driver.Gone}
 		}
 	default:
-		return driver.Place{State: driver.Gone}
+		return driver.Status{State: driver.Gone}
 	}
-	return driver.Place{Err: d.short(open, "have not confirmed", errs)}
+	if len(errs) == open && !slices.ContainsFunc(errs, func(err error) bool { return driver.ClassOf(err) != driver.Refused }) {
+		// The others have confirmed, and those that refuse will refuse again.
+		return driver.Status{Err: driver.Errorf(driver.Refused, "%d of %d nodes refuse: %w", open, len(d.nodes), errors.Join(errs...))}
+	}
+	return driver.Status{Err: d.short(open, "have not confirmed", errs)}
 }
 
-// leftAs ends an entry whose leaving is settled.
-func (d *Driver) leftAs(e *entry, unsure bool) driver.Place {
+// finishLeave returns the state from which an entry left, and ends the entry if
+// that state is known.
+func (d *Driver) finishLeave(e *entry, joinPending bool) driver.Status {
 	e.mu.Lock()
-	p := d.answer(e)
+	p := d.leaveStatusLocked(e)
 	if p.Err == nil {
 		e.stage = over
 	}
-	e.signal()
+	e.signalLocked()
 	e.mu.Unlock()
 	if p.Err == nil {
-		d.forget(e.t.ID, unsure)
+		d.forget(e.t.ID, joinPending)
 	}
 	return p
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// A link is the way to a server, which takes a time in each direction. It can
-// be shut, and then carries nothing without saying so.
+// A link is the way to a server, with a travel time in each direction. A link
+// that is shut carries nothing, without an error.
 type link struct {
 	l    net.Listener
 	to   string
@@ -23,7 +23,7 @@ type link struct {
 	conns []net.Conn
 }
 
-func newLink(t testing.TB, s *backends.RedisServer, way time.Duration) *link {
+func newLink(t testing.TB, s *servers.RedisServer, way time.Duration) *link {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +67,7 @@ func (k *link) connect(client net.Conn) {
 	k.carry(client, server)
 }
 
-// carry hands on what comes, in its order, each piece after the time of the way.
+// carry passes the bytes on in order, each piece after the travel time.
 func (k *link) carry(from, to net.Conn) {
 	type piece struct {
 		data []byte

@@ -7,21 +7,21 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(openTarget)
+	multiproc.Child(openTarget)
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
+	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait more than they compute
 		panic(err)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
-// openTarget opens a driver on the Redis servers at some URLs.
+// openTarget opens a driver on the Redis servers at several URLs.
 func openTarget(target string) (driver.Driver, error) {
 	var nodes []driver.Driver
 	drop := func() {

@@ -8,64 +8,74 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
 )
 
-// node is one of the stores, and what is believed of its health. Belief decides
-// how long somebody waits for it, never who holds.
+// node is one of the stores, and an estimate of its health. The estimate
+// decides how long a call waits for the node, never which client holds.
 type node struct {
-	of      *Driver
-	at      int // in the driver's nodes
-	d       driver.Driver
-	down    atomic.Bool // it failed: it is asked nothing but whether it is back
-	slow    atomic.Bool // it owes an answer for longer than the others took
-	hung    atomic.Bool // it owes one for longer than anybody waits; no line's home
-	watched atomic.Bool // its pushes flow
-	trip    atomic.Int64
-	who     atomic.Pointer[string] // its identity, when known
-	twin    atomic.Pointer[error]  // it is the same store as another node
-	cleaner cleaner
+	of        *Driver
+	at        int // index in the driver's nodes
+	d         driver.Driver
+	down      atomic.Bool // a request failed: until it is back, only probes are sent
+	slow      atomic.Bool // an answer is outstanding for longer than the others took
+	hung      atomic.Bool // an answer is outstanding for longer than any call waits; not the home of a queue
+	watched   atomic.Bool // its pushes flow
+	trip      atomic.Int64
+	identity  atomic.Pointer[string] // its identity; nil until known
+	duplicate atomic.Pointer[error]  // an error that it is the same store as another node; else nil
+	cleaner   cleaner
 }
 
 const (
-	// leastPatience and mostPatience bound how long a call that has a majority
+	// minNodeWait and maxNodeWait bound the time that a call with a majority
 	// waits for a node that is not known to be slow.
-	leastPatience = 10 * time.Millisecond
-	mostPatience  = 50 * time.Millisecond
-	// A node that is down is asked again after leastProbe, and then at ever
-	// greater distances.
-	leastProbe = 50 * time.Millisecond
-	mostProbe  = time.Second
+	minNodeWait = 10 * time.Millisecond
+	maxNodeWait = 50 * time.Millisecond
+	// minProbeWait is the wait before the first probe of a node that is down.
+	// The wait doubles with each probe, up to maxProbeWait.
+	minProbeWait = 50 * time.Millisecond
+	maxProbeWait = time.Second
 )
 
-// limit is how long one request to a node may take: far below the TTL, so that
-// several fit in it, and the same for a node that hangs as for one that works.
-// When most nodes fail to keep it, more patience does more than another try.
-func (d *Driver) limit(ttl time.Duration) time.Duration {
-	if d.most((*node).up) {
-		return min(max(ttl/10, 100*time.Millisecond), time.Second)
+// limit returns the time that one request to a node may take. It is far below
+// the TTL, so that several requests fit in the TTL, and is the same for a
+// hanging node as for a working one. When most nodes miss the limit, waiting
+// longer helps more than another try. A node that is slow, but not silent, gets
+// the time that its answers take.
+func (d *Driver) limit(n *node, ttl time.Duration) time.Duration {
+	most := min(ttl/4, 4*time.Second)
+	if d.majority((*node).up) {
+		least := min(max(ttl/10, 100*time.Millisecond), time.Second)
+		return max(least, min(3*time.Duration(n.trip.Load()), most))
 	}
-	return min(ttl/4, 4*time.Second)
+	return most
 }
 
-// Belief excludes a minority at most: when more nodes are slow or down than
-// that, it may well be this process that is, and all are asked as before.
+// The estimates exclude a minority at most. When more nodes than that seem slow
+// or down, this process itself may well be slow or cut off, and all nodes are
+// asked as before.
 
-// usable says whether joins are sent to the node.
-func (n *node) usable() bool { return n.known() && (n.up() || !n.of.most((*node).up)) }
+// usable reports whether joins are sent to the node.
+func (n *node) usable() bool { return n.known() && (n.up() || !n.of.majority((*node).up)) }
 
-// prompt says whether its answer is worth waiting for.
-func (n *node) prompt() bool { return n.usable() && (n.quick() || !n.of.most((*node).quick)) }
+// inTime reports whether calls wait for the node's answer.
+func (n *node) inTime() bool {
+	return n.usable() && (n.responsive() || !n.of.majority((*node).responsive))
+}
 
-func (n *node) known() bool { return n.twin.Load() == nil && n.who.Load() != nil }
-func (n *node) up() bool    { return n.known() && !n.down.Load() }
-func (n *node) quick() bool { return n.up() && !n.slow.Load() }
-func (n *node) agile() bool { return n.up() && !n.hung.Load() }
+func (n *node) known() bool      { return n.duplicate.Load() == nil && n.identity.Load() != nil }
+func (n *node) up() bool         { return n.known() && !n.down.Load() }
+func (n *node) responsive() bool { return n.up() && !n.slow.Load() }
+func (n *node) notHung() bool    { return n.up() && !n.hung.Load() }
 
-// homely says whether it can be the home of a line.
-func (n *node) homely() bool { return n.usable() && (n.agile() || !n.of.most((*node).agile)) }
+// canBeHome reports whether the node can be the home of a queue.
+func (n *node) canBeHome() bool {
+	return n.usable() && (n.notHung() || !n.of.majority((*node).notHung))
+}
 
-// most says whether a majority of nodes is so.
-func (d *Driver) most(is func(n *node) bool) bool {
+// majority reports whether is holds for a majority of nodes.
+func (d *Driver) majority(is func(n *node) bool) bool {
 	count := 0
 	for _, n := range d.nodes {
 		if is(n) {
@@ -75,15 +85,15 @@ func (d *Driver) most(is func(n *node) bool) bool {
 	return count >= d.quorum
 }
 
-// patience is how long to wait for the nodes that still owe an answer.
-func (d *Driver) patience() time.Duration {
+// nodeWait returns the time to wait for nodes whose answers are outstanding.
+func (d *Driver) nodeWait() time.Duration {
 	longest := time.Duration(0)
 	for _, n := range d.nodes {
-		if n.prompt() {
+		if n.inTime() {
 			longest = max(longest, time.Duration(n.trip.Load()))
 		}
 	}
-	return min(max(4*longest, leastPatience), mostPatience)
+	return min(max(4*longest, minNodeWait), maxNodeWait)
 }
 
 // ask runs a request to a node on a goroutine of its own, and then done. It
@@ -99,43 +109,44 @@ func (d *Driver) ask(n *node, limit time.Duration, request func(ctx context.Cont
 	})
 }
 
-// note learns from an answer how a node is.
+// note updates the estimate of a node's health with an answer.
 func (d *Driver) note(n *node, took time.Duration, err error) {
-	if err == nil || driver.ClassOf(err) == driver.Refused || driver.ClassOf(err) == driver.NotDone {
+	_, guarded := driver.IsNotReady(err) // the node answers, so it is not down
+	if err == nil || guarded || driver.ClassOf(err) == driver.Refused || driver.ClassOf(err) == driver.NotDone {
 		old := n.trip.Load()
 		n.trip.Store(old + (int64(took)-old)/8)
-		// One that answers late each time is not quick in between.
-		if took <= mostPatience {
+		// A node that answers late each time must not count as responsive in
+		// between.
+		if took <= maxNodeWait {
 			n.slow.Store(false)
 		}
-		if took <= 2*mostPatience {
+		if took <= 2*maxNodeWait {
 			n.hung.Store(false)
 		}
 		return
 	}
+	if driver.ClassOf(err) == driver.Unknown { // it may answer later: the next limit allows more
+		n.trip.Store(max(n.trip.Load(), int64(took/2)))
+	}
 	d.suspect(n)
 }
 
-// suspect takes a node for down until it answers a probe.
+// suspect marks a node as down until it answers a probe.
 func (d *Driver) suspect(n *node) {
 	if d.life.Err() == nil && n.down.CompareAndSwap(false, true) {
-		d.begin(func() { d.probe(n, leastProbe) })
+		d.begin(func() { d.probe(n, minProbeWait) })
 	}
 }
 
-// probe asks a node, again and again, whether it is back.
+// probe asks a node again and again until it answers.
 func (d *Driver) probe(n *node, wait time.Duration) {
-	for {
-		select {
-		case <-d.life.Done():
-			return
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, mostProbe)
-		ctx, cancel := context.WithTimeout(d.life, time.Second)
+	for retry := (backoff.Backoff{First: wait, Last: maxProbeWait}); retry.Wait(d.life); {
+		ctx, cancel := context.WithTimeout(d.life, max(time.Second, min(3*time.Duration(n.trip.Load()), 4*time.Second)))
+		begun := time.Now()
 		err := d.identify(ctx, n)
 		cancel()
-		if err == nil {
+		if _, guarded := driver.IsNotReady(err); err == nil || guarded && n.identity.Load() != nil {
+			n.trip.Store((n.trip.Load() + int64(time.Since(begun))) / 2)
 			n.slow.Store(false)
 			n.hung.Store(false)
 			n.down.Store(false)
@@ -144,36 +155,38 @@ func (d *Driver) probe(n *node, wait time.Duration) {
 	}
 }
 
-// Hosted is implemented by nodes that can say which server they are at. Two
-// databases of one server are two stores, and fail as one.
+// Hosted is implemented by nodes that can identify their server. Two databases
+// of one server are two stores, but they fail as one.
 type Hosted interface {
-	// Server is equal for two nodes exactly if they are at the same server. It
-	// may block for a round trip. Errors are those of [driver.Identifier].
+	// Server returns a text that is equal for two nodes exactly if they are on
+	// the same server. It may block for a round trip. Errors are those of
+	// [driver.Identifier].
 	Server(ctx context.Context) (string, error)
 }
 
-// identify asks a node who it is, and compares that with the others. A server
-// that restarted may be another one.
+// identify asks a node for its identity, and compares it with those of the
+// others. A server that restarted may be another one.
 func (d *Driver) identify(ctx context.Context, n *node) error {
-	id, err := who(ctx, n.d)
+	id, err := identityOf(ctx, n.d)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n.who.Store(&id)
-	n.twin.Store(nil)
+	n.identity.Store(&id)
+	n.duplicate.Store(nil)
 	for _, other := range d.nodes {
-		if who := other.who.Load(); other != n && who != nil && *who == id && other.twin.Load() == nil {
-			err := fmt.Errorf("nodes %d and %d are one and the same server: its failure would be that of two", min(n.at, other.at)+1, max(n.at, other.at)+1)
-			n.twin.Store(&err)
+		if identity := other.identity.Load(); other != n && identity != nil && *identity == id && other.duplicate.Load() == nil {
+			err := fmt.Errorf("nodes %d and %d are one and the same server: they would fail together", min(n.at, other.at)+1, max(n.at, other.at)+1)
+			n.duplicate.Store(&err)
 		}
 	}
 	return nil
 }
 
-// who returns what must differ between two nodes.
-func who(ctx context.Context, n driver.Driver) (string, error) {
+// identityOf returns the identity of a node, which must differ between two
+// nodes.
+func identityOf(ctx context.Context, n driver.Driver) (string, error) {
 	if h, ok := n.(Hosted); ok {
 		return h.Server(ctx)
 	}
@@ -184,12 +197,14 @@ func who(ctx context.Context, n driver.Driver) (string, error) {
 	return fmt.Sprintf("node:%p", n), err
 }
 
-var errSilent = driver.Errorf(driver.Unavailable, "it does not answer")
+var errSilent = driver.Errorf(driver.Unavailable, "no answer")
 
-// minority is for how long New waits for the rest when a majority has answered.
-const minority = 500 * time.Millisecond
+// minorityWait is the time that New waits for the other nodes when a majority
+// has answered.
+const minorityWait = 500 * time.Millisecond
 
-// greet asks all nodes who they are. Those that are silent are asked on.
+// greet asks all nodes for their identities. Probes go on asking the silent
+// ones.
 func (d *Driver) greet(limit time.Duration) error {
 	errs := make([]error, len(d.nodes))
 	type answer struct {
@@ -204,14 +219,14 @@ func (d *Driver) greet(limit time.Duration) error {
 		d.begin(func() { done <- answer{i, d.identify(ctx, n)} })
 	}
 	var enough <-chan time.Time
-	for rest, heard := len(d.nodes), 0; rest > 0; rest-- {
+	for rest, answered := len(d.nodes), 0; rest > 0; rest-- {
 		select {
 		case a := <-done:
 			if errs[a.at] = a.err; a.err == nil {
-				heard++
+				answered++
 			}
-			if heard == d.quorum {
-				enough = time.After(minority)
+			if answered == d.quorum {
+				enough = time.After(minorityWait)
 			}
 		case <-enough:
 			rest = 0
@@ -220,9 +235,9 @@ func (d *Driver) greet(limit time.Duration) error {
 	alive := 0
 	var failed []error
 	for i, n := range d.nodes {
-		switch twin := n.twin.Load(); {
-		case twin != nil:
-			return *twin
+		switch duplicate := n.duplicate.Load(); {
+		case duplicate != nil:
+			return *duplicate
 		case errs[i] == nil:
 			alive++
 		case driver.ClassOf(errs[i]) == driver.Refused:
@@ -232,7 +247,7 @@ func (d *Driver) greet(limit time.Duration) error {
 		}
 	}
 	if alive < d.quorum {
-		return driver.Errorf(driver.Unavailable, "%d of %d nodes answer: %w", alive, len(d.nodes), errors.Join(failed...))
+		return d.unavailable(alive, failed, "%d of %d nodes answer: %w", alive, len(d.nodes), errors.Join(failed...))
 	}
 	for i, n := range d.nodes {
 		if errs[i] != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// What is no majority of independent nodes is refused.
-func TestF44_Nodes(t *testing.T) {
+// TestF44_DependentNodesAreRefused checks that nodes that are not an odd number
+// of independent stores are refused.
+func TestF44_DependentNodesAreRefused(t *testing.T) {
 	s := memlock.NewStore()
 	node := func() driver.Driver { return memlock.New(memlock.NewStore()) }
 	for want, nodes := range map[string][]driver.Driver{
@@ -43,8 +44,9 @@ type traitless struct {
 
 func (d traitless) Traits() driver.Traits { return d.tr }
 
-// A node that comes back as one that is there already is kept out.
-func TestF44_TwinFoundLater(t *testing.T) {
+// TestF44_DuplicateNodeIsKeptOut checks that a node that comes back with the
+// identity of another node is kept out.
+func TestF44_DuplicateNodeIsKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		nodes := w.drivers()
@@ -61,7 +63,7 @@ func TestF44_TwinFoundLater(t *testing.T) {
 		}
 		c := clientOf(t, d, ttl)
 		time.Sleep(time.Minute)
-		if d.nodes[2].twin.Load() == nil || d.nodes[2].usable() {
+		if d.nodes[2].duplicate.Load() == nil || d.nodes[2].usable() {
 			t.Error("the same store twice is not noticed")
 		}
 		h, err := c.Mutex("n").Lock(t.Context())

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,25 +12,26 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/redisrights"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock"
 )
 
-// servers are independent Redis servers of one test.
-type servers []*backends.RedisServer
+// redisServers are independent Redis servers of one test.
+type redisServers []*servers.RedisServer
 
-func start(t testing.TB, n int) servers {
+func start(t testing.TB, n int) redisServers {
 	t.Helper()
-	var ss servers
+	var ss redisServers
 	for range n {
-		ss = append(ss, backends.Redis(t, backends.RedisOptions{}))
+		ss = append(ss, servers.Redis(t, servers.RedisOptions{}))
 	}
 	return ss
 }
 
-// target is what openTarget takes.
-func (ss servers) target(query string) string {
+// target returns an argument for openTarget.
+func (ss redisServers) target(query string) string {
 	urls := make([]string, len(ss))
 	for i, s := range ss {
 		urls[i] = s.URL(query)
@@ -37,7 +39,7 @@ func (ss servers) target(query string) string {
 	return strings.Join(urls, " ")
 }
 
-func (ss servers) open(t drivertest.T, query string) *Driver {
+func (ss redisServers) open(t drivertest.T, query string) *Driver {
 	t.Helper()
 	d, err := openTarget(ss.target(query))
 	if err != nil {
@@ -46,11 +48,12 @@ func (ss servers) open(t drivertest.T, query string) *Driver {
 	return d.(*Driver)
 }
 
-func (ss servers) harness(t *testing.T) drivertest.Harness {
+func (ss redisServers) harness(t *testing.T) drivertest.Harness {
 	return drivertest.Harness{
-		Open: func(dt drivertest.T) driver.Driver { return ss.open(dt, "timeout=10s") },
-		TTL:  4 * time.Second, // a node's deadline is a tenth of it, on machines that are busy
-		Many: 200,
+		LateViews: true,
+		Open:      func(dt drivertest.T) driver.Driver { return ss.open(dt, "timeout=10s") },
+		TTL:       4 * time.Second, // a node's deadline is a tenth of it, and the machine may be busy
+		Waiters:   200,
 		Pause: func(drivertest.T) func() {
 			for _, s := range ss {
 				s.Pause(t)
@@ -79,38 +82,55 @@ func (ss servers) harness(t *testing.T) drivertest.Harness {
 			}
 			return n
 		},
+		Rights: ss.rights(t),
 	}
 }
 
-// Order is promised nowhere, but kept while all nodes answer in time, as they do
-// in memory, where the cases that lean on it are run.
+// rights describes users of all servers.
+func (ss redisServers) rights(t *testing.T) *drivertest.Rights {
+	rules := redisrights.Documented(t, "../redislock/docs.go", "", redislock.DefaultPrefix)
+	rights := redisrights.Users(t, rules, ss, func(user *url.Userinfo) (driver.Driver, error) {
+		return openTarget(strings.ReplaceAll(ss.target(""), "://", "://"+user.String()+"@"))
+	})
+	rights.Majority = true
+	return rights
+}
+
+// TestRedisConformance runs the suite on Redis servers, apart from the cases
+// that depend on order. RedLock does not promise order, but keeps it while all
+// nodes answer in time, as they do in memory, where these cases run.
 func TestRedisConformance(t *testing.T) {
 	h := start(t, 3).harness(t)
-	const order = "a node of a busy machine answers late, and then the line need not be kept"
+	const (
+		order = "a node of a busy machine answers late, and then the line need not be kept"
+		late  = "a node that answers late is left in the background, and shows the ticket until then"
+	)
 	h.LeaveOut = map[string]string{
+		"inspect":                 order,
 		"replaces":                order,
 		"leave-frees-no-stranger": order,
-		"hammer-cancel":           "a node that answers late is left in the background, and shows the ticket until then",
+		"hammer-cancel":           late,
+		"nasty-names":             late,
 	}
 	drivertest.Run(t, h)
 }
 
 func TestRedisLocks(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, start(t, 5).harness(t))
+	drivertest.RunLocks(t, start(t, 5).harness(t))
 }
 
 func TestRedisProcesses(t *testing.T) {
 	t.Parallel()
-	procs.Run(t, procs.Store{Target: start(t, 3).target(""), TTL: 2 * time.Second})
+	multiproc.Run(t, multiproc.Store{Target: start(t, 3).target(""), TTL: 2 * time.Second})
 }
 
-// Seven nodes, three of which are down.
-func TestRedisSeven(t *testing.T) {
+// TestRedisThreeOfSevenDown checks seven nodes, three of which are down.
+func TestRedisThreeOfSevenDown(t *testing.T) {
 	t.Parallel()
 	ss := start(t, 7)
 	d := ss.open(t, "")
-	c := clientOf(t, d, 5*time.Second)
+	c := clientOf(t, d, 20*time.Second)
 	for _, s := range ss[2:5] {
 		s.Crash(t)
 	}
@@ -130,11 +150,12 @@ func TestRedisSeven(t *testing.T) {
 	}
 }
 
-// A minority of real servers is stopped, killed, restarted without its data
-// under the guard, and slow, while clients take turns.
+// TestF42_RedisMinorityChangesNothing stops, kills, slows down, and restarts
+// without its data under the guard, a minority of real servers, while clients
+// take turns.
 //
 // Covers: F41, F26.
-func TestF42_RedisMinority(t *testing.T) {
+func TestF42_RedisMinorityChangesNothing(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	ss := start(t, 3)
@@ -168,14 +189,14 @@ func TestF42_RedisMinority(t *testing.T) {
 		}
 	}
 	progress("guarded at first")
-	for i, s := range ss[:2] { // the second one after the first
+	for i, s := range ss[:2] { // one after the other
 		s.Pause(t)
 		progress("one is stopped")
 		s.Resume(t)
 		progress("it goes on")
 		s.RestartEmpty(t)
 		progress("one has lost its data")
-		// A second one may fail only when this one votes again.
+		// A second server may fail only once this one votes again.
 		time.Sleep(ttl + 2*time.Second)
 		if i == 0 {
 			s.Crash(t)
@@ -188,35 +209,42 @@ func TestF42_RedisMinority(t *testing.T) {
 	wg.Wait()
 }
 
-// A server that is stopped adds nothing to a lock and its release.
-func TestF22_RedisStalled(t *testing.T) {
+// TestF22_RedisStalledAddsNothing checks that a server that is stopped adds
+// nothing to a lock and its release.
+func TestF22_RedisStalledAddsNothing(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Second
 	ss := start(t, 3)
 	c := clientOf(t, ss.open(t, ""), ttl)
 	ss[1].Pause(t)
 	defer ss[1].Resume(t)
-	var quick int
-	const n = 100
-	for range n {
-		begun := time.Now()
-		h, err := c.Mutex("n").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
+	const n, tries = 100, 5 // on a machine that does much else, many locks take longer
+	for try := 1; ; try++ {
+		quick := 0
+		for range n {
+			begun := time.Now()
+			h, err := c.Mutex("n").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(begun) < 250*time.Millisecond {
+				quick++
+			}
 		}
-		if err := h.Unlock(); err != nil {
-			t.Fatal(err)
+		if quick >= n/2 {
+			return
 		}
-		if time.Since(begun) < 250*time.Millisecond {
-			quick++
+		if try == tries {
+			t.Fatalf("only %d of %d locks took less than a quarter of a node's deadline", quick, n)
 		}
-	}
-	if quick < n/2 {
-		t.Errorf("only %d of %d locks took less than a quarter of a node's deadline", quick, n)
 	}
 }
 
-// Two databases of one server are two stores that fail as one.
+// TestF44_DatabasesOfOneServer checks that two databases of one server are
+// refused as nodes: they are two stores that fail as one.
 //
 // Covers: F44.
 func TestF44_DatabasesOfOneServer(t *testing.T) {

@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tombstone"
 )
 
-// Options for [New]. The zero value is useful.
+// Options are the settings of [New]. The zero value is useful.
 type Options struct {
-	// Scheme is what Traits call the store; "redlock" when empty.
+	// Scheme is the store's Traits.Scheme; "redlock" when empty.
 	Scheme string
-	// OpenLimit bounds how long New waits for the nodes to say who they are;
-	// five seconds when 0. A minority may be silent for longer.
+	// OpenLimit bounds the time that New waits for the nodes to identify
+	// themselves; five seconds when 0. A minority may be silent for longer.
 	OpenLimit time.Duration
 }
 
-// Driver makes one store of an odd number of independent ones. It implements
+// Driver makes one store of an odd number of independent stores. It implements
 // [driver.Driver], [driver.Identifier] and [driver.Checker].
 type Driver struct {
 	nodes  []*node
@@ -29,25 +30,25 @@ type Driver struct {
 	life   context.Context // ends with the driver
 	end    context.CancelFunc
 
-	watch   atomic.Pointer[watcher]
-	tokens  estimate
-	crowded hints
-	marks   atomic.Uint64 // counts requests, so that each knows which came after it
-	rounds  atomic.Int64  // tries for the majority, for tests
-	grants  atomic.Int64  // that were won
+	watch     atomic.Pointer[watcher]
+	tokens    estimate
+	contended contendedNames
+	marks     atomic.Uint64 // counts requests, to tell which of two came later
+	rounds    atomic.Int64  // tries for the majority, counted for tests
+	grants    atomic.Int64  // tries that won the majority
 
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-	entries map[string]*entry    // by the ticket's id
-	serial  int                  // of the names of nodes' tickets
-	graves  map[string]time.Time // ids that must stay Gone, and until when
+	mu         sync.Mutex // the last to be taken, see entry
+	closed     bool
+	running    sync.WaitGroup
+	entries    map[string]*entry     // by the ticket's id
+	serial     int                   // of the last range of ids for nodes' tickets
+	tombstones tombstone.Set[string] // ids that must stay Gone
 }
 
-// watcher is who listens.
+// watcher is the core's Watch: its context, and the function that takes pushes.
 type watcher struct {
-	ctx   context.Context
-	moved func(string, driver.Place)
+	ctx    context.Context
+	notify func(string, driver.Status)
 }
 
 var (
@@ -56,30 +57,30 @@ var (
 	_ driver.Checker    = (*Driver)(nil)
 )
 
-// New returns a driver on nodes, an odd number of at least three, which it
-// closes with itself. All who shall exclude each other give the same nodes;
-// that they give them in the same order is best, but nothing depends on it.
+// New returns a driver on nodes, an odd number of at least three, which the
+// driver closes with itself. Clients exclude each other only if they give the
+// same nodes. Giving them in the same order is best, but nothing depends on it.
 //
-// It asks the nodes who they are and returns an error when two are at one
-// server, see [Hosted], when a node refuses, or when no majority has answered within
-// Options.OpenLimit. After an error the nodes are the caller's again. Options
-// may be nil.
+// New asks the nodes for their identities. It returns an error when two nodes
+// are on one server, see [Hosted], when a node refuses, or when no majority has
+// answered within Options.OpenLimit. After an error the caller has to close the
+// nodes. Options may be nil.
 //
-// A node has to offer fencing, has to be a store of its own and not a cluster
-// (Traits.Lane), and has to keep a ticket for the TTL that its latest request
-// asks for. It has to remember what it granted across a restart, or else grant
-// nothing for one TTL after it: see redislock's restart guard.
+// A node has to offer fencing, to be a single store and not a cluster
+// (Traits.Lane), and to keep a ticket for the TTL of its latest request. It has
+// to remember its grants across a restart, or else to grant nothing for one TTL
+// after it: see redislock's restart guard.
 func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 	if o == nil {
 		o = new(Options)
 	}
 	if len(nodes) < 3 || len(nodes)%2 == 0 {
-		return nil, fmt.Errorf("redlock: %d nodes: it takes an odd number of them, at least 3; an even one survives no more failures than one less", len(nodes))
+		return nil, fmt.Errorf("redlock: %d nodes: it takes an odd number of them, at least 3", len(nodes))
 	}
 	d := &Driver{
-		quorum:  len(nodes)/2 + 1,
-		entries: make(map[string]*entry),
-		graves:  make(map[string]time.Time),
+		quorum:     len(nodes)/2 + 1,
+		entries:    make(map[string]*entry),
+		tombstones: tombstone.Set[string]{Keep: tombstoneTTL},
 	}
 	d.tokens.start, d.tokens.nodes = time.Now(), make([]offsets, len(nodes))
 	d.life, d.end = context.WithCancel(context.Background())
@@ -109,7 +110,7 @@ func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 	return d, nil
 }
 
-// traitsOf returns what a majority of such nodes can do.
+// traitsOf returns the traits that a majority of such nodes offers.
 func traitsOf(nodes []driver.Driver) (driver.Traits, error) {
 	tr := driver.Traits{Scheme: "redlock", Fencing: true, Push: true, SurvivesFailover: true, SurvivesRestart: true}
 	for i, n := range nodes {
@@ -122,8 +123,8 @@ func traitsOf(nodes []driver.Driver) (driver.Traits, error) {
 		}
 		tr.Push = tr.Push && t.Push && !t.PushLocal
 		tr.SurvivesRestart = tr.SurvivesRestart && t.SurvivesRestart
-		// A waiter that is granted asks the other nodes for what is left of
-		// its time only.
+		// A granted waiter asks the other nodes for no more than the rest of
+		// its time.
 		tr.MinTTL = max(tr.MinTTL, 5*t.MinTTL)
 		if tr.MaxTTL == 0 || t.MaxTTL < tr.MaxTTL {
 			tr.MaxTTL = t.MaxTTL
@@ -142,7 +143,8 @@ func (d *Driver) Traits() driver.Traits {
 	return d.traits
 }
 
-// Close implements [driver.Driver]. It closes the nodes.
+// Close implements [driver.Driver]. It asks the nodes that answer to drop the
+// votes that were given back before, and closes the nodes.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	first := !d.closed
@@ -153,6 +155,7 @@ func (d *Driver) Close() error {
 	}
 	d.end()
 	d.running.Wait()
+	d.leaveRemaining()
 	var errs []error
 	for _, n := range d.nodes {
 		errs = append(errs, n.d.Close())
@@ -160,7 +163,8 @@ func (d *Driver) Close() error {
 	return errors.Join(errs...)
 }
 
-// begin runs f on a goroutine that Close waits for; false when it is too late.
+// begin runs f on a goroutine that Close waits for. It returns false, and does
+// not run f, once the driver is closed.
 func (d *Driver) begin(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,15 +175,16 @@ func (d *Driver) begin(f func()) bool {
 	return true
 }
 
-// before returns why nothing can be sent, if so.
-func (d *Driver) before(ctx context.Context) error {
+// checkOpen returns the reason why nothing can be sent, or nil.
+func (d *Driver) checkOpen(ctx context.Context) error {
 	if d.life.Err() != nil {
 		return driver.ErrClosed
 	}
 	return driver.Before(ctx)
 }
 
-// ended is the error of a call that its context or the driver's end ended.
+// ended returns the error of a call that ended with its context or with the
+// driver.
 func (d *Driver) ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
@@ -187,9 +192,9 @@ func (d *Driver) ended(ctx context.Context) error {
 	return &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
 }
 
-// tell pushes to the core. No lock is held.
-func (d *Driver) tell(id string, p driver.Place) {
+// notify pushes a status to the core. The caller holds no mutex.
+func (d *Driver) notify(id string, p driver.Status) {
 	if w := d.watch.Load(); w != nil && w.ctx.Err() == nil && d.life.Err() == nil {
-		w.moved(id, p)
+		w.notify(id, p)
 	}
 }

@@ -9,49 +9,49 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Renew implements [driver.Driver]: one request to each node, for all tickets.
-// A hold is confirmed by a majority; votes that were lost since, by a node that
-// restarted for example, are then asked for again, so that they do not erode.
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+// Renew implements [driver.Driver]: it sends one request to each node, for all
+// tickets. A majority confirms a hold. Then votes that were lost, by a node
+// that restarted for example, are asked for again, so that they do not erode.
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	entries := make([]*entry, len(refs))
 	for i, r := range refs {
 		entries[i] = d.find(r.ID)
 	}
-	return d.keep(ctx, entries, time.Now(), true), nil
+	return d.renewEntries(ctx, entries, time.Now(), true), nil
 }
 
-// keep renews entries; nil ones are Gone. Those granted meanwhile are renewed
-// once more if again is set, because not all of their votes were.
-func (d *Driver) keep(ctx context.Context, entries []*entry, sent time.Time, again bool) []driver.Place {
+// renewEntries renews entries; nil ones are Gone. With again, entries granted
+// in the meantime are renewed once more, because not all of their votes were.
+func (d *Driver) renewEntries(ctx context.Context, entries []*entry, sent time.Time, again bool) []driver.Status {
 	mark := d.marks.Add(1)
 	d.renewAll(ctx, entries, mark)
-	places := make([]driver.Place, len(entries))
+	places := make([]driver.Status, len(entries))
 	var wg sync.WaitGroup
 	for i, e := range entries {
 		if e == nil {
-			places[i] = driver.Place{State: driver.Gone}
+			places[i] = driver.Status{State: driver.Gone}
 			continue
 		}
 		e.mu.Lock()
-		p, known := d.kept(e, sent, mark)
+		p, known := d.renewedLocked(e, sent, mark)
 		e.mu.Unlock()
 		if known {
 			places[i] = p
 			continue
 		}
-		wg.Go(func() { places[i] = d.advance(ctx, e, sent, mark, again) })
+		wg.Go(func() { places[i] = d.seekAgain(ctx, e, sent, mark, again) })
 	}
 	wg.Wait()
 	return places
 }
 
-// renewAll renews the votes of all entries, and returns when all nodes that
-// answer promptly have answered and no entry needs another one.
+// renewAll renews the votes of all entries. It returns once all nodes that are
+// in time have answered and the answers decide about all entries.
 func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
-	parts := make([]part, len(d.nodes))
+	batches := make([]nodeBatch, len(d.nodes))
 	ttl := time.Duration(0)
 	for _, e := range entries {
 		if e == nil {
@@ -63,29 +63,30 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 			if v.t == nil || v.busy || e.left {
 				continue
 			}
-			if v.unsure || v.state == driver.Gone {
+			if v.joinUnknown || v.state == driver.Gone {
 				if e.stage == granted {
-					d.giveBack(e, i) // to be asked for anew
+					d.giveBackLocked(e, i) // refillLocked asks for it anew
 				}
 				continue
 			}
-			parts[i].entries = append(parts[i].entries, e)
-			parts[i].refs = append(parts[i].refs, driver.Ref{Ticket: v.t, State: v.state})
+			v.err = nil // the error of an earlier request
+			batches[i].entries = append(batches[i].entries, e)
+			batches[i].refs = append(batches[i].refs, driver.Ref{Ticket: v.t, State: v.state})
 		}
 		ttl = max(ttl, e.t.TTL)
 		e.mu.Unlock()
 	}
-	d.askParts(ctx, parts, ttl, d.renewAt, func() bool { return d.enough(entries, mark) })
+	d.askNodes(ctx, batches, ttl, d.renewAt, func() bool { return d.enough(entries, mark) })
 }
 
-// enough says whether the answers so far decide about all entries.
+// enough reports whether the answers so far decide about all entries.
 func (d *Driver) enough(entries []*entry, mark uint64) bool {
 	for _, e := range entries {
 		if e == nil {
 			continue
 		}
 		e.mu.Lock()
-		ok := e.stage != granted || e.confirmed(mark) >= d.quorum
+		ok := e.stage != granted || e.confirmedLocked(mark) >= d.quorum
 		e.mu.Unlock()
 		if !ok {
 			return false
@@ -94,8 +95,9 @@ func (d *Driver) enough(entries []*entry, mark uint64) bool {
 	return true
 }
 
-// confirmed counts the votes that were confirmed for the whole TTL since mark.
-func (e *entry) confirmed(mark uint64) int {
+// confirmedLocked counts the votes that were confirmed for the whole TTL since
+// mark.
+func (e *entry) confirmedLocked(mark uint64) int {
 	n := 0
 	for i := range e.votes {
 		if v := &e.votes[i]; v.state == driver.Held && !v.busy && v.mark > mark {
@@ -105,17 +107,17 @@ func (e *entry) confirmed(mark uint64) int {
 	return n
 }
 
-// renewAt renews at one node and takes the answers.
-func (d *Driver) renewAt(ctx context.Context, n *node, its part) error {
+// renewAt renews tickets at one node and handles the answers.
+func (d *Driver) renewAt(ctx context.Context, n *node, batch nodeBatch) error {
 	sent, mark := time.Now(), d.marks.Add(1)
-	ps, err := n.d.Renew(ctx, its.refs)
-	for i, e := range its.entries {
-		p := driver.Place{Err: err}
+	ps, err := n.d.Renew(ctx, batch.refs)
+	for i, e := range batch.entries {
+		p := driver.Status{Err: err}
 		if err == nil {
 			p = ps[i]
 		}
 		e.mu.Lock()
-		if v := &e.votes[n.at]; v.t != nil && v.t.ID == its.refs[i].ID && !v.busy && !e.left {
+		if v := &e.votes[n.at]; v.t != nil && v.t.ID == batch.refs[i].ID && !v.busy && !e.left {
 			if v.err = p.Err; p.Err == nil && v.state != driver.Gone && p.State >= v.state {
 				v.state, v.place = p.State, p
 				if p.State != driver.Gone {
@@ -126,7 +128,7 @@ func (d *Driver) renewAt(ctx context.Context, n *node, its part) error {
 				}
 			}
 		}
-		e.signal()
+		e.signalLocked()
 		e.mu.Unlock()
 		if err == nil && p.Err != nil && driver.ClassOf(p.Err) != driver.Refused {
 			err = p.Err
@@ -135,30 +137,30 @@ func (d *Driver) renewAt(ctx context.Context, n *node, its part) error {
 	return err
 }
 
-// kept says what became of an entry by a renewal sent then, if that is known
-// without going for the majority. The lock is held.
-func (d *Driver) kept(e *entry, sent time.Time, mark uint64) (driver.Place, bool) {
-	if e.left { // what the nodes say is of the leaving
-		return driver.Place{State: driver.Gone}, true
+// renewedLocked returns the status of an entry after a renewal sent at that
+// time, and whether the status is known without another try for the majority.
+func (d *Driver) renewedLocked(e *entry, sent time.Time, mark uint64) (driver.Status, bool) {
+	if e.left { // the nodes' answers are about its Leave
+		return driver.Status{State: driver.Gone}, true
 	}
 	switch e.stage {
 	case over:
-		return driver.Place{State: driver.Gone}, true
-	case inLine:
+		return driver.Status{State: driver.Gone}, true
+	case waiting:
 		if e.home < 0 {
-			return driver.Place{}, false
+			return driver.Status{}, false
 		}
 		home := &e.votes[e.home]
 		switch {
 		case home.t != nil && home.err == nil && !home.busy && home.state == driver.Waiting && home.mark > mark:
-			return e.waits(home, sent), true
+			return e.waitsLocked(home, sent), true
 		case home.t != nil && home.state == driver.Gone && home.err == nil:
-			d.finish(e)
-			return driver.Place{State: driver.Gone}, true
+			d.endLocked(e)
+			return driver.Status{State: driver.Gone}, true
 		}
-		return driver.Place{}, false
+		return driver.Status{}, false
 	case granted:
-		possible, confirmed := 0, e.confirmed(mark)
+		possible, confirmed := 0, e.confirmedLocked(mark)
 		var errs []error
 		for i := range e.votes {
 			v := &e.votes[i]
@@ -173,70 +175,71 @@ func (d *Driver) kept(e *entry, sent time.Time, mark uint64) (driver.Place, bool
 		}
 		switch {
 		case possible < d.quorum:
-			d.finish(e)
-			return driver.Place{State: driver.Gone}, true
+			d.endLocked(e)
+			return driver.Status{State: driver.Gone}, true
 		case confirmed >= d.quorum:
-			d.refill(e)
-			return e.held(d.quorum, sent), true
-		case e.since > mark:
-			return driver.Place{}, false // granted during the renewal
+			d.refillLocked(e)
+			return e.heldLocked(d.quorum, sent), true
+		case e.grantMark > mark:
+			return driver.Status{}, false // granted during the renewal
 		}
-		return driver.Place{Err: d.short(confirmed, "have confirmed", errs)}, true
+		return driver.Status{Err: d.short(confirmed, "have confirmed", errs)}, true
 	}
-	return driver.Place{}, false
+	return driver.Status{}, false
 }
 
-// finish makes an entry Gone for good. The lock is held.
-func (d *Driver) finish(e *entry) {
+// endLocked makes an entry Gone for good.
+func (d *Driver) endLocked(e *entry) {
 	e.stage, e.left = over, true
-	d.giveAllBack(e, -1)
+	d.giveAllBackLocked(e, -1)
 	d.forget(e.t.ID, true)
-	e.signal()
+	e.signalLocked()
 }
 
-// refill asks nodes for votes that a confirmed hold has lost or never had.
-func (d *Driver) refill(e *entry) {
+// refillLocked asks nodes for votes that a confirmed hold has lost or never
+// had.
+func (d *Driver) refillLocked(e *entry) {
 	for i, n := range d.nodes {
 		v := &e.votes[i]
-		if v.busy || !n.prompt() || v.t != nil && v.state == driver.Held {
+		if v.busy || !n.inTime() || v.t != nil && v.state == driver.Held {
 			continue
 		}
-		d.giveBack(e, i)
-		d.vote(e, i, false, e.t.TTL, e.token, nil)
+		d.giveBackLocked(e, i)
+		d.requestVoteLocked(e, i, false, e.t.TTL, e.token, nil)
 	}
 }
 
-// advance goes for the majority with an entry that is not granted: its turn at
-// home has come, its home has failed, or it stands nowhere.
-func (d *Driver) advance(ctx context.Context, e *entry, sent time.Time, mark uint64, again bool) driver.Place {
-	if err := d.take(ctx, e); err != nil {
-		return driver.Place{Err: err}
+// seekAgain tries to win the majority for an entry that is not granted: its
+// turn at home has come, its home has failed, or it has no place at any node.
+func (d *Driver) seekAgain(ctx context.Context, e *entry, sent time.Time, mark uint64, again bool) driver.Status {
+	if err := d.takeTurn(ctx, e); err != nil {
+		return driver.Status{Err: err}
 	}
 	e.mu.Lock()
 	if e.stage == granted {
 		e.mu.Unlock()
-		e.release()
+		e.releaseTurn()
 		if again {
-			return d.keep(ctx, []*entry{e}, sent, false)[0]
+			return d.renewEntries(ctx, []*entry{e}, sent, false)[0]
 		}
-		return driver.Place{Err: driver.Errorf(driver.Unknown, "too few nodes have confirmed")}
+		return driver.Status{Err: driver.Errorf(driver.Unknown, "too few nodes have confirmed")}
 	}
-	defer e.release()
+	defer e.releaseTurn()
 	defer e.mu.Unlock()
-	if p, known := d.kept(e, sent, mark); known {
+	if p, known := d.renewedLocked(e, sent, mark); known {
 		return p
 	}
-	if e.home < 0 || e.stage == inLine && !e.votes[e.home].holds(time.Now()) {
-		d.giveAllBack(e, -1)
+	if e.home < 0 || e.stage == waiting && !e.votes[e.home].holds(time.Now()) {
+		d.giveAllBackLocked(e, -1)
 		e.home = -1
-		d.crowded.set(e.t.Name)
-		if err := d.start(e, true, nil); err != nil {
-			return driver.Place{Err: err}
+		d.contended.set(e.t.Name)
+		if err := d.startLocked(e, true, nil); err != nil {
+			return driver.Status{Err: err}
 		}
 	}
-	p, err := d.pursue(ctx, e, true, sent)
+	p, err := d.seekLocked(ctx, e, true, sent)
 	if err != nil {
-		return driver.Place{Err: err}
+		return driver.Status{Err: err}
 	}
 	return p
 }

@@ -10,21 +10,23 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/cuts"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
 )
 
-// Every message to one of three nodes is cut, in every request: to the node that
-// is the line's home, and to one that is not. The other two go on.
+// TestF1_EveryStepCut cuts every message to one of three nodes, in every
+// request: to the node that is the queue's home, and to one that is not. The
+// other two nodes go on.
 //
 // Covers: F1, F2, F3, F4.
-func TestF1_EveryStepCut(t *testing.T) { // alone: it has much to do
+func TestF1_EveryStepCut(t *testing.T) {
+	t.Parallel()
 	ss := start(t, 3)
 	for home, what := range []string{"home", "other"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			cuts.EveryStep(t, cuts.Subject{
+			faultproxy.EveryStep(t, faultproxy.Subject{
 				Target: ss[0].Addr(), TTL: time.Minute, Settles: true,
-				Least: []int64{54, 27}[home],
+				MinCuts: []int64{54, 27}[home],
 				Open: func(t testing.TB, addr string) driver.Driver {
 					d, err := openTarget(strings.Replace(ss.target("prefix=cut-"+what), ss[0].Addr(), addr, 1))
 					if err != nil {
@@ -53,8 +55,8 @@ func homeAmong(n int, name string) int {
 
 var readies atomic.Int64
 
-// whole says whether a driver has all its nodes. One that was slow is so until it
-// was quick with a vote.
+// whole returns an error unless a driver has all its nodes. A node that was
+// slow counts as slow until it has answered a vote quickly.
 func whole(ctx context.Context, d driver.Driver, name string) error {
 	k := &driver.Ticket{
 		ID:   fmt.Sprintf("00000000-0000-4000-8000-%012d:2", readies.Add(1)),
@@ -68,7 +70,7 @@ func whole(ctx context.Context, d driver.Driver, name string) error {
 		err = ps[0].Err
 	}
 	for _, n := range d.(*Driver).nodes {
-		if !n.quick() || !n.watched.Load() {
+		if !n.responsive() || !n.watched.Load() {
 			err = errors.New("a node is not back")
 		}
 	}
@@ -76,4 +78,21 @@ func whole(ctx context.Context, d driver.Driver, name string) error {
 		time.Sleep(time.Millisecond)
 	}
 	return err
+}
+
+// TestF115_HalfOpenLosesNoHold checks that connections that fall silent lose no
+// hold.
+//
+// Covers: F115 on redlock.
+func TestF115_HalfOpenLosesNoHold(t *testing.T) {
+	t.Parallel()
+	ss := start(t, 3)
+	faultproxy.HalfOpen(t, faultproxy.Subject{Target: ss[0].Addr(), Open: func(t testing.TB, addr string) driver.Driver {
+		d, err := openTarget(strings.Replace(ss.target("prefix=half"), ss[0].Addr(), addr, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		return d
+	}}, 3*time.Second, 5*time.Second)
 }

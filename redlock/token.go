@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// final returns the token of a grant by these nodes' answers, if it can be told
-// already. It has to be above every token before, which a majority of nodes
-// remembers: so it is the greatest of the answers of some majority. And it has
-// to be remembered by a majority itself: as many answers must not be below it.
-// The middle one of all nodes' answers is always final, and so is one that a
+// final returns the token of a grant by these nodes' answers, if the answers
+// suffice. The token has to be above every earlier one, which a majority of
+// nodes remembers: so it is the greatest answer of some majority. A majority
+// has to remember the token as well: as many answers must not be below it. The
+// middle one of all nodes' answers is always final, and so is an answer that a
 // majority gave alike.
 func final(tokens []uint64, quorum int) (uint64, bool) {
 	if len(tokens) < quorum {
@@ -24,36 +24,42 @@ func final(tokens []uint64, quorum int) (uint64, bool) {
 	return t, len(tokens)-first >= quorum
 }
 
-// estimate knows how far the fastest clock of the nodes is, in ticks of tokens.
-// It only proposes floors: where it is wrong, a round more is needed.
+// estimate measures how far the nodes' fastest clock is ahead, in ticks of
+// tokens. It only proposes minimum tokens: if it is wrong, one more round is
+// needed.
 //
-// A node's token is never below its clock, but above it where tokens ran ahead.
-// So the clock is taken to be the lowest that answers of late allow. An answer
-// that is the floor it was given says nothing but that the clock is not past it:
-// if it counted, each floor would raise the next one.
+// A node's token is never below its clock, but may be above it, where tokens
+// ran ahead. So estimate takes the clock to be the lowest that recent answers
+// allow. An answer equal to the request's minimum token shows only that the
+// clock is not past it: if such an answer counted, each minimum token would
+// raise the next one.
+//
+// No mutex is taken under mu.
 type estimate struct {
 	mu     sync.Mutex
-	start  time.Time // of ticks
-	window time.Time // when the current one began
+	start  time.Time // origin of ticks
+	window time.Time // start of the current window
 	nodes  []offsets
 }
 
-// offsets are how far a node's tokens were ahead of our ticks, at least: in this
-// window and in the one before. 0 says that there was none.
+// offsets are the least amounts by which a node's tokens were ahead of this
+// client's ticks, in this window and in the one before. 0 means that there was
+// no answer.
 type offsets struct{ now, before uint64 }
 
-// windowLasts is how soon a clock that was set forward is noticed.
-const windowLasts = 10 * time.Second
+// windowLength is the length of a window: the time until estimate notices a
+// clock that was set forward.
+const windowLength = 10 * time.Second
 
 func (e *estimate) ticks(at time.Time) uint64 {
 	return uint64(max(0, at.Sub(e.start)) / driver.TokenTick)
 }
 
-// saw takes a node's answer to a request with that floor.
-func (e *estimate) saw(node int, token, floor uint64, at time.Time) {
+// observe records a node's answer to a request with that minimum token.
+func (e *estimate) observe(node int, token, minToken uint64, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at.Sub(e.window) > windowLasts {
+	if at.Sub(e.window) > windowLength {
 		e.window = at
 		for i := range e.nodes {
 			if now := e.nodes[i].now; now != 0 {
@@ -65,15 +71,15 @@ func (e *estimate) saw(node int, token, floor uint64, at time.Time) {
 	if token <= ticks {
 		return
 	}
-	if most := token - ticks; token > floor && o.now == 0 {
+	if most := token - ticks; token > minToken && o.now == 0 {
 		o.now = most
 	} else {
 		o.now, o.before = min(o.now, most), min(o.before, most)
 	}
 }
 
-// ahead returns a token that no node's clock has reached in lead from now, as
-// far as is known; 0 when nothing is.
+// ahead returns a token that, as far as is known, no node's clock reaches
+// within lead from now; 0 if nothing is known.
 func (e *estimate) ahead(at time.Time, lead time.Duration) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,29 +96,31 @@ func (e *estimate) ahead(at time.Time, lead time.Duration) uint64 {
 	return most + e.ticks(at.Add(lead))
 }
 
-// hints remembers which names were contended of late: for those, it is better
-// to ask the home first than all nodes at once, whose votes would have to be
-// given back.
-type hints struct {
+// contendedNames remembers which names were contended recently. For these it is
+// better to ask the home first than all nodes at once, whose votes would have
+// to be given back.
+//
+// No mutex is taken under mu.
+type contendedNames struct {
 	mu   sync.Mutex
 	seen map[string]time.Time
 }
 
 const (
-	hintLasts = 250 * time.Millisecond
-	hintsMost = 1024
+	contendedFor = 250 * time.Millisecond
+	maxContended = 1024
 )
 
-func (h *hints) set(name string) {
+func (h *contendedNames) set(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.seen) >= hintsMost || h.seen == nil {
+	if len(h.seen) >= maxContended || h.seen == nil {
 		h.seen = make(map[string]time.Time)
 	}
-	h.seen[name] = time.Now().Add(hintLasts)
+	h.seen[name] = time.Now().Add(contendedFor)
 }
 
-func (h *hints) has(name string) bool {
+func (h *contendedNames) has(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	until, ok := h.seen[name]

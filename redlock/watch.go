@@ -2,20 +2,22 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
 )
 
-// Watch implements [driver.Driver]: it listens to all nodes. Those that cannot
-// be listened to now are asked again in the background, and are the home of no
-// line until then. It returns when a majority of them is heard.
-func (d *Driver) Watch(ctx context.Context, moved func(id string, p driver.Place)) error {
-	if err := d.before(ctx); err != nil {
+// Watch implements [driver.Driver]: it watches all nodes. Nodes that cannot be
+// watched now are asked again in the background, and are the home of waiters
+// only if no other node can be. Watch returns once it watches a majority.
+func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
-	w := &watcher{ctx, moved}
+	w := &watcher{ctx, notify}
 	d.watch.Store(w)
 	type answer struct {
 		n   *node
@@ -23,41 +25,41 @@ func (d *Driver) Watch(ctx context.Context, moved func(id string, p driver.Place
 	}
 	answers := make(chan answer, len(d.nodes))
 	for _, n := range d.nodes {
-		if !d.begin(func() { answers <- answer{n, d.listen(ctx, n)} }) {
+		if !d.begin(func() { answers <- answer{n, d.watchNode(ctx, n)} }) {
 			return driver.ErrClosed
 		}
 	}
-	heard, rest := 0, len(d.nodes)
-	slow := time.NewTimer(d.patience())
+	watched, rest := 0, len(d.nodes)
+	slow := time.NewTimer(d.nodeWait())
 	defer slow.Stop()
-	patient := true
-	var err error
-	for rest > 0 && (heard < d.quorum || patient) {
+	mayWait := true
+	var errs []error
+	for rest > 0 && (watched < d.quorum || mayWait) {
 		select {
 		case a := <-answers:
 			rest--
 			if a.err == nil {
-				heard++
+				watched++
 				continue
 			}
-			err = a.err
-			d.begin(func() { d.listenAgain(ctx, a.n) })
+			errs = append(errs, a.err)
+			d.begin(func() { d.watchNodeAgain(ctx, a.n) })
 		case <-slow.C:
-			patient = false
+			mayWait = false
 		case <-ctx.Done():
 			return d.ended(ctx)
 		case <-d.life.Done():
 			return driver.ErrClosed
 		}
 	}
-	if heard < d.quorum {
-		return driver.Errorf(driver.Unavailable, "%d of %d nodes can be listened to: %w", heard, len(d.nodes), err)
+	if watched < d.quorum {
+		return d.unavailable(watched, errs, "%d of %d nodes can be listened to: %w", watched, len(d.nodes), errors.Join(errs...))
 	}
 	if rest > 0 {
 		d.begin(func() {
 			for range rest {
 				if a := <-answers; a.err != nil {
-					d.begin(func() { d.listenAgain(ctx, a.n) })
+					d.begin(func() { d.watchNodeAgain(ctx, a.n) })
 				}
 			}
 		})
@@ -65,14 +67,14 @@ func (d *Driver) Watch(ctx context.Context, moved func(id string, p driver.Place
 	return nil
 }
 
-// listen subscribes to one node.
-func (d *Driver) listen(ctx context.Context, n *node) error {
+// watchNode subscribes to one node.
+func (d *Driver) watchNode(ctx context.Context, n *node) error {
 	if n.watched.Load() {
 		return nil
 	}
 	both, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(d.life, cancel)
-	err := n.d.Watch(both, func(id string, p driver.Place) { d.moved(n, id, p) })
+	err := n.d.Watch(both, func(id string, p driver.Status) { d.onPush(n, id, p) })
 	if err != nil {
 		stop()
 		cancel()
@@ -87,30 +89,32 @@ func (d *Driver) listen(ctx context.Context, n *node) error {
 	return nil
 }
 
-// listenAgain subscribes to a node that could not be heard.
-func (d *Driver) listenAgain(ctx context.Context, n *node) {
-	for wait := leastProbe; ; wait = min(2*wait, mostProbe) {
+// watchNodeAgain subscribes to a node to which watchNode could not, and reports
+// the gap.
+func (d *Driver) watchNodeAgain(ctx context.Context, n *node) {
+	retry := backoff.Backoff{First: minProbeWait, Last: maxProbeWait}
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.life.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(retry.Next()):
 		}
-		if n.usable() && d.listen(ctx, n) == nil {
-			d.tell("", driver.Place{})
+		if n.usable() && d.watchNode(ctx, n) == nil {
+			d.notify("", driver.Status{})
 			return
 		}
 	}
 }
 
-// moved hears what a node says.
-func (d *Driver) moved(n *node, id string, p driver.Place) {
+// onPush handles a push of a node.
+func (d *Driver) onPush(n *node, id string, p driver.Status) {
 	if id == "" {
-		d.tell("", driver.Place{})
+		d.notify("", driver.Status{})
 		return
 	}
-	e := d.find(base(id))
+	e := d.find(baseID(id))
 	if e == nil {
 		return
 	}
@@ -129,27 +133,27 @@ func (d *Driver) moved(n *node, id string, p driver.Place) {
 		} else if v.state == driver.Waiting {
 			v.state = driver.Held
 		}
-		if n.at == e.home && e.stage == inLine && !v.busy {
-			d.chase(e)
+		if n.at == e.home && e.stage == waiting && !v.busy {
+			d.seekInBackgroundLocked(e)
 		}
 	case driver.Gone:
 		v.state = driver.Gone
-		gone = d.lost(e, n.at)
+		gone = d.lostLocked(e, n.at)
 	}
-	e.signal()
+	e.signalLocked()
 	if gone {
-		d.finish(e)
+		d.endLocked(e)
 	}
 	e.mu.Unlock()
 	if gone {
-		d.tell(e.t.ID, driver.Place{State: driver.Gone})
+		d.notify(e.t.ID, driver.Status{State: driver.Gone})
 	}
 }
 
-// lost says whether an entry is Gone now that one of its votes is.
-func (d *Driver) lost(e *entry, at int) bool {
+// lostLocked reports whether an entry is Gone now that one of its votes is.
+func (d *Driver) lostLocked(e *entry, at int) bool {
 	switch e.stage {
-	case inLine:
+	case waiting:
 		return at == e.home
 	case granted:
 		possible := 0
@@ -163,55 +167,58 @@ func (d *Driver) lost(e *entry, at int) bool {
 	return false
 }
 
-// chase goes for the majority with an entry whose turn at home has come, until
-// it has it or is there no more, on a goroutine that ends with that. The lock
-// is held.
-func (d *Driver) chase(e *entry) {
-	if e.chasing {
+// seekInBackgroundLocked tries to win the majority for an entry whose turn at
+// home has come, on a goroutine of its own. The goroutine ends when the
+// majority is won, or the entry no longer holds at home.
+func (d *Driver) seekInBackgroundLocked(e *entry) {
+	if e.seeking {
 		return
 	}
-	e.chasing = d.begin(func() {
-		for d.tryOnce(e) {
+	e.seeking = d.begin(func() {
+		for d.seekOnce(e) {
 			e.mu.Lock()
-			wait := e.backOff()
+			wait := e.backOffLocked()
 			e.mu.Unlock()
 			d.pause(wait)
 		}
 	})
 }
 
-// tryOnce is one try of a chase; false when it is over.
-func (d *Driver) tryOnce(e *entry) (more bool) {
-	if d.take(d.life, e) != nil {
+// seekOnce makes one try for the majority. It returns false when no further try
+// is needed.
+func (d *Driver) seekOnce(e *entry) (more bool) {
+	if d.takeTurn(d.life, e) != nil {
 		return false
 	}
-	defer e.release()
+	defer e.releaseTurn()
 	e.mu.Lock()
-	told := false
+	won := false
 	now := time.Now()
-	if e.stage == inLine && e.home >= 0 && e.votes[e.home].holds(now) {
-		ctx, cancel := context.WithTimeout(d.life, 2*d.limit(e.t.TTL))
-		p, err := d.pursue(ctx, e, true, now)
+	if e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(now) {
+		ctx, cancel := context.WithTimeout(d.life, 2*d.limit(d.nodes[e.home], e.t.TTL))
+		p, err := d.seekLocked(ctx, e, true, now)
 		cancel()
-		told = err == nil && p.State == driver.Held
-		more = e.stage == inLine && e.home >= 0 && e.votes[e.home].holds(time.Now()) && d.life.Err() == nil
+		won = err == nil && p.State == driver.Held
+		more = e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && d.life.Err() == nil
 	}
-	lost := e.stage == inLine && !more // it stands nowhere, or elsewhere: the core asks
-	e.chasing = more
+	lost := e.stage == waiting && !more // it has no place, or one elsewhere: the core renews it
+	e.seeking = more
 	token := e.token
 	e.mu.Unlock()
 	switch {
-	case told:
-		d.tell(e.t.ID, driver.Place{State: driver.Held, Token: token})
+	case won:
+		d.notify(e.t.ID, driver.Status{State: driver.Held, Token: token})
 	case lost:
-		d.tell("", driver.Place{})
+		d.notify("", driver.Status{})
 	}
 	return more
 }
 
-// backOff is how long to wait before the next try for the majority: longer
-// after each, and by chance, so that two do not go on meeting. The lock is held.
-func (e *entry) backOff() time.Duration {
-	most := min(2*time.Millisecond<<min(e.fails, 6), e.t.TTL/8)
+// backOffLocked returns the time to wait before the next try for the majority.
+// The time grows with each try and is partly random, so that two contenders do
+// not keep meeting.
+func (e *entry) backOffLocked() time.Duration {
+	grow := backoff.Backoff{First: 2 * time.Millisecond, Last: min(128*time.Millisecond, e.t.TTL/8)}
+	most := grow.Pause(e.fails)
 	return most/4 + rand.N(most)
 }

@@ -16,20 +16,22 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// A world is some stores in memory, on which clients open their drivers, and
-// what is wrong with them.
+// A world is a number of stores in memory, on which clients open their drivers,
+// with the faults of these stores.
 type world struct {
 	nodes []*store
 }
 
-// store is one of them: with a gate before which requests wait while it is
-// silent, a time for which each takes, and a restart guard.
+// store is a store of a world. It has a gate at which requests wait while the
+// store is silent, a delay for each request, and a restart guard.
 type store struct {
 	*memlock.Store
 	gate
-	slow    atomic.Int64 // a request takes up to so long
+	slow    atomic.Int64 // the longest delay of a request
 	dead    atomic.Bool  // connections are refused
-	guarded atomic.Int64 // joins are refused until then
+	guarded atomic.Int64 // joins are refused until then, in Unix nanoseconds
+	unsure  atomic.Int64 // tickets that left with JoinPending
+	deaf    atomic.Bool  // Watch fails
 }
 
 func newWorld(n int) *world {
@@ -42,13 +44,13 @@ func newWorld(n int) *world {
 	return w
 }
 
-// restart brings a store back without its data; the guard watches over it.
+// restart brings a store back without its data, under the restart guard.
 func (s *store) restart(ttl time.Duration) {
 	s.guarded.Store(time.Now().Add(ttl).UnixNano())
 	s.LoseData()
 }
 
-// drivers are a client's drivers of the stores.
+// drivers returns a client's drivers of the stores.
 func (w *world) drivers() []driver.Driver {
 	var ds []driver.Driver
 	for _, s := range w.nodes {
@@ -66,7 +68,7 @@ func (w *world) open(t drivertest.T) *Driver {
 	return d
 }
 
-// client opens a client of the core, closed with the test.
+// client opens a client of the core, which is closed with the test.
 func (w *world) client(t *testing.T, ttl time.Duration) (*holdfast.Client, *Driver) {
 	t.Helper()
 	d := w.open(t)
@@ -87,15 +89,16 @@ func clientOf(t *testing.T, d driver.Driver, ttl time.Duration) *holdfast.Client
 	return c
 }
 
-// wireTo is the wire of a driver's client to a node.
+// wireTo returns the wire between a driver's client and a node.
 func wireTo(d *Driver, at int) *wire { return d.nodes[at].d.(*wire) }
 
-// wire is what is between one client and one store; its own gate cuts off this
+// wire is the way between one client and one store; its own gate cuts off this
 // client alone.
 type wire struct {
 	*memlock.Driver
-	s   *store
-	own gate
+	s    *store
+	own  gate
+	late gate // answers to joins wait at it
 }
 
 func (d *wire) pass(ctx context.Context) error {
@@ -117,40 +120,52 @@ func (d *wire) pass(ctx context.Context) error {
 	return nil
 }
 
-func (d *wire) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+func (d *wire) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	if err := d.pass(ctx); err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
-	if time.Now().UnixNano() < d.s.guarded.Load() {
-		return driver.Place{}, driver.Errorf(driver.Unavailable, "restarted without its data")
+	if left := d.s.guarded.Load() - time.Now().UnixNano(); left > 0 {
+		return driver.Status{}, driver.NotReady(time.Duration(left), "restarted without its data")
 	}
-	return d.Driver.Join(ctx, t, wait)
+	p, err := d.Driver.Join(ctx, t, wait)
+	if late := d.late.pass(ctx); late != nil {
+		return driver.Status{}, late
+	}
+	return p, err
 }
 
-func (d *wire) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d *wire) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	if err := d.pass(ctx); err != nil {
 		return nil, err
 	}
 	return d.Driver.Renew(ctx, refs)
 }
 
-func (d *wire) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (d *wire) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	if err := d.pass(ctx); err != nil {
 		return nil, err
+	}
+	for _, r := range refs {
+		if r.JoinPending {
+			d.s.unsure.Add(1)
+		}
 	}
 	return d.Driver.Leave(ctx, refs)
 }
 
-func (d *wire) Watch(ctx context.Context, moved func(string, driver.Place)) error {
+func (d *wire) Watch(ctx context.Context, moved func(string, driver.Status)) error {
 	if err := d.pass(ctx); err != nil {
 		return err
+	}
+	if d.s.deaf.Load() {
+		return driver.Errorf(driver.Unavailable, "no connection to listen on")
 	}
 	return d.Driver.Watch(ctx, moved)
 }
 
-func (d *wire) Inspect(ctx context.Context, name string) (driver.Line, error) {
+func (d *wire) Inspect(ctx context.Context, name string) (driver.Queue, error) {
 	if err := d.pass(ctx); err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
 	return d.Driver.Inspect(ctx, name)
 }
@@ -169,7 +184,7 @@ func (d *wire) Names(ctx context.Context, prefix string) iter.Seq2[string, error
 	return d.Driver.Names(ctx, prefix)
 }
 
-// A gate is where requests wait while it is shut.
+// A gate is a place at which requests wait while it is shut.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil while open
@@ -207,8 +222,8 @@ func (g *gate) pass(ctx context.Context) error {
 	}
 }
 
-// A record is what is known of the holds of one lock: that none overlaps with
-// another, and that tokens grow.
+// A record checks the holds of one lock: that none overlaps with another, and
+// that tokens grow.
 type record struct {
 	mu     sync.Mutex
 	holder string
@@ -216,8 +231,8 @@ type record struct {
 	count  int
 }
 
-// turn takes the lock, holds it for a while, and gives it back. It returns
-// false when it did not get it.
+// turn takes the lock, holds it for a while, and releases it. It returns false
+// when it did not get the lock.
 func (r *record) turn(t *testing.T, ctx context.Context, who string, c *holdfast.Client, name string, work time.Duration) bool {
 	t.Helper()
 	h, err := c.Mutex(name).Lock(ctx)
@@ -238,7 +253,7 @@ func (r *record) turn(t *testing.T, ctx context.Context, who string, c *holdfast
 	timer := time.AfterFunc(work, func() { close(end) })
 	select {
 	case <-end:
-	case <-h.Context().Done(): // lost: from now on others may hold
+	case <-h.Context().Done(): // lost: from now on another client may hold
 	}
 	timer.Stop()
 	r.mu.Lock()

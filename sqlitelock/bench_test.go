@@ -14,9 +14,9 @@ import (
 
 var modes = map[string]*Options{"full": nil, "normal": {Sync: SyncNormal}}
 
-// BenchmarkUncontended is a lock and an unlock that meet nobody: two
-// transactions. Its naive twin updates a row twice, through the same library,
-// and is what the disk and SQLite themselves cost.
+// BenchmarkUncontended measures a lock and an unlock that meet no other client:
+// two transactions. Its naive twin updates a row twice through the same
+// library, and shows the cost of the disk and of SQLite themselves.
 func BenchmarkUncontended(b *testing.B) {
 	ctx := context.Background()
 	for name, o := range modes {
@@ -35,16 +35,16 @@ func BenchmarkUncontended(b *testing.B) {
 		})
 		b.Run("bare/"+name, func(b *testing.B) {
 			d := openAt(b, filepath.Join(b.TempDir(), "locks.db"), o)
-			if err := d.w.conn.exec("CREATE TABLE bare (k BLOB PRIMARY KEY, v TEXT) WITHOUT ROWID"); err != nil {
+			if err := d.worker.conn.exec("CREATE TABLE bare (k BLOB PRIMARY KEY, v TEXT) WITHOUT ROWID"); err != nil {
 				b.Fatal(err)
 			}
-			if err := d.w.conn.exec("INSERT INTO bare VALUES (x'00', '')"); err != nil {
+			if err := d.worker.conn.exec("INSERT INTO bare VALUES (x'00', '')"); err != nil {
 				b.Fatal(err)
 			}
-			if err := d.w.conn.exec("PRAGMA synchronous = " + name); err != nil {
+			if err := d.worker.conn.exec("PRAGMA synchronous = " + name); err != nil {
 				b.Fatal(err)
 			}
-			stmt, err := d.w.conn.c.PrepareContext(ctx, "UPDATE bare SET v = ? WHERE k = ?")
+			stmt, err := d.worker.conn.c.PrepareContext(ctx, "UPDATE bare SET v = ? WHERE k = ?")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,8 +61,8 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkParallel is many goroutines of one client, each with a lock of its
-// own: their requests share transactions.
+// BenchmarkParallel measures many goroutines of one client, each with a lock of
+// its own: their requests share transactions.
 func BenchmarkParallel(b *testing.B) {
 	for name, o := range modes {
 		b.Run(name, func(b *testing.B) {
@@ -87,8 +87,8 @@ func BenchmarkParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkTurns is two clients, each with its own connection, that hand one
-// lock to each other.
+// BenchmarkTurns measures two clients, each with its own connection, that take
+// turns with one lock.
 func BenchmarkTurns(b *testing.B) {
 	ctx := context.Background()
 	for name, o := range modes {
@@ -99,7 +99,7 @@ func BenchmarkTurns(b *testing.B) {
 			for i := range ds {
 				ds[i] = openAt(b, path, o)
 				told[i] = make(chan struct{}, 1)
-				err := ds[i].Watch(ctx, func(id string, _ driver.Place) {
+				err := ds[i].Watch(ctx, func(id string, _ driver.Status) {
 					if id != "" {
 						told[i] <- struct{}{}
 					}
@@ -128,7 +128,7 @@ func BenchmarkTurns(b *testing.B) {
 	}
 }
 
-// BenchmarkRenew is a round of renewals for 1,000 held locks.
+// BenchmarkRenew measures a round of renewals for 1,000 held locks.
 func BenchmarkRenew(b *testing.B) {
 	d := openAt(b, filepath.Join(b.TempDir(), "locks.db"), nil)
 	var refs []driver.Ref

@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	return sqlline.RunChecks(ctx, nil,
+	return sqlqueue.RunChecks(ctx, nil,
 		d.checkFileSystem, d.checkSpace, d.checkRights, d.checkJournal, d.checkSync, d.checkDamage,
 		d.checkRoundTrip, d.checkClock, d.checkWake, d.checkSize)
 }
@@ -26,13 +27,21 @@ func (d *Driver) checkFileSystem(context.Context) (driver.Finding, error) {
 	if err != nil {
 		return driver.Finding{}, driver.Wrap(driver.Unavailable, err)
 	}
-	f := driver.Finding{Topic: "file system", Detail: fmt.Sprintf("%s is on %s", d.path, where.name)}
+	return where.finding(d.path), nil
+}
+
+func (where fileSystem) finding(path string) driver.Finding {
+	f := driver.Finding{Topic: "file system", Detail: fmt.Sprintf("%s is on %s", path, where.name)}
 	if where.shared {
 		f.Level = driver.Problem
 		f.Detail += ", which other machines may reach: SQLite's locks do not exclude them"
-		f.Advice = "move the file to a local disk, or take a store with a server"
+		f.Advice = "move the file to a local disk, or use a store with a server"
+	} else if where.unknown {
+		f.Level = driver.Warning
+		f.Detail += ", which Holdfast does not know: if other machines can reach it, SQLite's locks do not exclude them"
+		f.Advice = "make sure that it is a local disk"
 	}
-	return f, nil
+	return f
 }
 
 func (d *Driver) checkSpace(context.Context) (driver.Finding, error) {
@@ -45,7 +54,7 @@ func (d *Driver) checkSpace(context.Context) (driver.Finding, error) {
 	if where.free < little || where.files < 100 {
 		f.Level = driver.Warning
 		f.Detail += fmt.Sprintf(", %d files", where.files)
-		f.Advice = "make room: on a full disk nobody can join"
+		f.Advice = "free some space: on a full disk no client can join"
 	}
 	return f, nil
 }
@@ -96,16 +105,16 @@ func (d *Driver) checkDamage(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "integrity", Detail: said}
 	if said != "ok" {
 		f.Level = driver.Problem
-		f.Advice = "stop all users of the file, and remove it: the next one makes it anew"
+		f.Advice = "stop all users of the file and remove it; the next one creates it again"
 	}
 	return f, err
 }
 
-// checkRoundTrip writes what is there already.
+// checkRoundTrip times a write that changes nothing.
 func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
-	return sqlline.CheckRoundTrip(20*time.Millisecond, "take a quicker disk, or sync=normal", func() error {
-		return d.w.do(ctx, true, func(db sqlline.DB) ([]sqlline.Push, error) {
-			return nil, db.Auto(ctx, d.lines.Touch())
+	return sqlqueue.CheckRoundTrip(20*time.Millisecond, "use a faster disk, or sync=normal", func() error {
+		return d.worker.do(ctx, true, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
+			return nil, db.Auto(ctx, d.queues.Touch())
 		})
 	})
 }
@@ -124,12 +133,23 @@ func (d *Driver) checkClock(context.Context) (driver.Finding, error) {
 	return f, nil
 }
 
+// checkWake creates a mailbox, as a waiting client does.
 func (d *Driver) checkWake(context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "wake-up", Detail: "by file notification"}
+	box, address, err := d.mailbox()
+	if err != nil {
+		f.Level = driver.Warning
+		f.Detail = fmt.Sprintf("unavailable, so waiters poll: %v", err)
+		f.Advice = "give " + d.folder() + " to the file's owner, or remove it"
+		return f, nil
+	}
+	_ = os.Remove(filepath.Join(d.folder(), address))
+	_ = box.Close()
+	_ = os.Remove(d.folder()) // fails if another client has a file there
 	n, err := newNotifier()
 	if err != nil {
 		f.Level = driver.Warning
-		f.Detail = fmt.Sprintf("by a look at a file every %v, because there are no more notifications to be had: %v", lookEvery, err)
+		f.Detail = fmt.Sprintf("by reading a file every %v, because the system has no file notifications left: %v", pollInterval, err)
 		f.Advice = "raise the limit, on Linux fs.inotify.max_user_instances"
 		return f, nil
 	}
@@ -138,9 +158,9 @@ func (d *Driver) checkWake(context.Context) (driver.Finding, error) {
 }
 
 func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
-	var lines, held, waiting int64
-	err := d.w.do(ctx, false, func(db sqlline.DB) (_ []sqlline.Push, err error) {
-		lines, held, waiting, err = d.lines.Count(ctx, db)
+	var queues, held, waiting int64
+	err := d.worker.do(ctx, false, func(db sqlqueue.DB) (_ []sqlqueue.Push, err error) {
+		queues, held, waiting, err = d.queues.Count(ctx, db)
 		return nil, err
 	})
 	if err != nil {
@@ -152,14 +172,14 @@ func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
 			size += info.Size()
 		}
 	}
-	return driver.Finding{Topic: "size", Detail: fmt.Sprintf("%d lines, %d places hold, %d wait; %d KiB", lines, held, waiting, size>>10)}, nil
+	return driver.Finding{Topic: "size", Detail: fmt.Sprintf("%d queues, %d places hold, %d wait; %d KiB", queues, held, waiting, size>>10)}, nil
 }
 
 func (d *Driver) pragma(ctx context.Context, name string) (string, error) {
 	var value string
-	err := d.w.do(ctx, false, func(sqlline.DB) ([]sqlline.Push, error) {
-		err := d.w.conn.query("PRAGMA "+name, &value)
-		return nil, d.w.conn.fail(err)
+	err := d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+		err := d.worker.conn.query("PRAGMA "+name, &value)
+		return nil, d.worker.conn.fail(err)
 	})
 	if err != nil {
 		return "", err

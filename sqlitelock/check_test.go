@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// findings returns what Check says, by topic.
+// findings returns the findings of Check, by topic.
 func findings(t *testing.T, d *Driver) map[string]driver.Finding {
 	t.Helper()
 	fs, err := d.Check(context.Background())
@@ -27,7 +27,7 @@ func findings(t *testing.T, d *Driver) map[string]driver.Finding {
 	return by
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckFindings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
 	before, err := os.ReadDir(filepath.Dir(path))
@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	good := findings(t, d)
 	for _, topic := range []string{"file system", "rights", "journal", "durability", "integrity", "clock", "wake-up", "size", "round trip", "free space"} {
 		f, ok := good[topic]
-		// How quick and how full the disk is, is not for this test to say.
+		// The speed of the disk and its free space do not matter here.
 		if !ok || f.Level != driver.OK && topic != "round trip" && topic != "free space" {
 			t.Errorf("%s: %+v", topic, f)
 		}
@@ -65,8 +65,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Somebody changed the journal mode while nobody had the file open. It is in
-// WAL mode again with the next one who opens it.
+// TestJournalMode changes the journal mode while no process has the file open.
+// The next driver that opens the file returns it to WAL mode.
 func TestJournalMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	_ = openAt(t, path, nil).Close()
@@ -87,8 +87,8 @@ func linesOf(t *testing.T, d *Driver) (names []string) {
 	return names
 }
 
-// A file system that other machines may reach is refused, unless the user
-// knows better; then the doctor says so.
+// TestF104_SharedFileSystem checks that a file system which other machines may
+// reach is refused, unless the user allows it; Check then reports it.
 func TestF104_SharedFileSystem(t *testing.T) {
 	shared := fileSystem{name: "nfs", shared: true}
 	var o Options

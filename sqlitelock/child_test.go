@@ -16,16 +16,19 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// childEnv makes the test binary one of children. It is followed by what
-// children gets as its arguments.
+// childEnv is the environment variable that turns the test binary into a child.
+// Its value names one of children, followed by the child's arguments.
 const childEnv = "HOLDFAST_SQLITE_CHILD"
 
-// children are what this binary does as a process of its own. They write to
-// standard output what the test waits for, and end with standard input.
+// children are the programs that this binary can run in a process of its own. A
+// child writes to standard output what the test waits for, and ends when its
+// standard input does.
 var children = map[string]func(args []string) error{
+	"makes": childMakes,
 	"open":  childOpen,
 	"torn":  childTorn,
 	"turns": childTurns,
+	"watch": childWatch,
 	"write": childWrite,
 }
 
@@ -55,7 +58,7 @@ type child struct {
 	once  sync.Once
 }
 
-// spawn starts a child. It is killed with the test.
+// spawn starts a child. The end of the test kills it.
 func spawn(t *testing.T, change func(*exec.Cmd), args ...string) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -92,7 +95,7 @@ func spawn(t *testing.T, change func(*exec.Cmd), args ...string) *child {
 	return c
 }
 
-// line returns the child's next line.
+// line returns the child's next line of output.
 func (c *child) line() string {
 	c.t.Helper()
 	select {
@@ -146,7 +149,8 @@ func (c *child) end() {
 	})
 }
 
-// childOpen opens the file when it is told to, and takes and leaves a ticket.
+// childOpen opens the file on a signal from the test, and takes and leaves a
+// ticket.
 func childOpen(args []string) error {
 	in := bufio.NewReader(os.Stdin)
 	fmt.Println("ready")

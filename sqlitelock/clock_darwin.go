@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is the time since the machine started, counted while it sleeps
-// too: on this system that is what CLOCK_MONOTONIC counts.
+// sinceBoot returns the time since the machine started, including sleep:
+// CLOCK_MONOTONIC includes it on this system.
 func sinceBoot() (time.Duration, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -17,7 +17,7 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// bootID names what sinceBoot counts from.
+// bootID names the origin of sinceBoot.
 func bootID() (string, error) {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	return id, os.NewSyscallError("sysctl", err)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is the time since the machine started, counted while it sleeps
-// too. All processes of the machine read the same clock, and nobody sets it.
+// sinceBoot returns the time since the machine started, including sleep. All
+// processes of the machine read the same clock, and nobody sets it.
 func sinceBoot() (time.Duration, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -19,8 +19,8 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// bootID names what sinceBoot counts from: this boot of the kernel, as seen
-// from this time namespace.
+// bootID names the origin of sinceBoot: this boot of the kernel, as seen from
+// this time namespace.
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -30,12 +30,13 @@ func bootID() (string, error) {
 	if id == "" {
 		return "", errors.New("the kernel's boot id is empty")
 	}
-	// Without time namespaces there is no such link, and no need for it.
+	// A kernel without time namespaces has no such link, and needs none.
 	ns, _ := os.Readlink("/proc/self/ns/time")
 	return id + " " + ns, nil
 }
 
-// nap sleeps. Unlike time.Sleep here, it keeps to fractions of a millisecond.
+// nap sleeps. Unlike time.Sleep on Linux, it is precise to fractions of a
+// millisecond.
 func nap(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&ts, nil)

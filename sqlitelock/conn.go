@@ -6,44 +6,44 @@ import (
 	"os"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// conn is the driver's connection to the file, used by the worker only. As a
-// [sqlline.DB] it never waits: a request that finds the file locked by another
+// conn is the driver's connection to the file. Only the worker uses it. As a
+// [sqlqueue.DB] it never waits: a request that finds the file locked by another
 // process fails with errBusy as a whole, and the worker runs it again.
 //
-// A commit does not wait for the disk, since nobody else can write meanwhile;
-// flush does, afterwards. What one process has flushed takes along everything
-// that was committed before, by whomever, so nobody is ever answered on the
-// ground of something that a crash of the machine could undo.
+// A commit does not wait for the disk, because no other process can write
+// meanwhile; flush waits for the disk afterwards. A flush includes every
+// earlier commit of every process, so no answer depends on a change that a
+// crash of the machine could undo.
 //
-// Statements run without a context, because one that is interrupted takes the
-// connection with it. They wait for the disk and for nothing else.
+// Statements run without a context, because an interrupted statement breaks the
+// connection. They wait for the disk and for nothing else.
 type conn struct {
-	db    *sql.DB
-	c     *sql.Conn
-	stmts map[*sqlline.Text]*sql.Stmt
-	begin *sql.Stmt
-	done  *sql.Stmt // COMMIT
-	undo  *sql.Stmt // ROLLBACK
+	db       *sql.DB
+	c        *sql.Conn
+	stmts    map[*sqlqueue.Text]*sql.Stmt
+	begin    *sql.Stmt
+	commit   *sql.Stmt // COMMIT
+	rollback *sql.Stmt // ROLLBACK
 
 	inTx  bool
-	wrote bool     // something that was not flushed
-	wal   *os.File // the journal, once something was written
+	wrote bool     // some changes are not flushed
+	wal   *os.File // the journal, nil until the first flush
 	path  string
 	// failed is the first error since the transaction began, or since the
-	// worker reset it. Requests that answer for several tickets do not return
-	// their errors, but the transaction is lost all the same.
+	// worker reset failed. A request for several tickets does not return their
+	// errors, but the transaction is lost all the same.
 	failed error
 }
 
-// Auto implements [sqlline.DB].
-func (c *conn) Auto(_ context.Context, s *sqlline.Stmt) error { return c.run(s) }
+// Auto implements [sqlqueue.DB].
+func (c *conn) Auto(_ context.Context, s *sqlqueue.Stmt) error { return c.run(s) }
 
-// Tx implements [sqlline.DB]. Inside the worker's transaction f runs as a part
-// of it.
-func (c *conn) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, error)) error {
+// Tx implements [sqlqueue.DB]. Inside the worker's transaction f runs as a part
+// of that transaction.
+func (c *conn) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	if c.inTx {
 		last, err := f(c)
 		if err != nil {
@@ -51,7 +51,7 @@ func (c *conn) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, erro
 		}
 		return c.Do(ctx, last...)
 	}
-	return c.inside(func() error {
+	return c.inTransaction(func() error {
 		last, err := f(c)
 		if err != nil {
 			return err
@@ -60,9 +60,9 @@ func (c *conn) Tx(ctx context.Context, f func(sqlline.Tx) ([]*sqlline.Stmt, erro
 	})
 }
 
-// inside runs f in a transaction, and rolls it back if f, or a statement that
-// f ran, failed.
-func (c *conn) inside(f func() error) error {
+// inTransaction runs f in a transaction. It rolls the transaction back if f, or
+// a statement that f ran, failed.
+func (c *conn) inTransaction(f func() error) error {
 	if _, err := c.begin.Exec(); err != nil {
 		return c.fail(classify(err, false))
 	}
@@ -72,19 +72,19 @@ func (c *conn) inside(f func() error) error {
 		err = c.failed
 	}
 	if err == nil {
-		if _, err = c.done.Exec(); err == nil {
+		if _, err = c.commit.Exec(); err == nil {
 			c.inTx = false
 			return nil
 		}
 		err = classify(err, true)
 	}
-	_, _ = c.undo.Exec() // fails if SQLite has rolled back by itself
+	_, _ = c.rollback.Exec() // fails if SQLite has already rolled back
 	c.inTx = false
 	return c.fail(err)
 }
 
-// Do implements [sqlline.Tx].
-func (c *conn) Do(_ context.Context, stmts ...*sqlline.Stmt) error {
+// Do implements [sqlqueue.Tx].
+func (c *conn) Do(_ context.Context, stmts ...*sqlqueue.Stmt) error {
 	for _, s := range stmts {
 		if err := c.run(s); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (c *conn) Do(_ context.Context, stmts ...*sqlline.Stmt) error {
 	return nil
 }
 
-func (c *conn) run(s *sqlline.Stmt) error {
+func (c *conn) run(s *sqlqueue.Stmt) error {
 	if c.failed != nil {
 		return c.failed
 	}
@@ -113,11 +113,11 @@ func (c *conn) run(s *sqlline.Stmt) error {
 	if err != nil {
 		return c.fail(classify(err, !c.inTx))
 	}
-	// Outside a transaction the statement commits when it has given its last
-	// row, so it has to be read to the end, and that is where errors come from.
+	// Outside a transaction the statement commits after its last row. So the
+	// rows are read to the end, where errors appear.
 	var rowErr error
 	for rows.Next() {
-		c.wrote = c.wrote || s.Text.Writes // what it returns, it changed
+		c.wrote = c.wrote || s.Text.Writes // each row returned was changed
 		if rowErr == nil {
 			rowErr = s.Row(rows.Scan)
 		}
@@ -132,8 +132,8 @@ func (c *conn) run(s *sqlline.Stmt) error {
 	return c.fail(driver.Wrap(driver.Refused, rowErr))
 }
 
-// flush waits until what was committed is on the disk. The journal is a file
-// that SQLite has no locks on, so that it may be opened and closed here.
+// flush waits until all commits are on the disk. SQLite has no locks on the
+// journal file, so flush may open and close it.
 func (c *conn) flush() (err error) {
 	if !c.wrote {
 		return nil
@@ -157,7 +157,7 @@ func (c *conn) fail(err error) error {
 	return err
 }
 
-func (c *conn) prepared(t *sqlline.Text) (*sql.Stmt, error) {
+func (c *conn) prepared(t *sqlqueue.Text) (*sql.Stmt, error) {
 	if p := c.stmts[t]; p != nil {
 		return p, nil
 	}
@@ -168,12 +168,12 @@ func (c *conn) prepared(t *sqlline.Text) (*sql.Stmt, error) {
 	return p, err
 }
 
-// close closes everything that open opened.
+// close closes the statements, the journal and the connection.
 func (c *conn) close() error {
 	for _, p := range c.stmts {
 		_ = p.Close()
 	}
-	for _, p := range []*sql.Stmt{c.begin, c.done, c.undo} {
+	for _, p := range []*sql.Stmt{c.begin, c.commit, c.rollback} {
 		if p != nil {
 			_ = p.Close()
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// errBusy stands for "another process is writing". It never leaves the
-// package: the worker tries again for as long as the request's context allows.
+// errBusy means that another process is writing. It never leaves the package:
+// the worker tries again as long as the request's context allows.
 var errBusy = errors.New("another process is writing to the file")
 
 // code returns SQLite's extended result code, 0 for other errors.
@@ -22,8 +22,8 @@ func code(err error) int {
 	return 0
 }
 
-// classify gives an error of SQLite its class. A statement that commits may
-// have taken effect if it was the disk that failed.
+// classify adds a class to an error of SQLite. If the disk failed, a statement
+// that commits may have taken effect.
 func classify(err error, commits bool) error {
 	if err == nil {
 		return nil
@@ -52,8 +52,8 @@ func classify(err error, commits bool) error {
 	return driver.Wrap(class, fmt.Errorf("sqlite: %w", err))
 }
 
-// breaks says whether the connection is of no use after this error.
-func breaks(err error) bool {
+// breaksConn reports whether the connection is useless after err.
+func breaksConn(err error) bool {
 	switch code(err) & 0xff {
 	case lib.SQLITE_IOERR, lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB, lib.SQLITE_CANTOPEN, lib.SQLITE_MISUSE:
 		return true

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSystem is where a file lies.
+// fileSystem describes the file system of a file.
 type fileSystem struct {
 	name string
-	// shared says that other machines may reach the files, or that it cannot
-	// be told: SQLite's locks and shared memory work on one machine only.
+	// shared means that other machines may reach the files. SQLite's locks and
+	// shared memory work on one machine only.
 	shared bool
-	free   uint64 // bytes
-	files  uint64 // that may still be made
+	// unknown means that the type is not one of those below.
+	unknown bool
+	free    uint64 // bytes
+	files   uint64 // the number that can still be created
 }
 
 const fuseMagic = 0x65735546
@@ -39,24 +41,24 @@ var fileSystems = map[uint32]fileSystem{
 	0x7c7c6673: {name: "prl_fs", shared: true},
 }
 
-// localFuse are the file systems of user space programs that keep files on
-// this machine.
+// localFuse are the types of FUSE file systems that keep their files on this
+// machine.
 var localFuse = []string{"fuseblk", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.encfs", "fuse.bindfs"}
 
-// fileSystemOf looks at the file system that dir is on.
-func fileSystemOf(dir string) (fileSystem, error) {
+// fileSystemOf returns the file system of the file or folder at path.
+func fileSystemOf(path string) (fileSystem, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fileSystem{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	if err := unix.Statfs(path, &st); err != nil {
+		return fileSystem{}, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	magic := uint32(st.Type)
 	fs, known := fileSystems[magic]
-	if !known {
-		fs.name = fmt.Sprintf("type %#x", magic)
+	if !known && magic != fuseMagic {
+		fs.name, fs.unknown = fmt.Sprintf("type %#x", magic), true
 	}
 	if magic == fuseMagic {
 		fs.name, fs.shared = "fuse", true
-		if name := mountType(dir); name != "" {
+		if _, name := mountOf(path); name != "" {
 			fs.name = name
 		}
 		for _, local := range localFuse {
@@ -65,23 +67,36 @@ func fileSystemOf(dir string) (fileSystem, error) {
 	}
 	fs.free = st.Bavail * uint64(st.Bsize)
 	fs.files = st.Ffree
-	if st.Files == 0 { // it does not count them
+	if st.Files == 0 { // it does not count files
 		fs.files = 1 << 62
 	}
 	return fs, nil
 }
 
-// mountType returns what the list of mounts says about dir, "" if nothing.
-func mountType(dir string) string {
+// mounted reports whether the file at path is a mount point. Kernels before 5.8
+// show that only in their list of mounts.
+func mounted(path string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &st)
+	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	}
+	point, _ := mountOf(path)
+	return point == path
+}
+
+// mountOf returns the mount point above path and the type of its file system,
+// from the list of mounts. Both are empty if the list does not have them.
+func mountOf(path string) (best, name string) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	defer func() { _ = f.Close() }()
-	// 36 35 98:0 /root /mount/point options - type source options
-	best, name := "", ""
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		before, after, ok := strings.Cut(lines.Text(), " - ")
+	// The form of a line: 36 35 98:0 /root /mount/point options - type source
+	// options
+	for mounts := bufio.NewScanner(f); mounts.Scan(); {
+		before, after, ok := strings.Cut(mounts.Text(), " - ")
 		fields := strings.Fields(before)
 		if !ok || len(fields) < 5 {
 			continue
@@ -90,10 +105,10 @@ func mountType(dir string) string {
 		if point == "/" {
 			point = ""
 		}
-		if (dir == point || strings.HasPrefix(dir, point+"/")) && len(point) >= len(best) {
+		if (path == point || strings.HasPrefix(path, point+"/")) && len(point) >= len(best) {
 			best = point
 			name, _, _ = strings.Cut(after, " ")
 		}
 	}
-	return name
+	return best, name
 }

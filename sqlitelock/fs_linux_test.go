@@ -1,8 +1,13 @@
 package sqlitelock
 
-import "testing"
+import (
+	"testing"
 
-// Every kind of network file system that has a number of its own is known.
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// TestFileSystems checks that every kind of network file system with a number
+// of its own is known.
 func TestFileSystems(t *testing.T) {
 	shared := 0
 	for magic, fs := range fileSystems {
@@ -16,8 +21,12 @@ func TestFileSystems(t *testing.T) {
 	if shared < 15 {
 		t.Errorf("only %d are shared", shared)
 	}
+	// An unknown file system is accepted, with a warning from Check.
+	if where, err := fileSystemOf("/proc"); err != nil || where.shared || where.finding("/proc/x").Level != driver.Warning {
+		t.Errorf("/proc: %+v, %v", where, err)
+	}
 	for dir, want := range map[string]string{"/proc": "proc", "/proc/self": "proc"} {
-		if name := mountType(dir); name != want {
+		if _, name := mountOf(dir); name != want {
 			t.Errorf("%s is of type %q, want %q", dir, name, want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 func mutex(id, name string) *driver.Ticket {
@@ -22,9 +22,9 @@ func mutex(id, name string) *driver.Ticket {
 
 func held(t *driver.Ticket) []driver.Ref { return []driver.Ref{{Ticket: t, State: driver.Held}} }
 
-// Sixteen processes find no file, all at once: it is made once, and each of
-// them gets its turn.
-func TestOpenRace(t *testing.T) {
+// TestOpenRaceCreatesOneFile starts sixteen processes at once without a file.
+// The file is created once, and each process gets its turn.
+func TestOpenRaceCreatesOneFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	var cs []*child
 	for range 16 {
@@ -43,8 +43,8 @@ func TestOpenRace(t *testing.T) {
 		c.end()
 	}
 	d := openAt(t, path, nil)
-	if line, err := d.Inspect(context.Background(), "n"); err != nil || len(line.Tickets) != 0 || line.Token == 0 {
-		t.Errorf("the line is %+v, %v", line, err)
+	if queue, err := d.Inspect(context.Background(), "n"); err != nil || len(queue.Tickets) != 0 || queue.Token == 0 {
+		t.Errorf("the queue is %+v, %v", queue, err)
 	}
 }
 
@@ -54,19 +54,20 @@ func childTorn(args []string) error {
 	if err != nil {
 		return err
 	}
-	return d.w.do(context.Background(), true, func(db sqlline.DB) ([]sqlline.Push, error) {
+	return d.worker.do(context.Background(), true, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
 		ctx := context.Background()
-		if _, _, err := d.lines.Join(ctx, db, mutex("torn:1", "torn"), "", true); err != nil {
+		if _, _, err := d.queues.Join(ctx, db, mutex("torn:1", "torn"), "", true); err != nil {
 			return nil, err
 		}
-		d.lines.Leave(ctx, db, held(mutex("test:1", "n")))
+		d.queues.Leave(ctx, db, held(mutex("test:1", "n")))
 		fmt.Println("inside")
 		select {}
 	})
 }
 
-// A process that is killed in the middle of a transaction leaves nothing of
-// it, and nobody waits longer than until it is dead.
+// TestF104_KilledInTransaction kills a process in the middle of a transaction.
+// The transaction leaves no trace, and other processes wait no longer than
+// until the process is dead.
 func TestF104_KilledInTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
@@ -101,14 +102,14 @@ func TestF104_KilledInTransaction(t *testing.T) {
 		t.Fatal("still busy")
 	}
 	for name, want := range map[string]int{"torn": 0, "other": 0, "n": 1} {
-		if line, err := d.Inspect(ctx, name); err != nil || len(line.Tickets) != want {
-			t.Errorf("line %s is %+v, %v", name, line, err)
+		if queue, err := d.Inspect(ctx, name); err != nil || len(queue.Tickets) != want {
+			t.Errorf("queue %s is %+v, %v", name, queue, err)
 		}
 	}
 }
 
-// childWrite joins and leaves until it is killed. It says which tickets it has
-// for sure left, and which tokens it was given.
+// childWrite joins and leaves until it is killed. It prints the tickets that
+// have certainly left, and the tokens that it was granted.
 func childWrite(args []string) error {
 	d, err := Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -130,8 +131,8 @@ func childWrite(args []string) error {
 	}
 }
 
-// Processes are killed at any instant of their writing: the file stays sound,
-// and tokens grow.
+// TestF104_KilledWriters kills processes at random instants while they write:
+// the file stays sound, and tokens grow.
 func TestF104_KilledWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
@@ -151,9 +152,9 @@ func TestF104_KilledWriters(t *testing.T) {
 				}
 			}
 		}
-		// What they held ends with its TTL.
+		// The holds of a killed process end with their TTL.
 		mine := mutex("test:"+strconv.FormatUint(last, 10), "write")
-		var p driver.Place
+		var p driver.Status
 		for limit := time.Now().Add(time.Minute); p.State != driver.Held && time.Now().Before(limit); {
 			var err error
 			if p, err = d.Join(context.Background(), mine, false); err != nil {
@@ -178,8 +179,8 @@ func TestF104_KilledWriters(t *testing.T) {
 	}
 }
 
-// turn is one turn of a process: when it was granted, and when it began to
-// leave, by a clock that all processes share.
+// turn is one turn of a process: the time of its grant and the time at which it
+// began to leave, by a clock that all processes share.
 type turn struct {
 	Granted, Left time.Duration
 	Waited        bool
@@ -188,11 +189,11 @@ type turn struct {
 
 type turnReport struct {
 	Turns  []turn
-	Pushes int // calls of moved that named a ticket
-	Gaps   int // those that did not
+	Pushes int // pushes about a ticket
+	Gaps   int // gaps
 }
 
-// childTurns takes turns with the others, and reports.
+// childTurns takes turns with the other processes, and reports them.
 func childTurns(args []string) error {
 	rounds, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -203,9 +204,9 @@ func childTurns(args []string) error {
 		return err
 	}
 	var r turnReport
-	pushes := make(chan driver.Place, 1)
+	pushes := make(chan driver.Status, 1)
 	gaps := make(chan struct{}, 1000)
-	err = d.Watch(context.Background(), func(id string, p driver.Place) {
+	err = d.Watch(context.Background(), func(id string, p driver.Status) {
 		if id == "" {
 			gaps <- struct{}{}
 		} else {
@@ -253,10 +254,12 @@ func childTurns(args []string) error {
 	return d.Close()
 }
 
-// Processes hand a lock on: whoever waited was told, once, and nobody else
-// was; the order is that of the tokens. The time of a hand-off between two
-// processes is in the log.
-func TestHandOff(t *testing.T) {
+// TestHandOffNotifiesNextWaiterOnly hands a lock from process to process. Each
+// waiter is notified once, no other process is notified, and turns follow the
+// order of the tokens. The time of a hand-off between two processes is in the
+// log.
+func TestHandOffNotifiesNextWaiterOnly(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		processes, rounds int
 		options           string

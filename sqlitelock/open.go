@@ -16,25 +16,26 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/backoff"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// appID marks the files of this package, in the header of the database:
+// appID is the application id in the header of this package's database files:
 // "Hold".
 const appID = 0x486f6c64
 
-// openPatience is how long Open waits for other processes at most.
+// openPatience is the longest time that Open waits for other processes.
 const openPatience = 10 * time.Second
 
-// Open opens the file at path, and makes it, with mode 0600, if there is none.
+// Open opens the file at path. If there is none, it creates one with mode 0600.
 // A nil o is the zero Options.
 //
-// It is an error, and nothing is changed, when the path leads to anything but
-// a file of this package: a directory, a text, an SQLite database with other
-// tables, one that a later version wrote, a file that cannot be written; and
-// when it lies on a network file system (see Options.AnyFileSystem).
+// Open fails and changes nothing if path leads to anything but a file of this
+// package: a directory, a text, an SQLite database with other tables, a file
+// that a later version wrote, or one that cannot be written. It also fails if
+// the file lies on a network file system (see Options.AnyFileSystem).
 func Open(ctx context.Context, path string, o *Options) (*Driver, error) {
-	return open(ctx, path, o, machine)
+	return open(ctx, path, o, systemClock)
 }
 
 func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error) {
@@ -57,31 +58,33 @@ func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error
 	if path, err = prepare(path, o); err != nil {
 		return nil, driver.Wrap(driver.Refused, err)
 	}
-	d := &Driver{path: path, opt: *o, clock: c, joins: sqlline.SweepEvery - 1, swept: sqlline.RandomKey()}
-	d.lines = sqlline.New(sqlline.Dialect{Clock: d.clock.read, Types: sqlline.SQLite, Later: o.later})
+	d := &Driver{path: path, opt: *o, clock: c, sweptTo: sqlqueue.RandomKey()}
+	d.queues = sqlqueue.New(sqlqueue.Dialect{Clock: d.clock.read, Types: sqlqueue.SQLiteTypes, ExtraChanges: o.later})
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	retry := backoff.Backoff{First: time.Millisecond, Last: 20 * time.Millisecond}
+	for {
 		err := d.ready()
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, errBusy) {
+			d.leaveUsers()
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(ctx) {
+			d.leaveUsers()
 			return nil, driver.Errorf(driver.Unavailable, "open %s: %w: %w", path, context.Cause(ctx), errBusy)
-		case <-time.After(wait):
 		}
 	}
-	d.w.start(d)
+	d.worker.start(d)
+	d.sweeper = sqlqueue.NewSweeper(d.sweep, d.worker.spawn, d.worker.stop)
 	return d, nil
 }
 
-// prepare makes the file if it is missing, and returns its path without
-// symbolic links. It never opens a file that is there: closing it would drop
-// the locks that SQLite has on it in this process.
+// prepare creates the file if it is missing, and returns its path without
+// symbolic links. It never opens an existing file: closing it would drop the
+// locks that SQLite has on it in this process.
 func prepare(path string, o *Options) (string, error) {
 	dir := filepath.Dir(path)
 	info, err := os.Stat(path)
@@ -123,15 +126,11 @@ func prepare(path string, o *Options) (string, error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
 	}
-	// SQLite would open the file for reading alone, and say so much later.
+	// SQLite would open the file for reading only, and report that much later.
 	if err := writable(path); err != nil {
 		return "", fmt.Errorf("%s: this user may not read and write the file: %w", path, err)
 	}
-	where, err := fileSystemOf(filepath.Dir(path))
-	if err != nil {
-		return "", err
-	}
-	return path, o.accept(path, where)
+	return path, o.checkLocation(path)
 }
 
 func (o *Options) accept(path string, where fileSystem) error {
@@ -139,24 +138,31 @@ func (o *Options) accept(path string, where fileSystem) error {
 		return nil
 	}
 	return fmt.Errorf("%s is on a file system of type %s, where locks of SQLite do not exclude other machines; "+
-		"take a file on a local disk, or a store with a server (or set fs=any if only this machine uses it)", path, where.name)
+		"use a file on a local disk, or a store with a server (or set fs=any if only this machine uses it)", path, where.name)
 }
 
-// ready sees to it that the connection is open, and that it is still the file
-// at the path that is open.
+// ready makes sure that the connection is open, and that the open file is still
+// the one at the path.
 func (d *Driver) ready() error {
 	info, err := os.Stat(d.path)
-	if err == nil && d.w.conn != nil && os.SameFile(info, d.file) {
+	same := err == nil && d.worker.conn != nil && os.SameFile(info, d.file)
+	if same && d.isUser() {
 		return nil
 	}
-	if d.w.conn != nil {
-		// Somebody removed or replaced the file. Nobody else can see the
-		// tickets in the old one, so they are gone.
-		_ = d.w.conn.close()
-		d.w.conn = nil
-		defer d.lost()
+	if same {
+		// Another process removed the file of the users. Its users join again
+		// one by one.
+		_ = d.worker.conn.close()
+		d.worker.conn = nil
 	}
-	if err != nil {
+	if d.worker.conn != nil {
+		// Another process removed or replaced the file. No other client can see
+		// the tickets in the old file, so they are gone.
+		_ = d.worker.conn.close()
+		d.worker.conn = nil
+		defer d.reportGap()
+	}
+	if err != nil || !same {
 		if _, err := prepare(d.path, &d.opt); err != nil {
 			return driver.Wrap(driver.Unavailable, err)
 		}
@@ -168,11 +174,11 @@ func (d *Driver) ready() error {
 	if err != nil {
 		return err
 	}
-	d.w.conn, d.file = c, info
+	d.worker.conn, d.file = c, info
 	return nil
 }
 
-// connect opens the database and makes its tables if it is empty.
+// connect opens the database, and creates its tables if it is empty.
 func (d *Driver) connect() (*conn, error) {
 	dsn := url.URL{Scheme: "file", Path: d.path, RawQuery: "mode=rw&_error_rc=1&_dqs=0"}
 	db, err := sql.Open("sqlite", dsn.String())
@@ -180,7 +186,7 @@ func (d *Driver) connect() (*conn, error) {
 		return nil, driver.Wrap(driver.Refused, err)
 	}
 	db.SetMaxOpenConns(1)
-	c := &conn{db: db, path: d.path, stmts: make(map[*sqlline.Text]*sql.Stmt)}
+	c := &conn{db: db, path: d.path, stmts: make(map[*sqlqueue.Text]*sql.Stmt)}
 	if err := d.setUp(c); err != nil {
 		_ = c.close()
 		if errors.Is(err, errBusy) {
@@ -191,7 +197,7 @@ func (d *Driver) connect() (*conn, error) {
 	return c, nil
 }
 
-// named adds the path to an error of SQLite, and what it mostly means.
+// named adds the path to an error of SQLite, and the usual cause.
 func named(path string, err error) error {
 	class := driver.ClassOf(err)
 	if strings.Contains(err.Error(), path) {
@@ -216,17 +222,17 @@ func (d *Driver) setUp(c *conn) (err error) {
 	if c.c, err = c.db.Conn(ctx); err != nil {
 		return classify(err, false)
 	}
-	// Before anything is written, look whose file it is.
-	if _, err := c.examine(d.lines.Layout()); err != nil {
+	// Check that the file is Holdfast's before anything is written.
+	if _, err := c.examine(d.queues.Layout()); err != nil {
 		return err
 	}
 	for _, pragma := range []string{
-		"busy_timeout = 0",     // the worker waits, and knows for whom
-		"synchronous = NORMAL", // for the rest, see conn.flush
+		"busy_timeout = 0",     // the worker waits instead: it knows the requests' contexts
+		"synchronous = NORMAL", // conn.flush does the rest
 		"trusted_schema = OFF",
 		"temp_store = MEMORY",
-		// A journal that is emptied often and keeps its blocks: who holds can
-		// renew and leave on a disk that is full.
+		// The journal is emptied often and keeps its blocks, so that holders
+		// can renew and leave when the disk is full.
 		"wal_autocheckpoint = 250",
 		"journal_size_limit = 8388608",
 	} {
@@ -242,7 +248,7 @@ func (d *Driver) setUp(c *conn) (err error) {
 		return driver.Errorf(driver.Refused, "the file cannot be put in WAL mode, it stays in mode %s: "+
 			"its file system lacks shared memory or locks", mode)
 	}
-	for p, text := range map[**sql.Stmt]string{&c.begin: "BEGIN IMMEDIATE", &c.done: "COMMIT", &c.undo: "ROLLBACK"} {
+	for p, text := range map[**sql.Stmt]string{&c.begin: "BEGIN IMMEDIATE", &c.commit: "COMMIT", &c.rollback: "ROLLBACK"} {
 		if *p, err = c.c.PrepareContext(ctx, text); err != nil {
 			return classify(err, false)
 		}
@@ -251,15 +257,15 @@ func (d *Driver) setUp(c *conn) (err error) {
 	if err != nil {
 		return driver.Wrap(driver.Refused, err)
 	}
-	err = c.inside(func() error { return d.setUpTables(c, boot) })
+	err = c.inTransaction(func() error { return d.setUpTables(c, boot) })
 	c.failed = nil
 	return err
 }
 
-// examine says whether the database is empty, or returns an error if it is
-// neither that nor one of ours, of this layout or an earlier one.
+// examine reports whether the database is empty. It returns an error for a
+// database with other contents, unless they have this layout or an earlier one.
 func (c *conn) examine(layout int64) (empty bool, err error) {
-	// One statement: another process may be about to make the tables.
+	// A single statement, because another process may be creating the tables.
 	var app, version, objects int64
 	err = c.query(`SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
 		FROM pragma_application_id a, pragma_user_version v`, &app, &version, &objects)
@@ -269,7 +275,7 @@ func (c *conn) examine(layout int64) (empty bool, err error) {
 	case app == 0 && version == 0 && objects == 0:
 		return true, nil
 	case app != appID:
-		return false, driver.Errorf(driver.Refused, "the file is a database of another program; it is left as it is")
+		return false, driver.Errorf(driver.Refused, "the file is another program's database and was not changed")
 	case version > layout:
 		return false, driver.Errorf(driver.Refused, "a later version of Holdfast wrote the file: its layout is %d, this version knows %d", version, layout)
 	case version < 1:
@@ -278,18 +284,20 @@ func (c *conn) examine(layout int64) (empty bool, err error) {
 	return false, nil
 }
 
-// setUpTables makes the tables; or it changes them if an earlier version made
-// them, and voids what is in them if the machine was restarted since.
+// setUpTables creates the tables. If an earlier version created them, it
+// changes them to this layout. If the machine was restarted since, it voids
+// their contents. It fails if other drivers have the file open and see another
+// start of the machine.
 func (d *Driver) setUpTables(c *conn, boot string) error {
 	ctx := context.Background()
-	layout := d.lines.Layout()
-	// Another process may have been first.
+	layout := d.queues.Layout()
+	// Another process may have created the tables in the meantime.
 	empty, err := c.examine(layout)
 	if err != nil {
 		return err
 	}
 	if empty {
-		for _, stmt := range d.lines.Schema() {
+		for _, stmt := range d.queues.Schema() {
 			if err := c.exec(stmt); err != nil {
 				return err
 			}
@@ -300,31 +308,35 @@ func (d *Driver) setUpTables(c *conn, boot string) error {
 		if err := c.exec(fmt.Sprintf("PRAGMA user_version = %d", layout)); err != nil {
 			return err
 		}
-		return c.Do(ctx, d.lines.Begin(boot))
+		if err := d.joinUsers(boot); err != nil {
+			return err
+		}
+		return c.Do(ctx, d.queues.Begin(boot))
 	}
-	var found sqlline.Found
-	if err := c.Do(ctx, d.lines.Store(&found)); err != nil {
+	var found sqlqueue.StoreRow
+	if err := c.Do(ctx, d.queues.Store(&found)); err != nil {
 		return err
 	}
 	if found.Layout >= 1 && found.Layout < layout {
-		for _, stmt := range append(d.lines.Changes(found.Layout), fmt.Sprintf("PRAGMA user_version = %d", layout)) {
+		for _, stmt := range append(d.queues.Changes(found.Layout), fmt.Sprintf("PRAGMA user_version = %d", layout)) {
 			if err := c.exec(stmt); err != nil {
 				return err
 			}
 		}
 		found.Layout = layout
 	}
-	kernel, _, _ := strings.Cut(boot, " ")
-	was, _, _ := strings.Cut(found.Boot, " ")
-	switch {
-	case found.Layout != layout:
+	if found.Layout != layout {
 		return driver.Errorf(driver.Refused, "the file's table of the layout is not one of this version")
-	case found.Boot == boot:
-		return nil
-	case kernel == was:
-		return driver.Errorf(driver.Refused, "the file is in use from another time namespace, whose clock is another")
 	}
-	return c.Do(ctx, d.lines.Void(boot)...)
+	if err := d.joinUsers(boot); err != nil {
+		return err
+	}
+	if found.Boot == boot {
+		return nil
+	}
+	// All drivers that have the file open see this start of the machine, and
+	// the contents belong to another.
+	return c.Do(ctx, d.queues.Void(boot)...)
 }
 
 func (c *conn) exec(text string) error {

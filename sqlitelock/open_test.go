@@ -11,13 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// refused checks that the file cannot be opened, with a class and words, and
-// that it stays as it is.
+// refused checks that Open fails on path with class and words, and leaves the
+// file unchanged.
 func refused(t *testing.T, path string, class driver.Class, words ...string) {
 	t.Helper()
 	before, _ := os.ReadFile(path)
@@ -104,33 +103,13 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// An ordinary user, who may not write the file, or the folder.
+// TestOpenWithoutRights opens files as an ordinary user who may not write to
+// the file, or to the folder.
 func TestOpenWithoutRights(t *testing.T) {
-	base, err := os.MkdirTemp("", "holdfast-rights-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	base := reachable(t)
 	asNobody := func(cmd *exec.Cmd) {}
 	if os.Geteuid() == 0 {
-		// Root may do everything, so somebody else has to try, with a binary
-		// within reach.
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(self)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(base, "test"), b, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		asNobody = func(cmd *exec.Cmd) {
-			cmd.Path = filepath.Join(base, "test")
-			cmd.Dir = base
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		}
+		asNobody = as(base, nobody, nobody) // root may do everything
 	}
 	for name, c := range map[string]struct {
 		dir, file fs.FileMode
@@ -172,7 +151,7 @@ func TestOpenWithoutRights(t *testing.T) {
 	}
 }
 
-func TestModes(t *testing.T) {
+func TestModesOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state", "holdfast", "locks.db")
 	if _, err := Open(context.Background(), path, nil); err == nil {
@@ -193,7 +172,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
 		}
 	}
-	// Who is let in to the file is let in to the folder.
+	// A user with access to the file has access to the folder.
 	if err := os.Chmod(path, 0o660); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +181,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestIdentityOfFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "locks.db")
 	identity := func(path string) string {
@@ -230,7 +209,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Names of files that mean something to SQLite or to URLs.
+// TestOddPaths uses file names that have a meaning for SQLite or in URLs.
 func TestOddPaths(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a b.db", "file:x.db", "x.db?mode=memory", "50%.db", "ü#.db", "%2e", "-x", "new\nline"} {
@@ -246,8 +225,8 @@ func TestOddPaths(t *testing.T) {
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// The tables are what testdata says. A change needs another layout version,
-// and a way from the old one.
+// TestSchema compares the tables with testdata. A change needs another layout
+// version, and a way from the old one.
 //
 // Covers: F66.
 func TestSchema(t *testing.T) {
@@ -286,71 +265,5 @@ func TestSchema(t *testing.T) {
 	}
 	if all.String() != string(want) {
 		t.Errorf("the tables are\n%s\nwant\n%s", all.String(), want)
-	}
-}
-
-// The machine was restarted: who held before is dead, and tokens go on.
-//
-// Covers: F17.
-func TestReboot(t *testing.T) {
-	ctx := context.Background()
-	path := filepath.Join(t.TempDir(), "locks.db")
-	boot := func(id string, since time.Duration, wall time.Time) (*Driver, error) {
-		return open(ctx, path, nil, clock{
-			boot: func() (time.Duration, error) { return since, nil },
-			id:   func() (string, error) { return id, nil },
-			wall: func() time.Time { return wall },
-		})
-	}
-	now := time.Now()
-	d, err := boot("first ns:1", 1000*time.Hour, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	holder, reader, waiter, buried := mutex("a:1", "n"), mutex("a:2", "n"), mutex("a:3", "n"), mutex("a:4", "n")
-	for _, t := range []*driver.Ticket{holder, reader, waiter} {
-		t.Limit = 2
-	}
-	waiter.Units = 2
-	var token uint64
-	for _, tk := range []*driver.Ticket{holder, reader, waiter} {
-		p, err := d.Join(ctx, tk, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token = max(token, p.Token)
-	}
-	if _, err := d.Leave(ctx, []driver.Ref{{Ticket: buried, Unsure: true}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	if d, err = boot("first ns:1", 1000*time.Hour+time.Second, now); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := d.Inspect(ctx, "n"); err != nil || len(line.Tickets) != 3 {
-		t.Errorf("before the restart, the line is %+v, %v", line, err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := boot("first ns:2", time.Hour, now); err == nil || !strings.Contains(err.Error(), "time namespace") {
-		t.Errorf("from another time namespace: %v", err)
-	}
-
-	// The clock that counts from the start is far behind, and the wall clock
-	// is wrong.
-	if d, err = boot("second ns:1", time.Minute, time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	if line, err := d.Inspect(ctx, "n"); err != nil || len(line.Tickets) != 0 || line.Token != token {
-		t.Errorf("after the restart, the line is %+v, %v", line, err)
-	}
-	next := mutex("b:1", "n")
-	if p, err := d.Join(ctx, next, true); err != nil || p.State != driver.Held || p.Token <= token {
-		t.Errorf("after token %d: %+v, %v", token, p, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 func number(t *testing.T, db *sql.DB, query string, args ...any) (n int64) {
@@ -23,7 +23,8 @@ func number(t *testing.T, db *sql.DB, query string, args ...any) (n int64) {
 	return n
 }
 
-// Names are data, whatever they look like, and so are all the other texts.
+// TestTextIsData checks that names and all other texts are stored as data,
+// whatever they contain.
 func TestTextIsData(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
@@ -46,11 +47,11 @@ func TestTextIsData(t *testing.T) {
 		if p, err := d.Join(ctx, &second, true); err != nil || p.State != driver.Waiting || p.Holder != text {
 			t.Fatalf("%q: %+v, %v", text, p, err)
 		}
-		line, err := d.Inspect(ctx, text)
-		if err != nil || len(line.Tickets) != 2 || line.Name != text {
-			t.Fatalf("%q: %+v, %v", text, line, err)
+		queue, err := d.Inspect(ctx, text)
+		if err != nil || len(queue.Tickets) != 2 || queue.Name != text {
+			t.Fatalf("%q: %+v, %v", text, queue, err)
 		}
-		if e := line.Tickets[0]; e.ID != tk.ID || e.Owner != tk.Owner || e.Meta != text {
+		if e := queue.Tickets[0]; e.ID != tk.ID || e.Owner != tk.Owner || e.Meta != text {
 			t.Errorf("%q: %+v", text, e)
 		}
 		want = append(want, text)
@@ -74,16 +75,17 @@ func TestTextIsData(t *testing.T) {
 	}
 }
 
-// What is of no use any more goes: rows of idle lines, tickets nobody asks
-// for, graves. Tokens go on all the same, even if the clock was set back.
-func TestSweep(t *testing.T) {
+// TestSweepRemovesIdleQueues checks that sweeps remove the rows of idle queues,
+// tickets that are no longer renewed, and tombstones. Tokens go on all the
+// same, even if the clock was set back.
+func TestSweepRemovesIdleQueues(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	s := &store{path: path}
 	d := s.client(t).(*Driver)
 	defer func() { _ = d.Close() }()
 	ctx := context.Background()
 	db := raw(t, path)
-	join := func(name string) driver.Place {
+	join := func(name string) driver.Status {
 		t.Helper()
 		tk := mutex("a:"+name, name)
 		p, err := d.Join(ctx, tk, true)
@@ -97,11 +99,11 @@ func TestSweep(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprint("left ", i)
 		last[name] = join(name).Token
-		if _, err := d.Leave(ctx, []driver.Ref{{Ticket: mutex("a:"+name, name), State: driver.Held, Unsure: i%3 == 0}}); err != nil {
+		if _, err := d.Leave(ctx, []driver.Ref{{Ticket: mutex("a:"+name, name), State: driver.Held, JoinPending: i%3 == 0}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range 10 { // these are never renewed
+	for i := range 10 { // never renewed
 		name := fmt.Sprint("dead ", i)
 		join(name)
 		if p, err := d.Join(ctx, mutex("b:"+name, name), true); err != nil || p.State != driver.Waiting {
@@ -109,24 +111,24 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	if graves := number(t, db, "SELECT count(*) FROM holdfast_grave"); graves != n/3 {
-		t.Errorf("%d graves, want %d", graves, n/3)
+		t.Errorf("%d tombstones, want %d", graves, n/3)
 	}
 	s.step.Add(int64(2 * time.Minute))
-	// Every join pays for two rows, so this many see all of them twice.
+	// Joins hurry the sweeps.
 	for i := range n + 40 {
 		name := fmt.Sprint("busy ", i%4)
 		join(name)
 		leave(t, d, mutex("a:"+name, name))
 	}
-	lines := number(t, db, "SELECT count(*) FROM holdfast_line")
-	if lines > 4+10 {
-		t.Errorf("%d lines are left", lines)
-	}
-	if tickets := number(t, db, "SELECT count(*) FROM holdfast_ticket"); tickets != 0 {
-		t.Errorf("%d tickets are left", tickets)
-	}
-	if graves := number(t, db, "SELECT count(*) FROM holdfast_grave WHERE id LIKE 'a:left%'"); graves != 0 {
-		t.Errorf("%d graves are left", graves)
+	for _, left := range []struct {
+		rows string
+		most int64
+	}{
+		{"holdfast_line", 4 + 10},
+		{"holdfast_ticket", 0},
+		{"holdfast_grave WHERE id LIKE 'a:left%'", 0},
+	} {
+		until(t, "swept: "+left.rows, func() bool { return number(t, db, "SELECT count(*) FROM "+left.rows) <= left.most })
 	}
 	s.step.Add(int64(-365 * 24 * time.Hour))
 	for name, token := range last {
@@ -136,8 +138,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Names and the sweep do not count who is dead.
-func TestNamesOfTheDead(t *testing.T) {
+// TestNamesOmitExpiredTickets checks that Names and the sweep do not count dead
+// tickets.
+func TestNamesOmitExpiredTickets(t *testing.T) {
 	s := &store{path: filepath.Join(t.TempDir(), "locks.db")}
 	d := s.client(t).(*Driver)
 	defer func() { _ = d.Close() }()
@@ -170,7 +173,8 @@ func TestNamesOfTheDead(t *testing.T) {
 	}
 }
 
-// More lines than a page has: each is named once.
+// TestManyNames checks that Names yields each queue once when there are more
+// than a page of them.
 func TestManyNames(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), &Options{Sync: SyncNormal})
 	const n = 600
@@ -188,17 +192,17 @@ func TestManyNames(t *testing.T) {
 	}
 	for i := range n {
 		if c := seen[fmt.Sprint("n", i)]; c != 1 {
-			t.Errorf("line %d is named %d times", i, c)
+			t.Errorf("queue %d is named %d times", i, c)
 		}
 	}
 }
 
-// The last token there is.
+// TestF67_LastToken checks the grant of the last possible token.
 func TestF67_LastToken(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	ctx := context.Background()
 	first := mutex("a:1", "n")
-	first.Floor = math.MaxInt64 - 1
+	first.MinToken = math.MaxInt64 - 1
 	if p, err := d.Join(ctx, first, true); err != nil || p.Token != math.MaxInt64-1 {
 		t.Fatal(p, err)
 	}
@@ -213,15 +217,15 @@ func TestF67_LastToken(t *testing.T) {
 	leave(t, d, second)
 	for i, floor := range []uint64{0, math.MaxInt64, math.MaxUint64} {
 		tk := mutex(fmt.Sprint("b:", i), []string{"n", "other", "third"}[i])
-		tk.Floor = floor
+		tk.MinToken = floor
 		if p, err := d.Join(ctx, tk, true); driver.ClassOf(err) != driver.Refused {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
 }
 
-// Rows that this version cannot have written are errors, and stay as they are
-// (Join 11).
+// TestF37_ForeignRows checks that rows which this version cannot have written
+// are errors, and stay unchanged (Join 11).
 //
 // Covers: F66.
 func TestF37_ForeignRows(t *testing.T) {
@@ -247,12 +251,12 @@ func TestF37_ForeignRows(t *testing.T) {
 		if strings.HasPrefix(change, "ticket") {
 			column = "line"
 		}
-		run(t, db, "UPDATE holdfast_"+change+" WHERE "+column+" = ?", sqlline.Key(name))
+		run(t, db, "UPDATE holdfast_"+change+" WHERE "+column+" = ?", sqlqueue.Key(name))
 		dump := func() string {
 			var s string
 			err := db.QueryRow(`SELECT quote(name) || lim || ' ' || used || held || ' ' || waiting || ' ' || seq || ' ' || turn || ' ' || token || due
 				|| ' ' || graves || h_id || h_place || h_units || h_token || h_keep || coalesce((SELECT group_concat(place || ' ' || seq || id
-				|| units || token || floor || keep) FROM holdfast_ticket WHERE line = k), '') FROM holdfast_line WHERE k = ?`, sqlline.Key(name)).Scan(&s)
+				|| units || token || floor || keep) FROM holdfast_ticket WHERE line = k), '') FROM holdfast_line WHERE k = ?`, sqlqueue.Key(name)).Scan(&s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +285,8 @@ func TestF37_ForeignRows(t *testing.T) {
 	}
 }
 
-// Whatever the rows say, there is an answer or an error that says so.
+// FuzzRows checks that any content of the rows leads to an answer or to an
+// error that says what is wrong.
 func FuzzRows(f *testing.F) {
 	f.Add(0, int64(-1), "", 1)
 	f.Add(7, int64(math.MaxInt64), "x", 0)
@@ -315,8 +320,8 @@ func FuzzRows(f *testing.F) {
 		if slices.Contains([]string{"h_id", "h_owner", "h_wake", "h_meta", "id", "owner"}, col) {
 			v = text
 		}
-		_ = d.w.do(ctx, false, func(sqlline.DB) ([]sqlline.Push, error) {
-			_, _ = d.w.conn.c.ExecContext(ctx, "UPDATE OR IGNORE holdfast_"+table+" SET "+col+" = ? WHERE "+key+" = ?", v, sqlline.Key(name))
+		_ = d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+			_, _ = d.worker.conn.c.ExecContext(ctx, "UPDATE OR IGNORE holdfast_"+table+" SET "+col+" = ? WHERE "+key+" = ?", v, sqlqueue.Key(name))
 			return nil, nil
 		})
 		check := func(what string, err error) {

@@ -4,21 +4,22 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// Schema returns the statements that make the tables in an empty file, as text
-// for the command sqlite3. [Open] makes them by itself; they are for who wants
-// to look at them, or to make the file for other users beforehand.
+// Schema returns the statements that create the tables in an empty file, as
+// text for the command sqlite3. [Open] runs them itself. Use Schema to read
+// them, or to create the file for other users beforehand.
 func Schema() string {
 	var b strings.Builder
 	b.WriteString("PRAGMA journal_mode = WAL;\nBEGIN;\n")
-	lines := sqlline.New(sqlline.Dialect{Types: sqlline.SQLite})
-	for _, stmt := range lines.Schema() {
+	queues := sqlqueue.New(sqlqueue.Dialect{Types: sqlqueue.SQLiteTypes})
+	for _, stmt := range append(queues.Schema(), queues.MarkSchema()) {
 		b.WriteString(stmt + ";\n")
 	}
-	// Without the machine's start, the first to open the file enters it.
-	fmt.Fprintf(&b, "INSERT INTO holdfast_store (one, layout, boot, purged) VALUES (1, %d, '', 0);\n", lines.Layout())
-	fmt.Fprintf(&b, "PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;\n", appID, lines.Layout())
+	// The machine's start is empty: the first driver that opens the file enters
+	// it.
+	fmt.Fprintf(&b, "INSERT INTO holdfast_store (one, layout, boot, purged) VALUES (1, %d, '', 0);\n", queues.Layout())
+	fmt.Fprintf(&b, "PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;\n", appID, queues.Layout())
 	return b.String()
 }

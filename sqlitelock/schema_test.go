@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A file that was made with the printed statements is one of ours.
+// TestPrintedSchema creates a file with the printed statements, and opens it.
 func TestPrintedSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	run(t, raw(t, path), Schema())

@@ -1,27 +1,31 @@
-// Package sqlitelock keeps lines of tickets in an SQLite file, for the
-// processes of one machine. It is the store that needs no server: durable, and
-// there as soon as a path is.
+// Package sqlitelock keeps queues of tickets in an SQLite file, for the
+// processes of one machine. The store needs no server: it is durable, and it is
+// ready as soon as its path is.
 //
-// The file is in WAL mode, and its tables are those of package sqlline. Every
-// process writes through one connection; a transaction is one write to the
-// disk, and requests that arrive together share it. Requests wait for other
-// processes' transactions as long as their contexts allow; "database is
-// locked" is not an answer.
+// The file is in WAL mode, and its tables are those of package sqlqueue. Every
+// process writes through one connection. A transaction is one write to the
+// disk, and requests that arrive together share it. A request waits for the
+// transactions of other processes as long as its context allows; it never fails
+// with "database is locked".
 //
 // Deadlines are counted by the clock that starts with the machine and goes on
-// while it sleeps, which all its processes share and nobody can set. Since a
-// restart of the machine ends every process that held a lock, the first one to
-// open the file afterwards voids what is in it, except the tokens.
+// while it sleeps. All processes of the machine share that clock, and nobody
+// can set it. A restart of the machine ends every process that held a lock, so
+// the first process to open the file afterwards voids its contents, except the
+// tokens. Another boot id alone proves no restart, because containers may have
+// one of their own. So each process keeps a lock on a file beside the database,
+// and a process with another boot id cannot open the database while any such
+// lock is held.
 //
-// A waiting client has a small file of its own beside the database, and is
-// told of its grant by a line that the one who released appends to it; no
-// other process is woken. A notification that got lost is made good when the
-// waiting ticket is renewed, or rechecked.
+// A waiting client has a small file of its own beside the database. The client
+// that releases the lock appends a line to that file, which notifies the waiter
+// of its grant; no other process is woken. If a notification is lost, the
+// renewal or the recheck of the waiting ticket makes up for it.
 //
-// What the store does not promise: it must not lie on a network file system,
-// as SQLite's own locks do not work there. A process that is stopped (SIGSTOP)
+// The store has two limits. It must not lie on a network file system, because
+// SQLite's own locks do not work there. And a process that is stopped (SIGSTOP)
 // in the middle of a transaction stops all others until it goes on or is
-// killed; holders then lose their locks, and are told.
+// killed; holders then lose their locks, and are notified of the loss.
 package sqlitelock
 
 import (
@@ -35,7 +39,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 // MinTTL and MaxTTL are the shortest and the longest TTL.
@@ -52,31 +56,39 @@ var traits = driver.Traits{
 	Fair:            true,
 	Push:            true,
 	PushLocal:       true,
+	Marks:           true,
 	SurvivesRestart: true,
 	MinTTL:          MinTTL,
 	MaxTTL:          MaxTTL,
 	Granularity:     time.Millisecond,
 }
 
-// Driver is one client of a file.
+// Driver is one client of a database file.
+//
+// Order of locks: mu and worker.mu are never taken one under the other. Close
+// waits for the watcher under mu, so the watcher's goroutine takes neither.
 type Driver struct {
-	path  string // absolute, without symbolic links
-	opt   Options
-	clock clock
-	lines *sqlline.Lines
-	w     worker
+	path   string // absolute, without symbolic links
+	opt    Options
+	clock  clock
+	queues *sqlqueue.Queues
+	worker worker
 
 	closing sync.Once
 	closed  atomic.Bool
-	err     error // of closing
+	// hasMarks says that this driver has seen the table of marks.
+	hasMarks atomic.Bool
+	err      error // the result of Close
 
-	mu    sync.Mutex // guards the setting of watch, and taken while Close ends it
+	mu    sync.Mutex // guards the setting of watch; also held while Close ends it
 	watch atomic.Pointer[watcher]
 
-	// The worker's own.
-	file  os.FileInfo // the file that is open
-	joins int         // since the last sweep
-	swept []byte      // where that ended
+	sweeper *sqlqueue.Sweeper
+	sweptTo []byte // the position in the tables after the last sweep
+
+	// The rest belongs to the worker alone.
+	file  os.FileInfo // identifies the file that is open
+	users *os.File    // the file of the users, see joinUsers
 }
 
 var (
@@ -85,167 +97,168 @@ var (
 	_ driver.Checker    = (*Driver)(nil)
 )
 
-// clock is what a file's times are measured by. Tests have others.
+// clock is the source of a file's times. Tests replace it.
 type clock struct {
 	boot func() (time.Duration, error) // time since the machine started
-	id   func() (string, error)        // which start that was
-	wall func() time.Time              // for tokens
+	id   func() (string, error)        // names this start of the machine
+	wall func() time.Time              // wall-clock time, for tokens
 }
 
-var machine = clock{boot: sinceBoot, id: bootID, wall: time.Now}
+var systemClock = clock{boot: sinceBoot, id: bootID, wall: time.Now}
 
-// read is the clock of the statements. The clock was read when the file was
-// opened, so it is there.
+// read returns the times for the statements. It panics if the clock cannot be
+// read: Open has read it before.
 func (c *clock) read() (now, tick int64) {
 	d, err := c.boot()
 	if err != nil {
 		panic("sqlitelock: the clock has gone: " + err.Error())
 	}
-	return int64(d / time.Microsecond), sqlline.Tick(c.wall())
+	return int64(d / time.Microsecond), sqlqueue.Tick(c.wall())
 }
 
 // Traits implements [driver.Driver].
 func (d *Driver) Traits() driver.Traits { return traits }
 
 // Join implements [driver.Driver].
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	wake := d.address()
-	var p driver.Place // not to be read after an error: the worker may still write it
-	err := d.w.do(ctx, false, func(db sqlline.DB) (pushes []sqlline.Push, err error) {
-		d.joins++
-		p, pushes, err = d.lines.Join(ctx, db, t, wake, wait)
+	var p driver.Status // not read after an error: the worker may still write it
+	err := d.worker.do(ctx, false, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
+		p, pushes, err = d.queues.Join(ctx, db, t, wake, wait)
 		return pushes, err
 	})
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
+	d.countJoins(1)
 	return p, nil
 }
 
 // Renew implements [driver.Driver].
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	return d.batch(ctx, refs, d.lines.Renew)
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return d.batch(ctx, refs, d.queues.Renew)
 }
 
 // Leave implements [driver.Driver].
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	return d.batch(ctx, refs, d.lines.Leave)
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return d.batch(ctx, refs, d.queues.Leave)
 }
 
-type batch func(context.Context, sqlline.DB, []driver.Ref) ([]driver.Place, []sqlline.Push)
+type batch func(context.Context, sqlqueue.DB, []driver.Ref) ([]driver.Status, []sqlqueue.Push)
 
 // While one transaction runs, no other process can begin one. So a batch is
-// taken apart: tickets that hold are renewed by one statement, those that wait
-// one after the other.
+// split: one statement renews all its holders, but each waiter takes
+// some 0.1 ms. Each transaction is a write to the disk.
 const (
 	holdersAtOnce = 200
-	waitersAtOnce = 16
+	waitersAtOnce = 64
 )
 
-func (d *Driver) batch(ctx context.Context, refs []driver.Ref, do batch) ([]driver.Place, error) {
-	places := make([]driver.Place, len(refs))
+func (d *Driver) batch(ctx context.Context, refs []driver.Ref, do batch) ([]driver.Status, error) {
+	places := make([]driver.Status, len(refs))
 	var holders, others []int
 	for i := range refs {
-		if refs[i].State == driver.Held && !refs[i].Unsure {
+		if refs[i].State == driver.Held && !refs[i].JoinPending {
 			holders = append(holders, i)
 		} else {
 			others = append(others, i)
 		}
 	}
-	parts := slices.AppendSeq(slices.Collect(slices.Chunk(holders, holdersAtOnce)), slices.Chunk(others, waitersAtOnce))
-	for n, part := range parts {
-		err := d.part(ctx, refs, part, places, do)
+	chunks := slices.AppendSeq(slices.Collect(slices.Chunk(holders, holdersAtOnce)), slices.Chunk(others, waitersAtOnce))
+	for n, chunk := range chunks {
+		err := d.runChunk(ctx, refs, chunk, places, do)
 		if err == nil {
 			continue
 		}
 		if n == 0 && driver.ClassOf(err) != driver.Unknown {
 			return nil, err // nothing was done
 		}
-		for _, i := range part {
-			places[i] = driver.Place{Err: err}
+		for _, i := range chunk {
+			places[i] = driver.Status{Err: err}
 		}
 	}
 	return places, nil
 }
 
-// part does one part of a batch in one transaction.
-func (d *Driver) part(ctx context.Context, refs []driver.Ref, part []int, places []driver.Place, do batch) error {
-	// The worker may use what it is given after the call has ended.
-	own := make([]driver.Ref, len(part))
-	for k, i := range part {
+// runChunk carries out one part of a batch in one transaction.
+func (d *Driver) runChunk(ctx context.Context, refs []driver.Ref, chunk []int, places []driver.Status, do batch) error {
+	// The worker may use the refs after the call has ended.
+	own := make([]driver.Ref, len(chunk))
+	for k, i := range chunk {
 		own[k] = refs[i]
 	}
-	var answers []driver.Place
-	err := d.w.do(ctx, len(own) > 1, func(db sqlline.DB) (pushes []sqlline.Push, err error) {
+	var answers []driver.Status
+	err := d.worker.do(ctx, len(own) > 1, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
 		answers, pushes = do(ctx, db, own)
 		return pushes, nil
 	})
 	if err != nil {
 		return err
 	}
-	for k, i := range part {
+	for k, i := range chunk {
 		places[i] = answers[k]
 	}
 	return nil
 }
 
 // Inspect implements [driver.Driver].
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	var line driver.Line
-	err := d.w.do(ctx, false, func(db sqlline.DB) (pushes []sqlline.Push, err error) {
-		line, pushes, err = d.lines.Inspect(ctx, db, name)
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	var queue driver.Queue
+	err := d.worker.do(ctx, false, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
+		queue, pushes, err = d.queues.Inspect(ctx, db, name)
 		return pushes, err
 	})
 	if err != nil {
-		return driver.Line{}, err
+		return driver.Queue{}, err
 	}
-	return line, nil
+	return queue, nil
 }
 
 // Names implements [driver.Driver].
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return sqlline.EachName(func(after []byte) ([]sqlline.Named, []byte, error) {
-		var page []sqlline.Named // not to be read after an error: the worker may still write it
+	return sqlqueue.EachName(func(after []byte) ([]sqlqueue.Named, []byte, error) {
+		var page []sqlqueue.Named // not read after an error: the worker may still write it
 		var next []byte
-		err := d.w.do(ctx, false, func(db sqlline.DB) (_ []sqlline.Push, err error) {
-			page, next, err = d.lines.Names(ctx, db, after, prefix)
+		err := d.worker.do(ctx, false, func(db sqlqueue.DB) (_ []sqlqueue.Push, err error) {
+			page, next, err = d.queues.Names(ctx, db, after, prefix)
 			return nil, err
 		})
 		if err != nil {
 			return nil, nil, err
 		}
+		d.countJoins(0)
 		return page, next, nil
-	}, func(name string) (bool, error) { return d.lives(ctx, name) })
+	}, func(name string) (bool, error) { return d.hasTickets(ctx, name) })
 }
 
 // Break implements [driver.Driver].
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	return d.w.do(ctx, false, func(db sqlline.DB) ([]sqlline.Push, error) {
-		return d.lines.Break(ctx, db, name, ticketID)
+	return d.worker.do(ctx, false, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
+		return d.queues.Break(ctx, db, name, ticketID)
 	})
 }
 
-// Close implements [driver.Driver]. The file stays, and so do the places in
-// it.
+// Close implements [driver.Driver]. The file remains, with the places in it.
 func (d *Driver) Close() error {
 	d.closing.Do(func() {
 		d.closed.Store(true)
-		d.w.close()
+		d.worker.close()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if w := d.watch.Swap(nil); w != nil {
 			w.close()
 		}
-		if d.w.conn != nil {
-			d.err = d.w.conn.close()
+		if d.worker.conn != nil {
+			d.err = d.worker.conn.close()
 		}
+		d.leaveUsers()
 	})
 	return d.err
 }
 
 // Identity implements [driver.Identifier].
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	info, err := os.Stat(d.path)
@@ -255,44 +268,51 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	return fmt.Sprintf("sqlite:%s#%s", d.path, fileID(info)), nil
 }
 
-func (d *Driver) before(ctx context.Context) error {
+func (d *Driver) checkOpen(ctx context.Context) error {
 	if d.closed.Load() {
 		return driver.ErrClosed
 	}
 	return driver.Before(ctx)
 }
 
-// sweep removes what is of no use any more, a few rows at a time. It runs in
-// the worker.
-func (d *Driver) sweep() {
-	if d.joins < sqlline.SweepEvery {
-		return
-	}
-	d.joins = 0
-	ctx := context.Background()
-	var over []string
-	d.w.serve([]*job{newJob(ctx, true, func(db sqlline.DB) (_ []sqlline.Push, err error) {
-		next, names, err := d.lines.Sweep(ctx, db, d.swept)
-		d.swept, over = next, names
-		return nil, err
-	})})
-	for _, name := range over {
-		d.w.serve([]*job{newJob(ctx, false, func(db sqlline.DB) ([]sqlline.Push, error) {
-			_, pushes, err := d.lines.Lives(ctx, db, name)
-			return pushes, err
-		})})
+// countJoins counts joins, and starts the sweeps unless they are under way.
+func (d *Driver) countJoins(joins int64) {
+	if !d.opt.noSweeps {
+		d.sweeper.CountJoins(joins)
 	}
 }
 
-// lives advances a line and says whether it has tickets then. A row that is
-// not ours has none.
-func (d *Driver) lives(ctx context.Context, name string) (lives bool, err error) {
-	err = d.w.do(ctx, false, func(db sqlline.DB) (pushes []sqlline.Push, err error) {
-		lives, pushes, err = d.lines.Lives(ctx, db, name)
+// sweep removes idle rows, a few at a time, because other processes cannot
+// write meanwhile.
+func (d *Driver) sweep() (found sqlqueue.Swept, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), sqlqueue.SweepTime)
+	defer cancel()
+	var step sqlqueue.Swept // not read after an error: the worker may still write it
+	err = d.worker.do(ctx, false, func(db sqlqueue.DB) (_ []sqlqueue.Push, err error) {
+		step, err = d.queues.Sweep(ctx, db, d.sweptTo)
+		return nil, err
+	})
+	if err != nil {
+		return found, err
+	}
+	d.sweptTo = step.Next
+	for _, name := range step.Quiet {
+		if _, err := d.hasTickets(ctx, name); err != nil {
+			return step, err
+		}
+	}
+	return step, nil
+}
+
+// hasTickets advances a queue and reports whether it has tickets afterwards. A
+// foreign row has none.
+func (d *Driver) hasTickets(ctx context.Context, name string) (hasTickets bool, err error) {
+	err = d.worker.do(ctx, false, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
+		hasTickets, pushes, err = d.queues.HasTickets(ctx, db, name)
 		return pushes, err
 	})
-	if sqlline.Foreign(err) {
+	if sqlqueue.Foreign(err) {
 		return false, nil
 	}
-	return err == nil && lives, err
+	return err == nil && hasTickets, err
 }

@@ -3,9 +3,11 @@ package sqlitelock
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,13 +17,16 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(func(target string) (driver.Driver, error) { return OpenURL(context.Background(), target) })
+	multiproc.Child(func(target string) (driver.Driver, error) { return OpenURL(context.Background(), target) })
 	runChild()
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they compute
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -40,18 +45,20 @@ func openAt(t drivertest.T, path string, o *Options) *Driver {
 type store struct {
 	path  string
 	step  atomic.Int64
-	stall sync.RWMutex // locked: requests get no further than their first statement
+	stall sync.RWMutex // while locked, requests stop before their first statement
 	mu    sync.Mutex
 	open  []*Driver
 }
 
 func (s *store) clock() clock {
-	c := machine
+	c := systemClock
 	c.boot = func() (time.Duration, error) {
 		s.stall.RLock()
 		defer s.stall.RUnlock()
 		d, err := sinceBoot()
-		return d + time.Duration(s.step.Load()), err
+		// The machine may have started just now. The added day keeps the clock
+		// after its start.
+		return d + 24*time.Hour + time.Duration(s.step.Load()), err
 	}
 	c.wall = func() time.Time { return time.Now().Add(time.Duration(s.step.Load())) }
 	return c
@@ -69,7 +76,13 @@ func (s *store) client(t drivertest.T) driver.Driver {
 	return d
 }
 
-// raw opens the file past the driver.
+// pause silences the store until resume is called.
+func (s *store) pause() (resume func()) {
+	s.stall.Lock()
+	return s.stall.Unlock
+}
+
+// raw opens the file without the driver.
 func raw(t drivertest.T, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
@@ -99,13 +112,11 @@ func remove(t drivertest.T, path string) {
 // harness describes the store to the suite.
 func (s *store) harness(dir string) drivertest.Harness {
 	return drivertest.Harness{
-		Open: s.client,
-		TTL:  time.Second,
-		Many: 300,
-		Pause: func(t drivertest.T) func() {
-			s.stall.Lock()
-			return s.stall.Unlock
-		},
+		TellsLeft: true,
+		Open:      s.client,
+		TTL:       time.Second,
+		Waiters:   300,
+		Pause:     func(t drivertest.T) func() { return s.pause() },
 		Restart: func(t drivertest.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -127,22 +138,30 @@ func (s *store) harness(dir string) drivertest.Harness {
 			}
 		},
 		StepClock: func(t drivertest.T, d time.Duration) { s.step.Add(int64(d)) },
+		Elsewhere: s.elsewhere(dir),
+		Rows: func(t drivertest.T) (n int) {
+			if err := raw(t, s.path).QueryRow("SELECT count(*) FROM holdfast_line").Scan(&n); err != nil {
+				t.Fatalf("%v", err)
+			}
+			return n
+		},
 	}
 }
 
-func TestConformance(t *testing.T) {
+func TestDriverConformance(t *testing.T) {
 	dir := t.TempDir()
 	s := &store{path: filepath.Join(dir, "locks.db")}
 	drivertest.Run(t, s.harness(dir))
 }
 
-func TestProcesses(t *testing.T) {
-	procs.Run(t, procs.Store{TTL: 2 * time.Second, Fresh: func(t *testing.T) string {
+func TestLocksAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	multiproc.Run(t, multiproc.Store{TTL: 2 * time.Second, Fresh: func(t *testing.T) string {
 		return "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
 	}})
 }
 
-// mail is what a client was told.
+// mail collects the pushes to a client.
 type mail struct {
 	mu   sync.Mutex
 	told []string
@@ -155,11 +174,11 @@ func (m *mail) all() ([]string, int) {
 	return slices.Clone(m.told), m.gaps
 }
 
-// watched makes a client listen.
+// watched starts the pushes of a client.
 func watched(t *testing.T, d *Driver) *mail {
 	t.Helper()
 	m := new(mail)
-	err := d.Watch(context.Background(), func(id string, p driver.Place) {
+	err := d.Watch(context.Background(), func(id string, p driver.Status) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if id == "" {
@@ -185,18 +204,17 @@ func until(t *testing.T, what string, cond func() bool) {
 }
 
 func TestLocks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks.db")
-	locktest.Run(t, drivertest.Harness{
-		Open: func(t drivertest.T) driver.Driver {
-			d, err := Open(context.Background(), path, nil)
-			if err != nil {
-				t.Fatalf("Open: %v", err)
-			}
-			return d
-		},
-		// All cases write to one file at once, each commit to the disk: a busy
-		// machine gets through fewer requests than the clients of a TTL of 2 s
-		// have patience for.
-		TTL: 4 * time.Second,
+	t.Parallel()
+	dir := t.TempDir()
+	var stores sync.Map // each case has its own file, so that cases do not wait for each other's commits
+	of := func(t drivertest.T) *store {
+		path := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-"))
+		s, _ := stores.LoadOrStore(path, &store{path: path})
+		return s.(*store)
+	}
+	drivertest.RunLocks(t, drivertest.Harness{
+		Open:  func(t drivertest.T) driver.Driver { return of(t).client(t) },
+		Pause: func(t drivertest.T) func() { return of(t).pause() },
+		TTL:   4 * time.Second, // a busy machine can renew its leases in time
 	})
 }

@@ -5,35 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 )
 
-// Options are settings of a [Driver]. The zero Options are good.
+// Options are settings of a [Driver]. The zero Options are good defaults.
 type Options struct {
-	// Sync says when a change has reached the disk.
+	// Sync is the moment at which a change must have reached the disk.
 	Sync Sync
-	// CreateDir makes the file's directory, with mode 0700, if it is missing.
-	// Otherwise that is an error: a mistyped path would be a store of its own.
+	// CreateDir creates the file's directory, with mode 0700, if it is missing.
+	// Without CreateDir a missing directory is an error: a mistyped path would
+	// be a store of its own.
 	CreateDir bool
-	// AnyFileSystem takes a file on what looks like a network file system.
-	// There, locks exclude nothing unless SQLite's locking and shared memory
-	// work between all the processes that use the file.
+	// AnyFileSystem accepts a file on an apparent network file system. There,
+	// locks exclude nobody unless SQLite's locking and shared memory work
+	// between all the processes that use the file.
 	AnyFileSystem bool
 
-	noNotify bool        // for tests: as if there were no notifications to be had
-	later    *[][]string // for tests: sqlline.Dialect.Later
+	noSweeps    bool        // for tests: no sweeps in the background
+	noNotify    bool        // for tests: as if file notifications were exhausted
+	later       *[][]string // for tests: sqlqueue.Dialect.ExtraChanges
+	afterCreate *func()     // for tests: called in makeUsers and makeFolder
 }
 
-// Sync says when a change has reached the disk.
+// Sync is the moment at which a change must have reached the disk.
 type Sync int
 
 const (
-	// SyncFull is the default: before the request is answered.
+	// SyncFull is the default: a change is on the disk before its request is
+	// answered.
 	SyncFull Sync = iota
-	// SyncNormal: some time later. That makes requests about three times as
-	// quick. If the machine itself crashes, the last changes may be lost, and
-	// with them, unless the wall clock is right, the order of tokens; holds
-	// are void then in any case.
+	// SyncNormal lets a change reach the disk some time after its request is
+	// answered, which makes requests about three times as fast. If the machine
+	// itself crashes, the last changes may be lost, and with them the order of
+	// tokens, unless the wall clock is right. Holds are void in that case
+	// anyway.
 	SyncNormal
 )
 
@@ -44,12 +50,13 @@ func (o *Options) check() error {
 	return nil
 }
 
-// ParseURL takes a URL apart:
+// ParseURL splits a URL into its path and its options. A URL has one of these
+// forms:
 //
 //	sqlite:relative/path  sqlite:/absolute/path  sqlite:///absolute/path
 //
 // In the path %XX stands for a byte, as in every URL; a question mark and a
-// percent sign have to be written so. After a question mark come options,
+// percent sign must be written so. Options follow a question mark and are
 // separated by &:
 //
 //	sync=full|normal   Options.Sync
@@ -67,8 +74,11 @@ func ParseURL(rawURL string) (path string, o *Options, err error) {
 		}
 		rest = after
 	}
+	if strings.HasPrefix(rest, "~/") {
+		return "", nil, errors.New("the path begins with ~/, which a shell expands only at the beginning of a word: write sqlite:$HOME/... or the whole path")
+	}
 	if path, err = url.PathUnescape(rest); err != nil {
-		return "", nil, fmt.Errorf("the path of the URL: %w", err)
+		return "", nil, fmt.Errorf("the path of the URL: %w: a percent sign is written %%25", err)
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -113,12 +123,12 @@ func (o *Options) set(key, value string) error {
 func checkPath(path string) error {
 	switch {
 	case path == "":
-		return errors.New("the path of the file is empty")
+		return errors.New("the path of the file is empty: write sqlite:PATH")
 	case strings.ContainsRune(path, 0):
 		return errors.New("the path of the file contains a NUL byte")
 	case path == ":memory:":
 		return errors.New("a store in memory has no file; write memory: as its URL")
-	case strings.HasSuffix(path, "/"):
+	case strings.HasSuffix(path, "/"), filepath.Base(path) == ".", filepath.Base(path) == "..":
 		return fmt.Errorf("%s is a directory; the store is a file", path)
 	}
 	return nil

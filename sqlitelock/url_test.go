@@ -12,7 +12,7 @@ func TestParseURL(t *testing.T) {
 	for _, c := range []struct {
 		url, path string
 		o         Options
-		err       string // a part of it
+		err       string // a substring
 	}{
 		{url: "sqlite:locks.db", path: "locks.db"},
 		{url: "sqlite:dir/locks.db", path: "dir/locks.db"},
@@ -62,14 +62,15 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestInvalidOptionIsRefused(t *testing.T) {
 	_, err := Open(context.Background(), t.TempDir()+"/x", &Options{Sync: 7})
 	if err == nil || driver.ClassOf(err) != driver.Refused {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// What ParseURL accepts is a path that can be written again.
+// FuzzParseURL checks that a path which ParseURL accepts can be written as a
+// URL again.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"sqlite:x", "sqlite:///a/b?sync=normal", "sqlite:%41?dir=create", "sqlite:a?b=c&d", "sqlite::memory:", "sqlite:\x00"} {
 		f.Add(s)
@@ -84,7 +85,7 @@ func FuzzParseURL(f *testing.F) {
 		}
 		escaped := strings.NewReplacer("%", "%25", "?", "%3F").Replace(path)
 		if strings.HasPrefix(escaped, "//") {
-			escaped = "//" + escaped // or it would begin a host
+			escaped = "//" + escaped // otherwise the path would begin with a host
 		}
 		again, p, err := ParseURL("sqlite:" + escaped)
 		if err != nil || again != path || *p != (Options{}) {

@@ -11,10 +11,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// hand lets a ticket of b wait behind one of a, and releases that.
+// hand lets a ticket of b wait behind one of a, and releases the ticket of a.
 func hand(t *testing.T, a, b *Driver, number string) (waiting *driver.Ticket) {
 	t.Helper()
 	ctx := context.Background()
@@ -38,10 +38,10 @@ func leave(t *testing.T, d *Driver, ticket *driver.Ticket) {
 	}
 }
 
-// Somebody removes the files of the clients, or their folder: they are made
-// anew, the client is told that it may have missed something, and pushes flow
-// again. The same where there are no notifications.
-func TestMailboxRemoved(t *testing.T) {
+// TestMailboxIsRestored removes the clients' files, or their folder. The files
+// are created again, the client is notified of a gap, and pushes flow again.
+// The same is true without file notifications.
+func TestMailboxIsRestored(t *testing.T) {
 	for name, o := range map[string]*Options{"notified": nil, "looking": {noNotify: true}} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "locks.db")
@@ -53,12 +53,12 @@ func TestMailboxRemoved(t *testing.T) {
 				leave(t, b, second)
 				_, before := told.all()
 				if i == 1 {
-					_ = os.RemoveAll(b.folder()) // it may not be empty any more
+					_ = os.RemoveAll(b.folder()) // the folder may not be empty any more
 				} else if err := os.Remove(filepath.Join(b.folder(), b.address())); err != nil {
 					t.Fatal(err)
 				}
 				until(t, "a gap is told", func() bool { _, gaps := told.all(); return gaps > before })
-				// It may have been removed once more.
+				// The file may have been removed once more.
 				until(t, "the file is there", func() bool { _, err := os.Stat(b.watch.Load().path); return err == nil })
 			}
 			if all, _ := told.all(); !slices.Equal(all, []string{"b:1 held", "b:2 held", "b:3 held"}) {
@@ -74,8 +74,9 @@ func TestMailboxRemoved(t *testing.T) {
 	}
 }
 
-// What is in the file is told, line by line, however it was written; what is
-// not understood is a gap, and so is an overflow of the kernel's queue.
+// TestMailboxContent checks that each line of the file is reported, in whatever
+// pieces it was written. A line that cannot be parsed is a gap, and so is an
+// overflow of the kernel's queue.
 func TestMailboxContent(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	told := watched(t, d)
@@ -104,12 +105,12 @@ func TestMailboxContent(t *testing.T) {
 	expect(0, "x:1 held", "x:2 gone", "x:3 held")
 	write("?\nh 0 x:4\nh x:5\n\n")
 	expect(4, "x:1 held", "x:2 gone", "x:3 held")
-	w.notify.Errors <- fsnotify.ErrEventOverflow
+	w.notifier.Errors <- fsnotify.ErrEventOverflow
 	expect(5, "x:1 held", "x:2 gone", "x:3 held")
-	write(strings.Repeat("x", 10000)) // no line is so long
+	write(strings.Repeat("x", 10000)) // longer than any valid line
 	until(t, "a gap is told", func() bool { _, n := told.all(); return n > 5 })
 	write("\n")
-	// The file is emptied when it gets long.
+	// A long file is emptied.
 	write(strings.Repeat("h 9 y:1\n", mailboxMax/8+1))
 	until(t, "the file is emptied", func() bool {
 		info, err := os.Stat(w.path)
@@ -119,9 +120,9 @@ func TestMailboxContent(t *testing.T) {
 	until(t, "told", func() bool { all, _ := told.all(); return slices.Contains(all, "z:1 gone") })
 }
 
-// A client that was killed leaves its file; the next one removes it, and
-// leaves those of the living and what is not its own.
-func TestDeadMailboxes(t *testing.T) {
+// TestDeadMailboxesAreRemoved checks that a killed client's file is removed by
+// the next client, and that the files of live clients and foreign files remain.
+func TestDeadMailboxesAreRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	c := spawn(t, nil, "turns", "sqlite:"+path, "1")
 	c.expect("ready")
@@ -153,9 +154,9 @@ func TestDeadMailboxes(t *testing.T) {
 	}
 }
 
-// Where a client is to be told comes out of the database. It cannot be a way
+// TestAddressStaysInFolder checks that an address from the database cannot lead
 // to any other file.
-func TestAddresses(t *testing.T) {
+func TestAddressStaysInFolder(t *testing.T) {
 	dir := t.TempDir()
 	d := openAt(t, filepath.Join(dir, "locks.db"), nil)
 	watched(t, d)
@@ -175,7 +176,7 @@ func TestAddresses(t *testing.T) {
 		if hex := address == link || address == strings.Repeat("c", addressLen); isAddress(address) != hex {
 			t.Errorf("%q is an address: %v", address, !hex)
 		}
-		d.tell([]sqlline.Push{{Wake: address, ID: "x:1", Place: driver.Place{State: driver.Gone}}})
+		d.deliver([]sqlqueue.Push{{Wake: address, ID: "x:1", Status: driver.Status{State: driver.Gone}}})
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "mine" {
 		t.Errorf("the file now has %q, %v", b, err)
@@ -191,9 +192,10 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Watch without a folder to be had is an error, and can be tried again; the
-// second watcher is refused; pushes end with the context.
-func TestWatch(t *testing.T) {
+// TestWatchOnce checks that Watch without a usable folder is an error and can
+// be tried again, that a second watcher is refused, and that pushes end with
+// the context.
+func TestWatchOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	a, b := openAt(t, path, nil), openAt(t, path, nil)
 	if err := os.WriteFile(b.folder(), nil, 0o600); err != nil {
@@ -201,7 +203,7 @@ func TestWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	never := func(id string, p driver.Place) { t.Errorf("told %s, %+v", id, p) }
+	never := func(id string, p driver.Status) { t.Errorf("told %s, %+v", id, p) }
 	if err := b.Watch(ctx, never); driver.ClassOf(err) != driver.Unavailable {
 		t.Errorf("Watch: %v", err)
 	}
@@ -228,7 +230,8 @@ func TestDecodePush(t *testing.T) {
 	}
 }
 
-// Whatever is read is either a gap or what was written, to the byte.
+// FuzzDecodePush checks that every line is either a gap or exactly what
+// encodePush writes.
 func FuzzDecodePush(f *testing.F) {
 	f.Add("h 12 0192f5c4-5b1c-7cc1-8a67-1f0b8b1b3b1b:7")
 	f.Add("g a:1")
@@ -238,11 +241,11 @@ func FuzzDecodePush(f *testing.F) {
 		if ok && string(encodePush(id, p)) != line+"\n" {
 			t.Fatalf("%q is read as %q, %+v", line, id, p)
 		}
-		if !ok && (id != "" || p != driver.Place{}) {
+		if !ok && (id != "" || p != driver.Status{}) {
 			t.Fatalf("%q is not understood, but gives %q, %+v", line, id, p)
 		}
-		// The other way round: an id that is sent comes back, or is a gap.
-		for _, p := range []driver.Place{{State: driver.Gone}, {State: driver.Held, Token: 5}} {
+		// In the other direction: an encoded id is decoded again, or is a gap.
+		for _, p := range []driver.Status{{State: driver.Gone}, {State: driver.Held, Token: 5}} {
 			text := strings.TrimSuffix(string(encodePush(line, p)), "\n")
 			if got, q, ok := decodePush(text); ok && (got != line || q != p) || !ok && text != "?" {
 				t.Fatalf("%q is sent as %q and comes back as %q, %+v", line, text, got, q)

@@ -10,55 +10,55 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
 )
 
-// lookEvery is how often a client looks at its file where it cannot have
+// pollInterval is the interval between reads of a client's file without
 // notifications.
-const lookEvery = 10 * time.Millisecond
+const pollInterval = 10 * time.Millisecond
 
-// mailboxMax is how long a client's file may get before it is emptied.
+// mailboxMax is the size of a client's file above which it is emptied.
 const mailboxMax = 1 << 20
 
-// watcher listens to a client's file. Its goroutine owns all but the first
+// watcher reads a client's file. Its goroutine owns all but the first group of
 // fields.
 type watcher struct {
 	ctx     context.Context
 	address string
-	moved   func(id string, p driver.Place)
+	notify  func(id string, p driver.Status)
 	cancel  context.CancelFunc
 	ended   chan struct{}
 
-	d      *Driver
-	path   string
-	file   *os.File
-	notify *fsnotify.Watcher // nil: look at the file instead
-	off    int64             // read so far
-	part   []byte            // of a line that is not complete
+	d        *Driver
+	path     string
+	file     *os.File
+	notifier *fsnotify.Watcher // nil: read the file at intervals
+	offset   int64             // number of bytes read
+	partial  []byte            // of an incomplete line
 }
 
-// listen makes the client's file and begins to read it.
-func (d *Driver) listen(ctx context.Context, moved func(string, driver.Place)) (*watcher, error) {
+// listen creates the client's file and starts to read it.
+func (d *Driver) listen(ctx context.Context, moved func(string, driver.Status)) (*watcher, error) {
 	f, address, err := d.mailbox()
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{d: d, moved: moved, ended: make(chan struct{}), address: address, file: f, path: filepath.Join(d.folder(), address)}
+	w := &watcher{d: d, notify: moved, ended: make(chan struct{}), address: address, file: f, path: filepath.Join(d.folder(), address)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.subscribe()
 	go w.loop()
 	return w, nil
 }
 
-// subscribe asks for notifications of the file. There is a limit to how many
-// processes of a user can have any; without, the client looks at its file
-// every now and then.
+// subscribe requests notifications of the file. The system limits their number
+// for each user; without notifications the client reads its file at intervals.
 func (w *watcher) subscribe() {
-	if w.notify == nil && !w.d.opt.noNotify {
-		w.notify, _ = newNotifier()
+	if w.notifier == nil && !w.d.opt.noNotify {
+		w.notifier, _ = newNotifier()
 	}
-	if w.notify != nil && w.notify.Add(w.path) != nil {
-		_ = w.notify.Close()
-		w.notify = nil
+	if w.notifier != nil && w.notifier.Add(w.path) != nil {
+		_ = w.notifier.Close()
+		w.notifier = nil
 	}
 }
 
@@ -70,20 +70,20 @@ func (w *watcher) loop() {
 	for {
 		var events <-chan fsnotify.Event
 		var errs <-chan error
-		var look <-chan time.Time
-		if w.notify != nil {
-			events, errs = w.notify.Events, w.notify.Errors
+		var poll <-chan time.Time
+		if w.notifier != nil {
+			events, errs = w.notifier.Events, w.notifier.Errors
 		} else {
-			look = time.After(lookEvery)
+			poll = time.After(pollInterval)
 		}
 		select {
 		case <-w.ctx.Done():
 			return
 		case <-events:
-		case <-look:
+		case <-poll:
 		case <-errs:
-			// Too many events at once: some are missing.
-			w.moved("", driver.Place{})
+			// The events overflowed: some are missing.
+			w.notify("", driver.Status{})
 		}
 		if w.read() && !w.restore() {
 			return
@@ -91,72 +91,66 @@ func (w *watcher) loop() {
 	}
 }
 
-// read tells what was appended to the file. It returns true if the file has no
-// name any more.
+// read reports the lines that were appended to the file. It returns true if the
+// file no longer has a name.
 func (w *watcher) read() (removed bool) {
 	for {
 		var buf [4096]byte
-		n, err := w.file.ReadAt(buf[:], w.off)
-		w.off += int64(n)
-		w.part = append(w.part, buf[:n]...)
+		n, err := w.file.ReadAt(buf[:], w.offset)
+		w.offset += int64(n)
+		w.partial = append(w.partial, buf[:n]...)
 		for {
-			line, rest, ok := bytes.Cut(w.part, []byte("\n"))
+			text, rest, ok := bytes.Cut(w.partial, []byte("\n"))
 			if !ok {
 				break
 			}
-			id, p, _ := decodePush(string(line))
-			w.part = rest
-			w.moved(id, p)
+			id, p, _ := decodePush(string(text))
+			w.partial = rest
+			w.notify(id, p)
 		}
-		if len(w.part) > len(buf) {
-			w.part = nil // nobody writes such lines
-			w.moved("", driver.Place{})
+		if len(w.partial) > len(buf) {
+			w.partial = nil // no client writes such lines
+			w.notify("", driver.Status{})
 		}
 		if err != nil || n == 0 {
 			break
 		}
 	}
-	if w.off > mailboxMax {
-		// What is appended between the last read and this is lost.
+	if w.offset > mailboxMax {
+		// A line appended between the last read and Truncate is lost.
 		_ = w.file.Truncate(0)
-		w.off, w.part = 0, nil
-		w.moved("", driver.Place{})
+		w.offset, w.partial = 0, nil
+		w.notify("", driver.Status{})
 	}
 	info, err := w.file.Stat()
 	return err != nil || unlinked(info)
 }
 
-// restore makes the file anew that somebody removed, as soon as that can be
-// done. It returns false if the client is closed meanwhile.
+// restore replaces the file after its removal, as soon as possible. It returns
+// false if the watcher is closed meanwhile.
 func (w *watcher) restore() bool {
-	for wait := lookEvery; ; wait = min(2*wait, time.Second) {
-		dirMode, mode := w.d.modes()
-		err := makeFolder(w.d.folder(), dirMode)
-		var f *os.File
-		if err == nil {
-			f, err = openMailbox(w.path, mode)
-		}
+	retry := backoff.Backoff{First: pollInterval, Last: time.Second}
+	for {
+		f, err := w.d.mailboxAt(w.address, false)
 		if err == nil {
 			_ = w.file.Close()
-			w.file, w.off, w.part = f, 0, nil
+			w.file, w.offset, w.partial = f, 0, nil
 			w.subscribe()
-			w.moved("", driver.Place{})
+			w.notify("", driver.Status{})
 			return true
 		}
-		select {
-		case <-w.ctx.Done():
+		if !retry.Wait(w.ctx) {
 			return false
-		case <-time.After(wait):
 		}
 	}
 }
 
-// release gives everything back. The file goes, and the folder with the last
-// one.
+// release closes and removes the file. It removes the folder with the last
+// file.
 func (w *watcher) release() {
 	w.cancel()
-	if w.notify != nil {
-		_ = w.notify.Close()
+	if w.notifier != nil {
+		_ = w.notifier.Close()
 	}
 	_ = os.Remove(w.path)
 	_ = w.file.Close()

@@ -11,68 +11,71 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// groupMax is how many requests share one transaction, and its one write to
-// the disk.
+// groupMax is the number of requests that may share one transaction, and its
+// one write to the disk.
 const groupMax = 32
 
 // While another process writes, which takes some tenths of a millisecond, the
 // worker tries again: a few times after naps, and then every millisecond or
-// two. Chance keeps processes out of step. More attempts would cost the
-// processor more than they gain.
+// two. Random waits keep processes out of step. More attempts would cost more
+// processor time than they gain.
 const (
 	busyNap  = 100 * time.Microsecond
 	busyNaps = 6
 	busyWait = time.Millisecond
 )
 
-// A worker that wrote for hogTime without a break makes one of hogBreak, so
-// that each of the others has a chance to begin. To wait for the disk is a
-// break.
+// A worker that wrote for turnMax without a break takes a break of turnBreak,
+// so that each of the other processes has a chance to begin. A wait for the
+// disk counts as a break.
 const (
-	hogTime  = 15 * time.Millisecond
-	hogBreak = time.Millisecond
+	turnMax   = 15 * time.Millisecond
+	turnBreak = time.Millisecond
 )
 
 // A job is one request on its way to the worker and back.
 type job struct {
 	ctx   context.Context
-	run   func(db sqlline.DB) ([]sqlline.Push, error) // may be run again, after a rollback
-	whole bool                                        // several statements that belong in one transaction
+	run   func(db sqlqueue.DB) ([]sqlqueue.Push, error) // runs again after a rollback
+	inTx  bool                                          // run has several statements that belong in one transaction
 	state atomic.Int32
 	err   error
 	done  chan struct{}
 }
 
-func newJob(ctx context.Context, whole bool, f func(sqlline.DB) ([]sqlline.Push, error)) *job {
-	return &job{ctx: ctx, run: f, whole: whole, done: make(chan struct{})}
+func newJob(ctx context.Context, inTx bool, f func(sqlqueue.DB) ([]sqlqueue.Push, error)) *job {
+	return &job{ctx: ctx, run: f, inTx: inTx, done: make(chan struct{})}
 }
 
-// The states of a job. Its caller may take it back while it is queued; while
-// it runs it may take effect.
+// The states of a job. Its caller may take back a queued job; a running job may
+// take effect.
 const (
 	queued = iota
 	running
 	takenBack
 )
 
-// worker runs the jobs of a driver, in order, on its one connection. What is
-// queued when a transaction begins shares it.
+// worker runs the jobs of a driver, in order, on its one connection. The jobs
+// that are queued when a transaction begins share it.
+//
+// Order of locks: mu guards queue and the closing of stop. No other lock is
+// taken, and no statement runs, under it.
 type worker struct {
-	d     *Driver
-	conn  *conn
-	mu    sync.Mutex
-	queue []*job
-	wake  chan struct{} // has room for one
-	stop  chan struct{} // closed by Close
-	ended sync.WaitGroup
-	full  bool      // the disk was full at the last request
-	since time.Time // of the last break, see hogTime
+	d         *Driver
+	conn      *conn
+	mu        sync.Mutex
+	queue     []*job
+	wake      chan struct{} // capacity 1
+	stop      chan struct{} // closed by Close
+	ended     sync.WaitGroup
+	full      bool      // the disk was full at the last request
+	turnStart time.Time // of the last break, see turnMax
 }
 
-// start begins to serve d, whose connection is open.
+// start starts serving d, whose connection is open.
 func (w *worker) start(d *Driver) {
 	w.d = d
 	w.wake = make(chan struct{}, 1)
@@ -81,7 +84,7 @@ func (w *worker) start(d *Driver) {
 	go w.loop()
 }
 
-// close ends the worker, after the transaction it is in.
+// close ends the worker, after its current transaction.
 func (w *worker) close() {
 	w.mu.Lock()
 	close(w.stop)
@@ -89,12 +92,26 @@ func (w *worker) close() {
 	w.ended.Wait()
 }
 
-// do runs f in the worker. It returns when f is done or ctx ends.
-func (w *worker) do(ctx context.Context, whole bool, f func(sqlline.DB) ([]sqlline.Push, error)) error {
+// spawn runs f on a goroutine that close waits for. It returns false if the
+// worker is already closed.
+func (w *worker) spawn(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.stop:
+		return false
+	default:
+	}
+	w.ended.Go(f)
+	return true
+}
+
+// do runs f in the worker. It returns when f is done, or soon after ctx ends.
+func (w *worker) do(ctx context.Context, inTx bool, f func(sqlqueue.DB) ([]sqlqueue.Push, error)) error {
 	if err := driver.Before(ctx); err != nil {
 		return err
 	}
-	j := newJob(ctx, whole, f)
+	j := newJob(ctx, inTx, f)
 	w.mu.Lock()
 	select {
 	case <-w.stop:
@@ -114,21 +131,21 @@ func (w *worker) do(ctx context.Context, whole bool, f func(sqlline.DB) ([]sqlli
 	case <-ctx.Done():
 	}
 	if j.state.CompareAndSwap(queued, takenBack) {
-		return j.late()
+		return j.timeoutError()
 	}
-	// It is running, which mostly takes a millisecond.
-	patience := time.NewTimer(20 * time.Millisecond)
-	defer patience.Stop()
+	// The job is running, which usually takes a millisecond.
+	grace := time.NewTimer(20 * time.Millisecond)
+	defer grace.Stop()
 	select {
 	case <-j.done:
 		return j.err
-	case <-patience.C:
+	case <-grace.C:
 		return &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
 	}
 }
 
-// take moves queued jobs to group, up to groupMax of them.
-func (w *worker) take(group []*job) []*job {
+// dequeue moves queued jobs to group, up to groupMax of them.
+func (w *worker) dequeue(group []*job) []*job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := min(len(w.queue), groupMax-len(group))
@@ -140,26 +157,25 @@ func (w *worker) take(group []*job) []*job {
 func (w *worker) loop() {
 	defer w.ended.Done()
 	var group []*job
-	w.since = time.Now()
+	w.turnStart = time.Now()
 	for {
-		group = w.take(group[:0])
+		group = w.dequeue(group[:0])
 		if len(group) > 0 {
-			if time.Since(w.since) > hogTime {
-				w.pause(hogBreak)
-				w.since = time.Now()
+			if time.Since(w.turnStart) > turnMax {
+				w.pause(turnBreak)
+				w.turnStart = time.Now()
 			}
 			w.serve(group)
-			w.d.sweep()
 			continue
 		}
 		idle := time.Now()
 		select {
 		case <-w.wake:
-			if time.Since(idle) > hogBreak {
-				w.since = time.Now()
+			if time.Since(idle) > turnBreak {
+				w.turnStart = time.Now()
 			}
 		case <-w.stop:
-			for jobs := w.take(nil); len(jobs) > 0; jobs = w.take(nil) {
+			for jobs := w.dequeue(nil); len(jobs) > 0; jobs = w.dequeue(nil) {
 				for _, j := range jobs {
 					j.end(driver.ErrClosed)
 				}
@@ -169,7 +185,8 @@ func (w *worker) loop() {
 	}
 }
 
-// serve runs a group of jobs to its end, and tells whoever was granted.
+// serve runs a group of jobs to its end, and notifies the clients of granted
+// tickets.
 func (w *worker) serve(group []*job) {
 	for attempt := 0; len(group) > 0; attempt++ {
 		var busy bool
@@ -185,11 +202,11 @@ func (w *worker) serve(group []*job) {
 			}
 			return
 		}
-		group = w.take(group)
+		group = w.dequeue(group)
 	}
 }
 
-// pause waits, and says false when the driver is closed meanwhile.
+// pause waits for d. It returns false if the driver is closed meanwhile.
 func (w *worker) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -201,8 +218,8 @@ func (w *worker) pause(d time.Duration) bool {
 	}
 }
 
-// try runs a group once. It returns the jobs that are to be tried again, and
-// whether the file was busy.
+// try runs a group once. It returns the jobs to try again, and whether the file
+// was busy.
 func (w *worker) try(group []*job) (rest []*job, busy bool) {
 	for _, j := range group {
 		if j.state.CompareAndSwap(queued, running) {
@@ -213,75 +230,76 @@ func (w *worker) try(group []*job) (rest []*job, busy bool) {
 		return nil, false
 	}
 	if err := w.d.ready(); err != nil {
-		return w.settle(group, err)
+		return w.finish(group, err)
 	}
 	c := w.conn
 	c.failed = nil
 	if w.full {
-		// The journal may have no room to grow, but can begin anew.
+		// The journal may have no space to grow, but SQLite can write it from
+		// its beginning.
 		_ = c.exec("PRAGMA wal_checkpoint(RESTART)")
 	}
-	if len(group) == 1 && !group[0].whole {
+	if len(group) == 1 && !group[0].inTx {
 		pushes, err := group[0].run(c)
 		w.flush()
 		if c.failed != nil {
-			return w.settle(group, c.failed)
+			return w.finish(group, c.failed)
 		}
 		w.full = false
-		w.d.tell(pushes)
+		w.d.deliver(pushes)
 		group[0].end(err)
 		return nil, false
 	}
-	var pushes []sqlline.Push
+	var pushes []sqlqueue.Push
 	errs := make([]error, len(group))
-	err := c.inside(func() error {
+	err := c.inTransaction(func() error {
 		pushes = nil
 		for i, j := range group {
-			told, err := j.run(c)
+			caused, err := j.run(c)
 			if c.failed != nil {
 				return c.failed
 			}
 			errs[i] = err
-			pushes = append(pushes, told...)
+			pushes = append(pushes, caused...)
 		}
 		return nil
 	})
 	if err != nil {
 		if len(group) > 1 && !errors.Is(err, errBusy) && driver.ClassOf(err) != driver.Unknown {
-			// One of them is at fault: each for itself.
+			// One of the jobs is at fault: run each of them alone.
 			for _, j := range group {
 				j.state.Store(queued)
 				w.serve([]*job{j})
 			}
 			return nil, false
 		}
-		return w.settle(group, err)
+		return w.finish(group, err)
 	}
 	if w.flush(); c.failed != nil {
-		return w.settle(group, c.failed)
+		return w.finish(group, c.failed)
 	}
 	w.full = false
-	w.d.tell(pushes)
+	w.d.deliver(pushes)
 	for i, j := range group {
 		j.end(errs[i])
 	}
 	return nil, false
 }
 
-// flush waits for the disk, where that is wanted.
+// flush waits for the disk, if Options.Sync is SyncFull.
 func (w *worker) flush() {
 	if w.conn != nil && w.conn.wrote && w.d.opt.Sync == SyncFull {
 		_ = w.conn.flush()
-		w.since = time.Now()
+		w.turnStart = time.Now()
 	}
 }
 
-// settle ends jobs with an error, or queues them again if the file was busy.
-func (w *worker) settle(group []*job, err error) (rest []*job, busy bool) {
+// finish ends jobs with an error, or queues them again if the file was busy.
+func (w *worker) finish(group []*job, err error) (rest []*job, busy bool) {
 	if errors.Is(err, errBusy) {
 		for _, j := range group {
 			if j.ctx.Err() != nil {
-				j.end(j.late())
+				j.end(j.timeoutError())
 				continue
 			}
 			j.state.Store(queued)
@@ -294,10 +312,10 @@ func (w *worker) settle(group []*job, err error) (rest []*job, busy bool) {
 			for _, j := range group {
 				j.state.Store(queued)
 			}
-			return group, false // once more, with an empty journal
+			return group, false // try again, with an empty journal
 		}
 	}
-	if breaks(err) && w.conn != nil {
+	if breaksConn(err) && w.conn != nil {
 		_ = w.conn.close()
 		w.conn = nil
 	}
@@ -308,8 +326,9 @@ func (w *worker) settle(group []*job, err error) (rest []*job, busy bool) {
 	return nil, false
 }
 
-// late is the error of a job whose context ended while the file was busy.
-func (j *job) late() error {
+// timeoutError returns the error of a job whose context ended while the file
+// was busy.
+func (j *job) timeoutError() error {
 	return driver.Errorf(driver.Unavailable, "%w: %w", context.Cause(j.ctx), errBusy)
 }
 
@@ -320,10 +339,10 @@ func (j *job) end(err error) {
 
 // reopen drops the connection; the next request opens it again.
 func (d *Driver) reopen() {
-	_ = d.w.do(context.Background(), false, func(sqlline.DB) ([]sqlline.Push, error) {
-		err := d.w.conn.close()
-		d.w.conn = nil
-		d.lost()
+	_ = d.worker.do(context.Background(), false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+		err := d.worker.conn.close()
+		d.worker.conn = nil
+		d.reportGap()
 		return nil, err
 	})
 }

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/sqlline"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// While another process writes, requests wait as long as their contexts, and
-// then say why; "database is locked" is not an answer.
-func TestF104_Busy(t *testing.T) {
+// TestF104_BusyFileIsWaitedFor checks that requests wait for another process's
+// transaction as long as their contexts allow, and then report the reason; they
+// never fail with "database is locked".
+func TestF104_BusyFileIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
 	other := raw(t, path)
@@ -54,13 +55,13 @@ func TestF104_Busy(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	// None of those that gave up did anything.
-	if line, err := d.Inspect(context.Background(), "n"); err != nil || len(line.Tickets) != 1 {
-		t.Errorf("%+v, %v", line, err)
+	// The requests that gave up changed nothing.
+	if queue, err := d.Inspect(context.Background(), "n"); err != nil || len(queue.Tickets) != 1 {
+		t.Errorf("%+v, %v", queue, err)
 	}
 }
 
-// Close ends requests that wait for a busy file.
+// TestCloseWhileBusy checks that Close ends requests that wait for a busy file.
 func TestCloseWhileBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	d := openAt(t, path, nil)
@@ -76,9 +77,9 @@ func TestCloseWhileBusy(t *testing.T) {
 		})
 	}
 	until(t, "they are queued", func() bool {
-		d.w.mu.Lock()
-		defer d.w.mu.Unlock()
-		return len(d.w.queue) > 0
+		d.worker.mu.Lock()
+		defer d.worker.mu.Unlock()
+		return len(d.worker.queue) > 0
 	})
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -86,14 +87,15 @@ func TestCloseWhileBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// One request of a group that fails does not spoil the others.
-func TestGroup(t *testing.T) {
+// TestGroupFailuresStaySeparate checks that one failing request of a group does
+// not affect the others.
+func TestGroupFailuresStaySeparate(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	ctx := context.Background()
-	// The worker is kept in a request until the others are queued.
+	// A request occupies the worker until the others are queued.
 	block, blocked := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = d.w.do(ctx, false, func(sqlline.DB) ([]sqlline.Push, error) {
+		_ = d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
 			close(blocked)
 			<-block
 			return nil, nil
@@ -106,16 +108,16 @@ func TestGroup(t *testing.T) {
 		wg.Go(f)
 		queued++
 		until(t, "it is queued", func() bool {
-			d.w.mu.Lock()
-			defer d.w.mu.Unlock()
-			return len(d.w.queue) == queued
+			d.worker.mu.Lock()
+			defer d.worker.mu.Unlock()
+			return len(d.worker.queue) == queued
 		})
 	}
 	ran := 0
 	queue(func() {
-		err := d.w.do(ctx, false, func(db sqlline.DB) ([]sqlline.Push, error) {
+		err := d.worker.do(ctx, false, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
 			ran++
-			_, _, err := d.lines.Join(ctx, db, mutex("b:1", "counted"), "", true)
+			_, _, err := d.queues.Join(ctx, db, mutex("b:1", "counted"), "", true)
 			return nil, err
 		})
 		if err != nil {
@@ -126,8 +128,8 @@ func TestGroup(t *testing.T) {
 	for i := range n {
 		if i == n/2 {
 			queue(func() {
-				err := d.w.do(ctx, false, func(sqlline.DB) ([]sqlline.Push, error) {
-					return nil, d.w.conn.fail(d.w.conn.exec("INSERT INTO no_such_table VALUES (1)"))
+				err := d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+					return nil, d.worker.conn.fail(d.worker.conn.exec("INSERT INTO no_such_table VALUES (1)"))
 				})
 				if driver.ClassOf(err) != driver.Refused {
 					t.Errorf("%v", err)
@@ -146,14 +148,14 @@ func TestGroup(t *testing.T) {
 	if ran != 2 {
 		t.Errorf("the request ran %d times: the group was not tried, or not taken apart", ran)
 	}
-	if line, err := d.Inspect(ctx, "counted"); err != nil || len(line.Tickets) != 1 {
-		t.Errorf("%+v, %v", line, err)
+	if queue, err := d.Inspect(ctx, "counted"); err != nil || len(queue.Tickets) != 1 {
+		t.Errorf("%+v, %v", queue, err)
 	}
 }
 
-// The file is full: joins fail for that reason, and who holds can renew and
-// leave (Leave 3).
-func TestF104_Full(t *testing.T) {
+// TestF104_FullDiskRefusesJoinsOnly fills the file: joins fail for that reason,
+// and holders can renew and leave (Leave 3).
+func TestF104_FullDiskRefusesJoinsOnly(t *testing.T) {
 	d := openAt(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	ctx := context.Background()
 	var ts []*driver.Ticket
@@ -165,8 +167,8 @@ func TestF104_Full(t *testing.T) {
 		}
 		ts = append(ts, tk)
 	}
-	err := d.w.do(ctx, false, func(sqlline.DB) ([]sqlline.Push, error) {
-		return nil, d.w.conn.exec("PRAGMA max_page_count = 1") // as many as there are
+	err := d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+		return nil, d.worker.conn.exec("PRAGMA max_page_count = 1") // as many as there are
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +193,7 @@ func TestF104_Full(t *testing.T) {
 	}
 }
 
-// Somebody damages the file, or takes it away, while it is open.
+// TestF104_DamagedWhileOpen damages the file, or removes it, while it is open.
 func TestF104_DamagedWhileOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	path := filepath.Join(dir, "locks.db")
@@ -203,7 +205,7 @@ func TestF104_DamagedWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another file of ours, with other tickets.
+	// Another Holdfast file, with other tickets, replaces it.
 	other := filepath.Join(dir, "other.db")
 	e := openAt(t, other, nil)
 	if _, err := e.Join(ctx, mutex("b:1", "n"), true); err != nil {
@@ -222,8 +224,8 @@ func TestF104_DamagedWhileOpen(t *testing.T) {
 	if _, gaps := told.all(); gaps != 1 {
 		t.Errorf("told of %d gaps", gaps)
 	}
-	if line, err := d.Inspect(ctx, "n"); err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != "b:1" {
-		t.Errorf("%+v, %v", line, err)
+	if queue, err := d.Inspect(ctx, "n"); err != nil || len(queue.Tickets) != 1 || queue.Tickets[0].ID != "b:1" {
+		t.Errorf("%+v, %v", queue, err)
 	}
 	if err := d.Break(ctx, "n", "b:1"); err != nil {
 		t.Error(err)
@@ -232,7 +234,7 @@ func TestF104_DamagedWhileOpen(t *testing.T) {
 		t.Errorf("after %+v: %+v, %v", p, q, err)
 	}
 
-	// A stranger's file in its place is an error, and is left alone.
+	// A foreign file in its place is an error, and stays unchanged.
 	remove(t, path)
 	if err := os.WriteFile(path, []byte(strings.Repeat("hello", 1000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -243,7 +245,7 @@ func TestF104_DamagedWhileOpen(t *testing.T) {
 	if b, err := os.ReadFile(path); err != nil || len(b) != 5000 {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
-	// And a directory that is gone.
+	// The directory is removed as well.
 	remove(t, path)
 	until(t, "the directory is removed", func() bool { return os.RemoveAll(dir) == nil })
 	if p, err := d.Join(ctx, mutex("a:5", "n"), true); err != nil || p.State != driver.Held {
@@ -251,61 +253,82 @@ func TestF104_DamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// A request whose context has ended is not tried again when the file is not
-// busy any more.
-func TestNotTriedAgain(t *testing.T) {
+// endWhileItRuns ends the context of a request that cannot go on, once it runs,
+// and returns its error, whose class has to be Unknown. A busy machine may not
+// begin with it in time: then it changes nothing, and has longer.
+func endWhileItRuns(t *testing.T, ask func(context.Context) error) error {
+	t.Helper()
+	for limit := 20 * time.Millisecond; ; limit *= 4 {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		err := ask(ctx)
+		cancel()
+		if driver.ClassOf(err) == driver.Unknown && err != nil {
+			return err
+		}
+		if err == nil || limit > 10*time.Second {
+			t.Fatalf("a request that ended while it ran: %v", err)
+		}
+	}
+}
+
+// TestCancelledRequestIsNotRetried checks that a request whose context has
+// ended is not tried again when the file is free.
+func TestCancelledRequestIsNotRetried(t *testing.T) {
 	s := &store{path: filepath.Join(t.TempDir(), "locks.db")}
 	d := s.client(t).(*Driver)
 	defer func() { _ = d.Close() }()
 	other := raw(t, s.path)
 	run(t, other, "BEGIN IMMEDIATE")
 	s.stall.Lock() // the request is running when its context ends
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := d.Join(ctx, mutex("a:1", "n"), true); driver.ClassOf(err) != driver.Unknown {
-		t.Errorf("Join: %v", err)
-	}
+	endWhileItRuns(t, func(ctx context.Context) error {
+		_, err := d.Join(ctx, mutex("a:1", "n"), true)
+		return err
+	})
 	s.stall.Unlock()
 	time.Sleep(20 * time.Millisecond) // the file is busy
 	run(t, other, "ROLLBACK")
 	for range 3 {
-		if line, err := d.Inspect(context.Background(), "n"); err != nil || len(line.Tickets) != 0 {
-			t.Errorf("%+v, %v", line, err)
+		if queue, err := d.Inspect(context.Background(), "n"); err != nil || len(queue.Tickets) != 0 {
+			t.Errorf("%+v, %v", queue, err)
 		}
 	}
 }
 
-// A request whose context ends while it runs is unknown, and is told so soon
+// TestUnknownOutcomeAfterCancel checks that the outcome of a request whose
+// context ends while it runs is unknown, and that the caller learns so soon
 // (Driver 2).
-func TestUnknown(t *testing.T) {
+func TestUnknownOutcomeAfterCancel(t *testing.T) {
 	s := &store{path: filepath.Join(t.TempDir(), "locks.db")}
 	d := s.client(t).(*Driver)
 	defer func() { _ = d.Close() }()
 	tk := mutex("a:1", "n")
 	s.stall.Lock()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	_, err := d.Join(ctx, tk, true)
-	if driver.ClassOf(err) != driver.Unknown || !errors.Is(err, context.DeadlineExceeded) {
+	err := endWhileItRuns(t, func(ctx context.Context) error {
+		_, err := d.Join(ctx, tk, true)
+		return err
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Join: %v", err)
 	}
-	// Others are in the queue behind it, and did surely nothing.
-	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	// The requests queued behind it certainly changed nothing.
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	if _, err = d.Join(ctx, mutex("a:2", "n"), true); driver.ClassOf(err) != driver.Unavailable {
 		t.Errorf("Join: %v", err)
 	}
 	s.stall.Unlock()
-	if line, err := d.Inspect(context.Background(), "n"); err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != "a:1" {
-		t.Errorf("%+v, %v", line, err)
+	if queue, err := d.Inspect(context.Background(), "n"); err != nil || len(queue.Tickets) != 1 || queue.Tickets[0].ID != "a:1" {
+		t.Errorf("%+v, %v", queue, err)
 	}
-	// The same for a batch: each ticket has the error.
+	// In a batch, each ticket has the error.
 	s.stall.Lock()
-	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	ps, err := d.Renew(ctx, held(tk))
+	endWhileItRuns(t, func(ctx context.Context) error {
+		ps, err := d.Renew(ctx, held(tk))
+		if err != nil || len(ps) != 1 {
+			t.Errorf("Renew: %+v, %v", ps, err)
+			return err
+		}
+		return ps[0].Err
+	})
 	s.stall.Unlock()
-	if err != nil || len(ps) != 1 || driver.ClassOf(ps[0].Err) != driver.Unknown {
-		t.Errorf("Renew: %+v, %v", ps, err)
-	}
 }

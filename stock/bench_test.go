@@ -17,7 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
@@ -27,31 +27,32 @@ var (
 	svg    = flag.String("sales.svg", "", "file to draw the plot into")
 )
 
-// buyers is how many goroutines sell at once.
+// buyers is the number of buying goroutines.
 const buyers = 64
 
 // A way is one way of selling.
 type way struct {
 	name            string
-	shards, servers int // 0 shards: none of ours
+	shards, servers int // 0 shards: a sale without package stock
 	sell            func(ctx context.Context, buyer, n int) error
-	used            []*backends.RedisServer
-	rates, costs    []float64 // of the rounds: sales per s, µs of the busiest server's processor per sale
+	used            []*servers.RedisServer
+	rates, costs    []float64 // for each round: sales per s, µs of the busiest server's processor per sale
 }
 
-// BenchmarkSales sells one product in every way, in turns, so that what else the
-// machine does meets all alike. Others' work only takes away: of many short
-// rounds it reports the best, and the middle one beside it.
+// BenchmarkSales sells one product in every way, in turns, so that other load
+// on the machine affects all ways alike. Other load only slows a round down: of
+// many short rounds the benchmark reports the best, and the middle one beside
+// it.
 //
 //	go test ./stock -run '^$' -bench Sales -benchtime 1x -sales.rounds 40 -sales.window 150ms -sales.svg docs/stock.svg
 func BenchmarkSales(b *testing.B) {
-	var servers []*backends.RedisServer
+	var started []*servers.RedisServer
 	var urls []string
 	for range 3 {
-		s := backends.Redis(b, backends.RedisOptions{})
-		servers, urls = append(servers, s), append(urls, s.URL(""))
+		s := servers.Redis(b, servers.RedisOptions{})
+		started, urls = append(started, s), append(urls, s.URL(""))
 	}
-	ways := []*way{locked(b, servers[0]), decrement(b, servers[0])}
+	ways := []*way{locked(b, started[0]), decrement(b, started[0])}
 	for _, n := range []int{1, 3} {
 		st, err := Open(b.Context(), &Options{Prefix: fmt.Sprintf("s%d_", n)}, urls[:n]...)
 		must(b, err)
@@ -60,7 +61,7 @@ func BenchmarkSales(b *testing.B) {
 			sku := fmt.Sprint("phone", shards)
 			must(b, st.Set(b.Context(), sku, MaxUnits/2, shards))
 			ways = append(ways, &way{
-				name: fmt.Sprintf("%d shards on %d", shards, n), shards: shards, servers: n, used: servers[:n],
+				name: fmt.Sprintf("%d shards on %d", shards, n), shards: shards, servers: n, used: started[:n],
 				sell: func(ctx context.Context, buyer, n int) error {
 					_, err := st.Sell(ctx, sku, 1, "order/"+strconv.Itoa(buyer)+"/"+strconv.Itoa(n))
 					return err
@@ -118,7 +119,7 @@ func (w *way) round(b *testing.B, next []int) {
 	w.costs = append(w.costs, most*1e6/float64(max(1, sold.Load())))
 }
 
-// busy returns how many seconds of processor each server has used.
+// busy returns the processor seconds that each server has used.
 func (w *way) busy(b *testing.B) (used []float64) {
 	for _, s := range w.used {
 		var sum float64
@@ -132,15 +133,15 @@ func (w *way) busy(b *testing.B) (used []float64) {
 	return used
 }
 
-func plainClient(b *testing.B, s *backends.RedisServer) rueidis.Client {
+func plainClient(b *testing.B, s *servers.RedisServer) rueidis.Client {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
 	must(b, err)
 	b.Cleanup(c.Close)
 	return c
 }
 
-// locked sells under a lock on the product: read, look, write.
-func locked(b *testing.B, s *backends.RedisServer) *way {
+// locked sells under a lock on the product: read, compare, write.
+func locked(b *testing.B, s *servers.RedisServer) *way {
 	d, err := redislock.Open(b.Context(), s.URL(""))
 	must(b, err)
 	locks, err := holdfast.New(d)
@@ -148,7 +149,7 @@ func locked(b *testing.B, s *backends.RedisServer) *way {
 	b.Cleanup(func() { locks.Close() })
 	c := plainClient(b, s)
 	must(b, c.Do(b.Context(), c.B().Set().Key("left").Value("1000000000").Build()).Error())
-	return &way{name: "lock", servers: 1, used: []*backends.RedisServer{s}, sell: func(ctx context.Context, _, _ int) error {
+	return &way{name: "lock", servers: 1, used: []*servers.RedisServer{s}, sell: func(ctx context.Context, _, _ int) error {
 		return locks.Do(ctx, "phone", func(ctx context.Context) error {
 			left, err := c.Do(ctx, c.B().Get().Key("left").Build()).AsInt64()
 			if err != nil || left < 1 {
@@ -159,9 +160,9 @@ func locked(b *testing.B, s *backends.RedisServer) *way {
 	}}
 }
 
-// decrement sells with a script on one key, which knows nothing of orders: asked
-// again after a lost answer it sells again.
-func decrement(b *testing.B, s *backends.RedisServer) *way {
+// decrement sells with a script on one key, without ids: when it is repeated
+// after a lost answer it sells again.
+func decrement(b *testing.B, s *servers.RedisServer) *way {
 	c := plainClient(b, s)
 	must(b, c.Do(b.Context(), c.B().Set().Key("count").Value("1000000000").Build()).Error())
 	run := rueidis.NewLuaScript(`
@@ -169,7 +170,7 @@ if tonumber(redis.call('GET', KEYS[1])) < tonumber(ARGV[1]) then return 0 end
 redis.call('DECRBY', KEYS[1], ARGV[1])
 return 1`)
 	keys, args := []string{"count"}, []string{"1"}
-	return &way{name: "decrement", servers: 1, used: []*backends.RedisServer{s}, sell: func(ctx context.Context, _, _ int) error {
+	return &way{name: "decrement", servers: 1, used: []*servers.RedisServer{s}, sell: func(ctx context.Context, _, _ int) error {
 		n, err := run.Exec(ctx, c, keys, args).AsInt64()
 		if n != 1 {
 			return fmt.Errorf("answer %d: %w", n, err)

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// mortal is the backend of a client that dies at a request: before it is sent,
-// or when it was carried out and the answer is on its way.
-type mortal struct {
+// dyingBackend is the backend of a client that dies at a request: before the
+// request is sent, or after it was carried out and before the answer arrives.
+type dyingBackend struct {
 	backend
 	mu    sync.Mutex
-	left  int // requests it lives to send
+	left  int // it dies at this request from now
 	after bool
 }
 
-func (m *mortal) send(f func() error) error {
+func (m *dyingBackend) send(f func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.left--; m.left > 0 {
@@ -30,23 +30,23 @@ func (m *mortal) send(f func() error) error {
 	return errDead
 }
 
-func (m *mortal) ask(ctx context.Context, at shard, q request) (a answer, err error) {
+func (m *dyingBackend) ask(ctx context.Context, at shard, q request) (a answer, err error) {
 	err = m.send(func() error { a, err = m.backend.ask(ctx, at, q); return err })
 	return a, err
 }
 
-func (m *mortal) directory(ctx context.Context, sku string) (text []byte, now int64, err error) {
+func (m *dyingBackend) directory(ctx context.Context, sku string) (text []byte, now int64, err error) {
 	err = m.send(func() error { text, now, err = m.backend.directory(ctx, sku); return err })
 	return text, now, err
 }
 
-func (m *mortal) swap(ctx context.Context, sku string, from, to []byte) (ok bool, err error) {
+func (m *dyingBackend) swap(ctx context.Context, sku string, from, to []byte) (ok bool, err error) {
 	err = m.send(func() error { ok, err = m.backend.swap(ctx, sku, from, to); return err })
 	return ok, err
 }
 
-// Whatever a client was at when it died, and wherever: the numbers add up, and
-// another client that makes the same call ends where the first would have.
+// TestDeathAtEachStep kills a client at each of its steps. The numbers add up,
+// and another client that repeats the call ends where the first one would have.
 func TestDeathAtEachStep(t *testing.T) {
 	ctx := t.Context()
 	sold := func(ids ...string) func(*Stock) error {
@@ -91,7 +91,7 @@ func TestDeathAtEachStep(t *testing.T) {
 					if c.before != nil {
 						must(t, c.before(clean))
 					}
-					s := over(t, &mortal{backend: m, left: steps, after: after}, nil)
+					s := over(t, &dyingBackend{backend: m, left: steps, after: after}, nil)
 					err := c.call(s)
 					if what == "set" {
 						err = s.Set(ctx, "x", 20, 5)

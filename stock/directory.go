@@ -4,67 +4,83 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// directory says where the shards of a product are and where a sale has its
-// home. It is kept at the first server, read once, and read again when a shard
-// says that it has changed. It changes by steps that any client can finish, so
-// that it does not matter if the one that began them stops.
+// directory records where the shards of a product are, and by that the home of
+// each sale. It is kept at the first server, read once, and read again when a
+// shard reports that it has changed. It changes by steps that any client can
+// finish, so it does no harm if the client that began a change stops.
 type directory struct {
-	Epoch  int64 // grows with the number of shards that sell
-	Shards int   // the first so many sell; sales have their homes there
-	At     []int // the server of each shard that there ever was
-	Next   int   `json:",omitempty"` // the number of shards that it is changing to
-	Filled bool  // the units that were set are in the shards
-	Units  int64 // that were set
-	First  int   // in how many shards
-	Keep   int64 // how long receipts are kept, ms
-	Past   []past
+	Epoch  int64 // grows with each change of the number of selling shards
+	Shards int   // shards 0 to Shards-1 sell, and are the homes of sales
+	At     []int // the server of each shard, former shards included
+	Next   int   `json:",omitempty"` // the number of shards after the change in progress; 0: none
+	Filled bool  // the units of Set are in the shards
+	Units  int64 // the units of Set
+	First  int   // the number of shards of Set
+	Keep   int64 // how long a receipt is kept, ms
+	Made   int   `json:",omitempty"` // the number of shards, former ones included, before the last change
+	Past   []earlierShards
 }
 
-// past is a number of shards there was before: sales of that time have their
-// homes there, for as long as there can be receipts.
-type past struct {
+// earlierShards is an earlier number of shards. Sales of that time have their
+// homes there, as long as receipts of them can exist.
+type earlierShards struct {
 	Shards int
-	Ended  int64 // by the first server's clock, ms
+	Ended  int64 // the end of the last reservation of that time, ms
 }
 
-// product is what a client knows of one.
-type product struct {
-	reading chan struct{} // has room for one, who reads the directory
-	dir     atomic.Pointer[known]
-	turn    atomic.Uint64 // where the next search for units begins
-	next    atomic.Uint64 // where the next id made here has its home
+// pastSlack is the time for which clients still look for receipts that have
+// ended: a little more than the clocks of the servers may differ.
+const pastSlack = time.Hour
 
-	// sold out: until when to answer without asking, and how much was left.
-	empty atomic.Pointer[emptied]
+// receiptsEnded reports whether no receipt of that time is left. The last
+// change of a receipt is a return, within Keep of the sale, and the sale is
+// within the lease of its reservation.
+func (p earlierShards) receiptsEnded(k *knownDirectory) bool {
+	return p.Ended+2*k.Keep+pastSlack.Milliseconds() < k.now
 }
 
-type emptied struct {
+// productCache is a client's knowledge of one product.
+type productCache struct {
+	reading chan struct{} // capacity 1: held by the goroutine that reads the directory
+	dir     atomic.Pointer[knownDirectory]
+	turn    atomic.Uint64 // the shard where the next search for units begins
+	next    atomic.Uint64 // the home of the next id from NewSaleID
+
+	// empty is nil or a recent answer of "sold out", which this client repeats
+	// for a while.
+	empty atomic.Pointer[soldOutUntil]
+}
+
+type soldOutUntil struct {
 	until time.Time
 	left  int64
 }
 
-// known is a directory with the text that it was read from.
-type known struct {
+// knownDirectory is a directory together with the text that it was read from.
+type knownDirectory struct {
 	directory
 	text []byte
-	now  int64     // of the server, when it was read
-	read time.Time // when that was asked
+	now  int64     // the server's time at the read
+	read time.Time // the client's time at the read
 }
 
-// stale says whether the past in the directory is worth another look.
-func (k *known) stale() bool { return len(k.Past) > 0 && time.Since(k.read) > time.Minute }
+// needsRead reports whether the directory is old, and has earlier numbers of
+// shards that may have ended since.
+func (k *knownDirectory) needsRead() bool { return len(k.Past) > 0 && time.Since(k.read) > time.Minute }
 
 func (d *directory) shard(sku string, i int) shard { return shard{sku, i, d.At[i]} }
 
 // home returns the shard that decides a sale.
 func (d *directory) home(sale string) int { return jump(hash(sale), d.Shards) }
 
-// former returns the shards where receipts of the sale may be from the time when
-// there were more or fewer.
+// former returns the shards that may have receipts of the sale from a time with
+// another number of shards.
 func (d *directory) former(sale string) (is []int) {
 	h := hash(sale)
 next:
@@ -83,7 +99,8 @@ next:
 	return is
 }
 
-// hash spreads the ids of sales. It must be the same in every client, for ever.
+// hash spreads the ids of sales. It must never change, and be the same in every
+// client.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	for i := range len(s) {
@@ -97,8 +114,8 @@ func hash(s string) uint64 {
 	return h ^ h>>31
 }
 
-// jump is the consistent hash of Lamping and Veach: with one shard more, one
-// sale in n moves, and it moves to the new one.
+// jump is the consistent hash of Lamping and Veach: when the number of shards
+// grows from n-1 to n, one sale in n moves, and it moves to the new shard.
 func jump(h uint64, n int) int {
 	b, j := int64(-1), int64(0)
 	for j < int64(n) {
@@ -109,11 +126,30 @@ func jump(h uint64, n int) int {
 	return int(b)
 }
 
-// find returns the directory of a product, which it reads the first time, and
-// again when it is the one that was no good.
-func (s *Stock) find(ctx context.Context, sku string, bad *known) (*product, *known, error) {
+// outdatedError is the error for an outdated directory: a shard has a later
+// epoch.
+type outdatedError struct {
+	*knownDirectory
+	shard int
+	epoch int64 // the shard's epoch
+}
+
+// Error names both epochs.
+func (o *outdatedError) Error() string {
+	return fmt.Sprintf("its directory is of epoch %d, and shard %d of epoch %d", o.Epoch, o.shard, o.epoch)
+}
+
+// by reports whether k is outdated as well.
+func (o *outdatedError) by(k *knownDirectory) bool {
+	return o != nil && (o.knownDirectory == k || k.Epoch < o.epoch)
+}
+
+// find returns the directory of a product. It reads the directory the first
+// time, and again if bad is set, the outdated one. A directory that is older
+// than its shards, as after a restore, is repaired from their copies.
+func (s *Stock) find(ctx context.Context, sku string, bad *outdatedError) (*productCache, *knownDirectory, error) {
 	p := s.product(sku)
-	if k := p.dir.Load(); k != nil && k != bad && !k.stale() {
+	if k := p.dir.Load(); k != nil && !bad.by(k) && !k.needsRead() {
 		return p, k, nil
 	}
 	select {
@@ -124,19 +160,65 @@ func (s *Stock) find(ctx context.Context, sku string, bad *known) (*product, *kn
 	case <-s.life.Done():
 		return nil, nil, ErrClosed
 	}
-	if k := p.dir.Load(); k != nil && k != bad && !k.stale() {
+	if k := p.dir.Load(); k != nil && !bad.by(k) && !k.needsRead() {
 		return p, k, nil
 	}
-	k, err := s.settled(ctx, sku)
+	k, err := s.readFinished(ctx, sku)
+	if err == nil && bad == nil && p.dir.Load() == nil {
+		bad = s.findLaterDirectory(ctx, sku, k)
+	}
+	if err == nil && bad != nil && k.Epoch < bad.epoch {
+		if err = s.raiseEpoch(ctx, sku, k); err == nil {
+			k, err = s.readFinished(ctx, sku)
+		}
+	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if bad != nil && k.Epoch < bad.epoch {
+		return nil, nil, fmt.Errorf("%w: the directory of %q is of epoch %d, and shard %d of epoch %d", ErrUnavailable, sku, k.Epoch, bad.shard, bad.epoch)
 	}
 	p.dir.Store(k)
 	return p, k, nil
 }
 
-// settled reads a directory and finishes what somebody has begun to change.
-func (s *Stock) settled(ctx context.Context, sku string) (*known, error) {
+// A client that reads a directory for the first time asks up to glanceShards
+// shards for their epochs, and waits for their answers no longer than
+// glanceTimeout.
+const (
+	glanceShards  = 16
+	glanceTimeout = 200 * time.Millisecond
+)
+
+// findLaterDirectory asks shards for their epochs, and returns an error for the
+// first shard with a later directory. Without this check, a directory that was
+// restored together with a shard would agree with that shard, and units sold
+// since would be sold there again. A shard that does not answer is ignored.
+func (s *Stock) findLaterDirectory(ctx context.Context, sku string, k *knownDirectory) *outdatedError {
+	ctx, cancel := context.WithTimeout(ctx, glanceTimeout)
+	defer cancel()
+	shards := rand.Perm(k.Shards)
+	epochs := make([]int64, min(len(shards), glanceShards))
+	var asking sync.WaitGroup
+	for n := range epochs {
+		asking.Go(func() {
+			a, err := s.backend.ask(ctx, k.shard(sku, shards[n]), request{op: opLook, epoch: k.Epoch, keep: k.Keep})
+			if err == nil && a.status != isAbsent {
+				epochs[n] = a.look.epoch
+			}
+		})
+	}
+	asking.Wait()
+	for n, epoch := range epochs {
+		if epoch > k.Epoch {
+			return &outdatedError{k, shards[n], epoch}
+		}
+	}
+	return nil
+}
+
+// readFinished reads a directory and finishes a change that is in progress.
+func (s *Stock) readFinished(ctx context.Context, sku string) (*knownDirectory, error) {
 	for {
 		k, err := s.read(ctx, sku)
 		if err != nil {
@@ -155,8 +237,8 @@ func (s *Stock) settled(ctx context.Context, sku string) (*known, error) {
 	}
 }
 
-func (s *Stock) read(ctx context.Context, sku string) (*known, error) {
-	k := &known{read: time.Now()}
+func (s *Stock) read(ctx context.Context, sku string) (*knownDirectory, error) {
+	k := &knownDirectory{read: time.Now()}
 	err := s.again(ctx, func() (err error) {
 		k.text, k.now, err = s.backend.directory(ctx, sku)
 		return err
@@ -173,7 +255,7 @@ func (s *Stock) read(ctx context.Context, sku string) (*known, error) {
 		}
 	}
 	for i := 0; i < len(k.Past); i++ {
-		if k.Past[i].Ended+k.Keep+pastSlack.Milliseconds() < k.now {
+		if k.Past[i].receiptsEnded(k) {
 			k.Past = append(k.Past[:i], k.Past[i+1:]...)
 			i--
 		}
@@ -181,47 +263,8 @@ func (s *Stock) read(ctx context.Context, sku string) (*known, error) {
 	return k, nil
 }
 
-// pastSlack is for how much longer receipts are looked for than they are kept:
-// a little more than the clocks of the servers may differ.
-const pastSlack = time.Hour
-
-// advance makes one step of a change, and says whether there was none to make.
-// Before a directory with another number of shards can be read, every shard has
-// been told its epoch, and refuses those who still go by the one before. So
-// nothing is sold at two homes.
-func (s *Stock) advance(ctx context.Context, sku string, k *known) (bool, error) {
-	d := k.directory
-	switch {
-	case !d.Filled:
-		for i := range d.First {
-			units := d.Units / int64(d.First)
-			if int64(i) < d.Units%int64(d.First) {
-				units++
-			}
-			q := request{op: opPlace, epoch: d.Epoch, units: units, flag: true}
-			if _, err := s.ask(ctx, d.shard(sku, i), q); err != nil {
-				return false, err
-			}
-		}
-		d.Filled = true
-	case d.Next != 0:
-		for i := range d.At {
-			if _, err := s.ask(ctx, d.shard(sku, i), request{op: opPlace, epoch: d.Epoch + 1}); err != nil {
-				return false, err
-			}
-		}
-		d.Epoch++
-		d.Past = append(d.Past[:len(d.Past):len(d.Past)], past{d.Shards, k.now})
-		d.Shards, d.Next = d.Next, 0
-	default:
-		return true, nil
-	}
-	_, err := s.swap(ctx, sku, k.text, d)
-	return false, err
-}
-
-// swap writes a directory. Whether it or somebody else's was written is seen by
-// reading again: an answer may be lost.
+// swap writes a directory if its text is still from. An answer may be lost, so
+// the caller reads the directory again to see whose was written.
 func (s *Stock) swap(ctx context.Context, sku string, from []byte, to directory) (ok bool, err error) {
 	text, err := json.Marshal(to)
 	if err != nil {

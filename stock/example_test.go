@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/stock"
 )
 
-// A sale has an id, and is made once, however often it is asked for.
+// Example sells under ids: a sale with an id is made once, however often it is
+// asked for.
 func Example() {
 	ctx := context.Background()
 	st, err := stock.Open(ctx, nil, "memory:") // or redis://a:6379, redis://b:6379, …
@@ -44,8 +45,8 @@ func Example() {
 	// stock: "phone" has 0 left, 1 were asked for
 }
 
-// What a customer has in the basket is kept for a while, and sold when it is
-// paid for.
+// ExampleStock_Reserve keeps the contents of a customer's basket for a while,
+// and sells them after the payment.
 func ExampleStock_Reserve() {
 	ctx := context.Background()
 	st, err := stock.Open(ctx, nil, "memory:")

@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// NewSaleID makes an id that nobody else has, for a sale that has none of its
-// own. Its home is the shard whose turn it is: a client begins with a random one
-// and goes round, so that its sales reach all shards equally often, where ids of
-// the caller's own spread by their hash, and evenly only over many. Keep the id
-// before Sell is called: it is what a repetition needs.
+// NewSaleID returns a unique id, for a sale that has no id of its own. Its home
+// is the next shard in turn: a client begins with a random shard and goes
+// round, so that its sales reach all shards equally often. Ids of the caller's
+// own spread by their hash, which is even only over many sales. Store the id
+// before the call of Sell: a repetition needs it.
 //
-// It blocks only the first time for a product, for a request that reads its
-// directory, and returns ErrNoProduct, ErrUnavailable, ErrClosed, or what is
-// wrong with the SKU. After Rebalance the turns go by the new shards.
+// NewSaleID blocks only the first time for a product, for a request that reads
+// its directory, and returns ErrNoProduct, ErrUnavailable, ErrClosed, or an
+// error about the SKU. After Rebalance the turns include the new shards.
 func (s *Stock) NewSaleID(ctx context.Context, sku string) (string, error) {
 	if err := s.check(sku, 1, 1); err != nil {
 		return "", err
@@ -24,7 +24,7 @@ func (s *Stock) NewSaleID(ctx context.Context, sku string) (string, error) {
 		return "", err
 	}
 	home := int(p.next.Add(1) % uint64(k.Shards))
-	// One in so many ids as there are shards is at home there.
+	// With n shards, one random id in n has its home there.
 	for text, n := rand.Text(), uint64(0); ; n++ {
 		if id := text + strconv.FormatUint(n, 36); k.home(id) == home {
 			return id, nil

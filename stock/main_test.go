@@ -10,25 +10,25 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestMain(m *testing.M) {
 	if child() {
 		return
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
 var prefixes atomic.Int64
 
-// own returns a prefix of the test's own.
+// own returns a prefix for one test.
 func own() string { return fmt.Sprintf("t%d_", prefixes.Add(1)) }
 
-// A place is where the tests keep stock.
+// A place is a store for the tests.
 type place struct {
 	name string
-	// open returns a function that makes clients of one store.
+	// open returns a function that creates clients of one store.
 	open func(t testing.TB) func(testing.TB, *Options) *Stock
 }
 
@@ -49,7 +49,7 @@ func over(t testing.TB, b backend, o *Options) *Stock {
 	return s
 }
 
-// onURLs keeps each test's stock below a prefix of its own.
+// onURLs gives the stock of each test its own prefix.
 func onURLs(name string, urls func(testing.TB) []string) place {
 	return place{name, func(t testing.TB) func(testing.TB, *Options) *Stock {
 		prefix, at := own(), urls(t)
@@ -71,42 +71,43 @@ func onURLs(name string, urls func(testing.TB) []string) place {
 }
 
 var (
-	onRedis   = onURLs("redis", func(t testing.TB) []string { return []string{backends.SharedRedis(t).URL("")} })
-	onThree   = onURLs("three", func(t testing.TB) []string { return databases(backends.SharedRedis(t)) })
+	onRedis   = onURLs("redis", func(t testing.TB) []string { return []string{servers.SharedRedis(t).URL("")} })
+	onThree   = onURLs("three", func(t testing.TB) []string { return databases(servers.SharedRedis(t)) })
 	onCluster = onURLs("cluster", func(t testing.TB) []string {
-		return []string{"redis://" + backends.SharedRedisCluster(t).Nodes[0].Addr()}
+		return []string{"redis://" + servers.SharedRedisCluster(t).Nodes[0].Addr()}
 	})
 )
 
-// databases are three servers as far as a client can tell.
-func databases(s *backends.RedisServer) (urls []string) {
+// databases returns the URLs of three databases, which a client takes for three
+// servers.
+func databases(s *servers.RedisServer) (urls []string) {
 	for i := range 3 {
 		urls = append(urls, fmt.Sprintf("redis://%s/%d", s.Addr(), i+1))
 	}
 	return urls
 }
 
-func everywhere(t *testing.T, test func(t *testing.T, client func(testing.TB, *Options) *Stock)) {
+func onEveryBackend(t *testing.T, test func(t *testing.T, client func(testing.TB, *Options) *Stock)) {
 	for _, p := range []place{onMemory(1), onMemory(3), onRedis, onThree, onCluster} {
 		t.Run(p.name, func(t *testing.T) { test(t, p.open(t)) })
 	}
 }
 
-// flaky is a backend that fails as networks do. What it does next is drawn from
-// a source of its own, one for each client.
-type flaky struct {
+// flakyBackend is a backend that fails as networks do. It draws its next
+// behaviour from a random source of its own, one for each client.
+type flakyBackend struct {
 	backend
 	mu   sync.Mutex
 	rand *rand.Rand
 	rate float64
-	late []func() // requests that arrive after all
+	late []func() // lost requests that may still arrive
 	dead bool
-	left int // requests until it dies; 0: it lives
+	left int // dies at this request from now; 0: it lives
 }
 
 var errLost = driver.Errorf(driver.Unknown, "the answer was lost")
 
-func (f *flaky) fate() (before, after error) {
+func (f *flakyBackend) fate() (before, after error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.left > 0 {
@@ -132,12 +133,12 @@ func (f *flaky) fate() (before, after error) {
 	return nil, errLost
 }
 
-// errDead is what a client gets that has crashed, as far as the store can tell.
+// errDead is the error for a client that has crashed, as far as the store can
+// tell.
 var errDead = driver.Errorf(driver.Refused, "the client is dead")
 
-// deliver sends some of the requests that were lost, again or for the first
-// time.
-func (f *flaky) deliver() {
+// deliver sends some of the lost requests, again or for the first time.
+func (f *flakyBackend) deliver() {
 	f.mu.Lock()
 	late := f.late
 	f.late = nil
@@ -147,7 +148,7 @@ func (f *flaky) deliver() {
 	}
 }
 
-func (f *flaky) ask(ctx context.Context, at shard, q request) (answer, error) {
+func (f *flakyBackend) ask(ctx context.Context, at shard, q request) (answer, error) {
 	before, after := f.fate()
 	if before == nil {
 		a, err := f.backend.ask(ctx, at, q)
@@ -166,14 +167,14 @@ func (f *flaky) ask(ctx context.Context, at shard, q request) (answer, error) {
 	return answer{}, before
 }
 
-func (f *flaky) directory(ctx context.Context, sku string) ([]byte, int64, error) {
+func (f *flakyBackend) directory(ctx context.Context, sku string) ([]byte, int64, error) {
 	if before, after := f.fate(); before != nil || after != nil {
 		return nil, 0, errOf(before, after)
 	}
 	return f.backend.directory(ctx, sku)
 }
 
-func (f *flaky) swap(ctx context.Context, sku string, from, to []byte) (bool, error) {
+func (f *flakyBackend) swap(ctx context.Context, sku string, from, to []byte) (bool, error) {
 	before, after := f.fate()
 	if before != nil {
 		return false, before
@@ -199,7 +200,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// count fails the test unless the product is quiet and has these numbers.
+// count fails the test unless the product has these numbers and nothing is in
+// transfer.
 func count(t testing.TB, s *Stock, sku string, units, left int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -9,28 +9,29 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// memory keeps shards in this process. It is also the specification of what the
-// scripts do on Redis: one function here is one branch there.
+// memory keeps shards in this process. It is also the specification of the
+// Redis scripts: each function here is a branch there.
 type memory struct {
 	mu     sync.Mutex
 	began  time.Time
 	places int
 	dirs   map[string][]byte
-	shards map[shard]*cell
+	shards map[shard]*memoryShard
 }
 
-// cell is one shard.
-type cell struct {
+// memoryShard is one shard.
+type memoryShard struct {
 	epoch   int64
-	look    look
+	dir     []byte // the directory of the epoch
+	look    shardState
 	transit int64
-	seq     map[int]int64   // of the last transfer to each other shard
-	held    map[string]hold // reservations, and those that lapsed
+	seq     map[int]int64   // the number of the last transfer to each other shard
+	held    map[string]hold // reservations, lapsed ones included
 	book    map[string]entry
-	ends    []string // ids of the book, in the order in which they end
+	ends    []string // ids of the book, in the order of their first receipts
 }
 
-// hold is a reservation; one that lapsed has State Lapsed and is kept until due.
+// hold is a reservation. A lapsed one has State Lapsed and is kept until due.
 type hold struct {
 	Receipt
 	due int64
@@ -43,12 +44,12 @@ type entry struct {
 }
 
 func newMemory(places int) *memory {
-	return &memory{began: time.Now(), places: places, dirs: map[string][]byte{}, shards: map[shard]*cell{}}
+	return &memory{began: time.Now(), places: places, dirs: map[string][]byte{}, shards: map[shard]*memoryShard{}}
 }
 
 func (m *memory) servers() int { return m.places }
 
-// now is the store's clock in milliseconds.
+// now returns the store's time in milliseconds.
 func (m *memory) now() int64 { return time.Since(m.began).Milliseconds() }
 
 func (m *memory) close() {}
@@ -83,16 +84,35 @@ func (m *memory) ask(ctx context.Context, at shard, q request) (answer, error) {
 	defer m.mu.Unlock()
 	c := m.shards[at]
 	if q.op == opPlace {
+		if c == nil && q.must {
+			return answer{status: isAbsent}, nil
+		}
+		if c != nil && c.epoch < q.epoch-1 {
+			return answer{status: isMoved, epoch: c.epoch}, nil
+		}
+		a := answer{status: isPlaced, ends: m.now()}
+		if c == nil && q.try {
+			return a, nil
+		}
 		if c == nil {
-			c = &cell{seq: map[int]int64{}, held: map[string]hold{}, book: map[string]entry{}}
+			c = &memoryShard{seq: map[int]int64{}, held: map[string]hold{}, book: map[string]entry{}}
 			c.look.out, c.look.in = map[int]moved{}, map[int]int64{}
 			m.shards[at] = c
 			if q.flag {
 				c.look.free = q.units
 			}
 		}
-		c.epoch = max(c.epoch, q.epoch)
-		return answer{status: isDone}, nil
+		a.epoch = c.epoch
+		switch {
+		case c.epoch >= q.epoch:
+			a.dir = c.dir
+		case !q.try:
+			c.epoch, c.dir = q.epoch, bytes.Clone(q.dir)
+		}
+		for _, h := range c.held {
+			a.ends = max(a.ends, h.due)
+		}
+		return a, nil
 	}
 	if c == nil {
 		return answer{status: isAbsent}, nil
@@ -100,7 +120,10 @@ func (m *memory) ask(ctx context.Context, at shard, q request) (answer, error) {
 	return c.ask(q, m.now()), nil
 }
 
-func (c *cell) ask(q request, now int64) answer {
+func (c *memoryShard) ask(q request, now int64) answer {
+	if c.epoch < q.epoch {
+		return answer{status: isMoved, epoch: c.epoch}
+	}
 	switch q.op {
 	case opSell, opAdd:
 		return c.sell(q, now)
@@ -119,6 +142,7 @@ func (c *cell) ask(q request, now int64) answer {
 	case opLook:
 		c.lapse(q.keep, now)
 		l := c.look
+		l.epoch = c.epoch
 		l.out, l.in = make(map[int]moved), make(map[int]int64)
 		for k, v := range c.look.out {
 			l.out[k] = v
@@ -131,8 +155,8 @@ func (c *cell) ask(q request, now int64) answer {
 	return c.settle(q, now)
 }
 
-// receipt returns what is known of a sale.
-func (c *cell) receipt(q request, now int64) (Receipt, bool) {
+// receipt returns the receipt of a sale, and whether there is one.
+func (c *memoryShard) receipt(q request, now int64) (Receipt, bool) {
 	if e, ok := c.book[q.sale]; ok && e.end > now {
 		return e.Receipt, true
 	}
@@ -143,9 +167,10 @@ func (c *cell) receipt(q request, now int64) (Receipt, bool) {
 	return h.Receipt, ok
 }
 
-// write puts a receipt into the book. All are kept equally long, so that they
-// end in the order in which they were written.
-func (c *cell) write(q request, now int64, r Receipt) Receipt {
+// write puts a receipt into the book, after removing old ones. All are kept
+// equally long, so the first receipts end first; a receipt that is written
+// again only delays the removal of those behind it.
+func (c *memoryShard) write(q request, now int64, r Receipt) Receipt {
 	for len(c.ends) > 0 && c.book[c.ends[0]].end <= now {
 		delete(c.book, c.ends[0])
 		c.ends = c.ends[1:]
@@ -157,12 +182,12 @@ func (c *cell) write(q request, now int64, r Receipt) Receipt {
 	return r
 }
 
-func (c *cell) sell(q request, now int64) answer {
+func (c *memoryShard) sell(q request, now int64) answer {
 	if q.in.seq != 0 {
 		c.accept(q.in)
 	}
 	if c.epoch != q.epoch {
-		return answer{status: isMoved}
+		return answer{status: isMoved, epoch: c.epoch}
 	}
 	if r, ok := c.receipt(q, now); ok {
 		return answer{status: isOld, receipt: r}
@@ -192,13 +217,13 @@ func (c *cell) sell(q request, now int64) answer {
 	return answer{status: isDone, receipt: c.write(q, now, Receipt{Sold, q.units})}
 }
 
-// settle finds a sale, and does with it what is to be done.
-func (c *cell) settle(q request, now int64) answer {
+// settle finds a sale and carries out q on it.
+func (c *memoryShard) settle(q request, now int64) answer {
 	r, ok := c.receipt(q, now)
 	l := &c.look
 	switch {
 	case !ok && c.epoch != q.epoch:
-		return answer{status: isMoved}
+		return answer{status: isMoved, epoch: c.epoch}
 	case !ok && q.op == opCancel && q.flag:
 		return answer{status: isDone, receipt: c.write(q, now, Receipt{State: Cancelled})}
 	case !ok:
@@ -223,8 +248,8 @@ func (c *cell) settle(q request, now int64) answer {
 	return answer{status: isDone, receipt: c.write(q, now, r)}
 }
 
-// lapse gives the units of reservations back whose lease has ended.
-func (c *cell) lapse(keep, now int64) {
+// lapse returns the units of reservations whose lease has ended.
+func (c *memoryShard) lapse(keep, now int64) {
 	for sale, h := range c.held {
 		switch {
 		case h.due > now:
@@ -240,10 +265,11 @@ func (c *cell) lapse(keep, now int64) {
 	}
 }
 
-// pull takes units out. It takes more than is needed, half of what is there, so
-// that who comes next to the other shard finds some. One that is under way is
+// pull takes units out for a transfer. With flag it takes all units that are
+// asked for, or none; and half of the shard's units if that is more, so that the
+// other shard has some for the next sale. A transfer that is under way is
 // answered again.
-func (c *cell) pull(q request, now int64) answer {
+func (c *memoryShard) pull(q request, now int64) answer {
 	if out, ok := c.look.out[q.peer]; ok {
 		return answer{status: isTook, move: out}
 	}
@@ -267,8 +293,8 @@ func (c *cell) pull(q request, now int64) answer {
 	return answer{status: isTook, move: out}
 }
 
-// accept puts units in, unless the transfer was accepted before.
-func (c *cell) accept(in moved) {
+// accept adds the units of a transfer, unless the transfer was accepted before.
+func (c *memoryShard) accept(in moved) {
 	if c.look.in[in.from] != in.seq-1 {
 		return
 	}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// The plain model of a product: what there was, and what became of each id.
+// model is the plain model of a product: its units, and the state of each id.
 type model struct {
 	units int64
 	sales map[string]Receipt
 }
 
-// free is what can be sold.
+// free returns the units that can be sold.
 func (m *model) free() int64 {
 	n := m.units
 	for _, r := range m.sales {
@@ -31,35 +31,36 @@ func (m *model) free() int64 {
 	return n
 }
 
-// program is a random run of calls by several clients, one call at a time, on
-// a store that loses requests and answers, delivers some of them late, and whose
-// clients die between any two requests. Every answer is compared with the
-// model's; what became of a call without an answer is looked up.
+// program is a random run of calls by several clients, one call at a time. The
+// store loses requests and answers and delivers some of them late, and clients
+// die between any two requests. Every answer is compared with the model's. The
+// outcome of a call without an answer is looked up.
 type program struct {
 	*testing.T
 	rand    *rand.Rand
 	model   model
 	clean   *Stock
-	make    func() (*Stock, *flaky)
+	make    func() (*Stock, *flakyBackend)
 	clients []*Stock
-	nets    []*flaky // of the living; those of the dead deliver still
-	dead    []*flaky
+	nets    []*flakyBackend // of live clients; those of dead clients still deliver
+	dead    []*flakyBackend
 	ids     int
 	log     []string
 }
 
-// long is a lease that no call outlasts; time passes by more than that.
+// long is a lease that no call outlasts. When time passes, it is more than
+// that.
 const long = time.Hour
 
 func newProgram(t *testing.T, seed uint64, rate float64, client func(wrap func(backend) backend) *Stock) *program {
 	p := &program{T: t, rand: rand.New(rand.NewPCG(seed, 0)), model: model{sales: map[string]Receipt{}}}
 	p.clean = client(func(b backend) backend { return b })
 	n := uint64(0)
-	p.make = func() (*Stock, *flaky) {
-		var f *flaky
+	p.make = func() (*Stock, *flakyBackend) {
+		var f *flakyBackend
 		n++
 		s := client(func(b backend) backend {
-			f = &flaky{backend: b, rate: rate, rand: rand.New(rand.NewPCG(seed, n))}
+			f = &flakyBackend{backend: b, rate: rate, rand: rand.New(rand.NewPCG(seed, n))}
 			return f
 		})
 		return s, f
@@ -81,7 +82,7 @@ func (p *program) failf(format string, args ...any) {
 	p.Fatalf(format, args...)
 }
 
-// run makes steps; with pass, time passes between some of them.
+// run makes steps. With pass, time passes between some of them.
 func (p *program) run(steps int, pass bool) {
 	for i := range steps {
 		p.step()
@@ -105,10 +106,10 @@ func (p *program) run(steps int, pass bool) {
 	p.audit()
 }
 
-// audit compares everything: the total, and each receipt.
+// audit compares the total and each receipt with the model.
 func (p *program) audit() {
 	p.Helper()
-	p.calm()
+	p.deliverLate()
 	t, err := p.clean.Total(p.Context(), "x")
 	var left, reserved, added int64
 	for _, r := range p.model.sales {
@@ -131,8 +132,8 @@ func (p *program) audit() {
 	}
 }
 
-// calm lets everything arrive that is still on its way.
-func (p *program) calm() {
+// deliverLate delivers all requests that are still on their way.
+func (p *program) deliverLate() {
 	for _, f := range slices.Concat(p.nets, p.dead) {
 		f.deliver()
 	}
@@ -146,7 +147,7 @@ func (p *program) receipt(id string) Receipt {
 	return r
 }
 
-// id is a new one, or one that was used.
+// id returns a new id or a used one.
 func (p *program) id() string {
 	if p.rand.IntN(3) > 0 && len(p.model.sales) > 0 {
 		ids := slices.Sorted(maps.Keys(p.model.sales))
@@ -173,19 +174,19 @@ func (p *program) step() {
 	switch n := p.rand.IntN(20); {
 	case n < 8:
 		_, err = s.Sell(ctx, "x", units, id)
-		p.sold("sell", id, Receipt{Sold, units}, err)
+		p.checkSale("sell", id, Receipt{Sold, units}, err)
 	case n < 11:
 		_, err = s.Reserve(ctx, "x", units, id, long)
-		p.sold("reserve", id, Receipt{Reserved, units}, err)
+		p.checkSale("reserve", id, Receipt{Reserved, units}, err)
 	case n < 12:
 		err = s.Add(ctx, "x", units, id)
-		p.sold("add", id, Receipt{Added, units}, err)
+		p.checkSale("add", id, Receipt{Added, units}, err)
 	case n < 14:
-		p.became("confirm", id, Reserved, Sold, s.Confirm(ctx, "x", id))
+		p.checkChange("confirm", id, Reserved, Sold, s.Confirm(ctx, "x", id))
 	case n < 16:
-		p.became("cancel", id, Reserved, Cancelled, s.Cancel(ctx, "x", id))
+		p.checkChange("cancel", id, Reserved, Cancelled, s.Cancel(ctx, "x", id))
 	case n < 18:
-		p.became("return", id, Sold, Returned, s.Return(ctx, "x", id))
+		p.checkChange("return", id, Sold, Returned, s.Return(ctx, "x", id))
 	case n < 19:
 		shards := p.rand.IntN(8)
 		p.log = append(p.log, fmt.Sprintf("rebalance %d: %v", shards, s.Rebalance(ctx, "x", shards)))
@@ -202,21 +203,21 @@ func (p *program) step() {
 	}
 }
 
-// vague says that a call has no answer.
-func vague(err error) bool {
+// unanswered reports whether a call had no answer.
+func unanswered(err error) bool {
 	return errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnavailable) || errors.Is(err, errDead)
 }
 
-// sold judges Sell, Reserve and Add.
-func (p *program) sold(what, id string, want Receipt, err error) {
+// checkSale checks the answers of Sell, Reserve and Add.
+func (p *program) checkSale(what, id string, want Receipt, err error) {
 	p.Helper()
 	old, known := p.model.sales[id]
 	p.log = append(p.log, fmt.Sprintf("%s %d %s, was %v, free %d: %v", what, want.Units, id, old, p.model.free(), err))
 	fits := old == want || what == "reserve" && old == Receipt{Sold, want.Units}
 	switch {
-	case vague(err):
+	case unanswered(err):
 		before := p.receipt(id)
-		if p.calm(); !known {
+		if p.deliverLate(); !known {
 			got := p.receipt(id)
 			if got != (Receipt{}) && got != want || before != (Receipt{}) && got != before {
 				p.failf("%s of unknown outcome became %v, then %v", id, before, got)
@@ -240,8 +241,8 @@ func (p *program) sold(what, id string, want Receipt, err error) {
 		if out, ok := errors.AsType[*SoldOutError](err); !ok || out.Left != p.model.free() {
 			p.failf("%d are left: %v", p.model.free(), err)
 		}
-		// What is sold out stays so: a request that arrives late would be found
-		// by the next audit.
+		// The product stays sold out. If a late request still sold a unit, the
+		// next audit would find it.
 	default:
 		if err != nil {
 			p.failf("%d are left: %v", p.model.free(), err)
@@ -253,8 +254,8 @@ func (p *program) sold(what, id string, want Receipt, err error) {
 	}
 }
 
-// became judges Confirm, Cancel and Return.
-func (p *program) became(what, id string, from, to State, err error) {
+// checkChange checks the answers of Confirm, Cancel and Return.
+func (p *program) checkChange(what, id string, from, to State, err error) {
 	p.Helper()
 	old, known := p.model.sales[id]
 	p.log = append(p.log, fmt.Sprintf("%s %s, was %v: %v", what, id, old, err))
@@ -263,8 +264,8 @@ func (p *program) became(what, id string, from, to State, err error) {
 		want.State = to
 	}
 	switch {
-	case vague(err):
-		p.calm()
+	case unanswered(err):
+		p.deliverLate()
 		got := p.receipt(id)
 		if got != old && got != want {
 			p.failf("%s was %v and is %v", id, old, got)

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// A panel is one of the two plots that stand beside each other.
+// A panel is one of the two plots side by side.
 type panel struct {
 	title string
 	of    func(*way) spreading
 }
 
-// plot draws what was measured: on the left what one machine did that servers
-// and sellers shared, on the right what the busiest server would do with a
-// processor of its own. Each line is a number of servers, through the best rounds;
-// the bars below go to the middle ones.
+// plot draws the results. The left panel shows one machine, shared by servers
+// and sellers; the right one shows the busiest server as if it had a processor
+// of its own. Each line is a number of servers and goes through the best
+// rounds; the bars below reach the middle rounds.
 func plot(ways []*way) []byte {
 	var out bytes.Buffer
 	fmt.Fprintln(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 340" font-family="sans-serif" font-size="12" fill="#333">`)

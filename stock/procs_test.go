@@ -16,28 +16,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// envSeller makes this binary a seller, and says what it sells.
+// envSeller is the variable that makes this binary a seller. Its value
+// describes the sales.
 const envSeller = "HOLDFAST_STOCK_SELLER"
 
-// seller is one process.
+// seller is one selling process.
 type seller struct {
 	URLs  []string
 	Index int
 	Tasks int // goroutines
-	Each  int // sales of each
+	Each  int // sales of each goroutine
 }
 
-// sale returns the id of a sale and its number of units: the same for every
-// process that is given its index.
+// sale returns the id and the units of a sale, the same in every process for
+// the same index.
 func (s seller) sale(task, i int) (string, int64) {
 	return fmt.Sprintf("%d/%d/%d", s.Index, task, i), int64(1 + (task+i)%3)
 }
 
-// child sells if this is a seller's process. It says of each sale whether it
-// was made, and nothing of those that it does not know of.
+// child sells if this process is a seller. It prints each sale with its
+// outcome, and nothing for a sale of unknown outcome.
 func child() bool {
 	text, ok := os.LookupEnv(envSeller)
 	if !ok {
@@ -88,7 +89,7 @@ func (s seller) run(ctx context.Context) error {
 	return err
 }
 
-// openAgain opens a client on servers that may just be failing.
+// openAgain opens a client on servers that may be failing at the moment.
 func openAgain(ctx context.Context, urls []string) (st *Stock, err error) {
 	for range 100 {
 		if st, err = Open(ctx, &Options{Patience: 2 * time.Second, SoldOutFor: -1}, urls...); err == nil {
@@ -99,9 +100,9 @@ func openAgain(ctx context.Context, urls []string) (st *Stock, err error) {
 	return nil, err
 }
 
-// lossy carries connections to a server, and ends some of them when an answer
-// comes, which is then lost.
-type lossy struct {
+// lossyProxy is a proxy that carries connections to a server. It ends some of
+// them when an answer comes, and so loses the answer.
+type lossyProxy struct {
 	l    net.Listener
 	to   string
 	rate float64
@@ -114,11 +115,11 @@ type lossy struct {
 	lost  int
 }
 
-func newLossy(t *testing.T, s *backends.RedisServer, rate float64) *lossy {
+func newLossy(t *testing.T, s *servers.RedisServer, rate float64) *lossyProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	w := &lossy{l: l, to: s.Addr(), rate: rate, rand: rand.New(rand.NewPCG(1, uint64(s.Port))), conns: map[net.Conn]bool{}}
+	w := &lossyProxy{l: l, to: s.Addr(), rate: rate, rand: rand.New(rand.NewPCG(1, uint64(s.Port))), conns: map[net.Conn]bool{}}
 	w.done.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -141,7 +142,7 @@ func newLossy(t *testing.T, s *backends.RedisServer, rate float64) *lossy {
 	return w
 }
 
-func (w *lossy) keep(cs ...net.Conn) bool {
+func (w *lossyProxy) keep(cs ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range cs {
@@ -153,7 +154,7 @@ func (w *lossy) keep(cs ...net.Conn) bool {
 	return !w.over
 }
 
-func (w *lossy) drop(cs ...net.Conn) {
+func (w *lossyProxy) drop(cs ...net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range cs {
@@ -162,7 +163,7 @@ func (w *lossy) drop(cs ...net.Conn) {
 	}
 }
 
-func (w *lossy) loses() bool {
+func (w *lossyProxy) loses() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.rand.Float64() < w.rate {
@@ -172,7 +173,7 @@ func (w *lossy) loses() bool {
 	return false
 }
 
-func (w *lossy) carry(client net.Conn) {
+func (w *lossyProxy) carry(client net.Conn) {
 	server, err := net.Dial("tcp", w.to)
 	if err != nil {
 		client.Close()
@@ -198,7 +199,7 @@ func (w *lossy) carry(client net.Conn) {
 	}
 }
 
-// world is the test's view of what the sellers said.
+// world is the test's record of the sellers' output.
 type world struct {
 	*testing.T
 	mu   sync.Mutex
@@ -209,7 +210,7 @@ type world struct {
 	end  sync.WaitGroup
 }
 
-// start runs a seller; what it says is written down. It may be killed.
+// start runs a seller and records its output. The seller may be killed.
 func (w *world) start(s seller) *exec.Cmd {
 	w.Helper()
 	self, err := os.Executable()
@@ -252,7 +253,7 @@ func (w *world) start(s seller) *exec.Cmd {
 	return cmd
 }
 
-// until waits until so many units are sold.
+// until waits until that many units are sold.
 func (w *world) until(units int64) {
 	w.Helper()
 	limit := time.After(2 * time.Minute)
@@ -271,18 +272,19 @@ func (w *world) until(units int64) {
 	}
 }
 
-// Eight processes with 64 goroutines each sell across three servers. Answers are
-// lost, two processes are killed and others take over their sales, and a server
-// is killed and comes back with what it has on disk.
+// TestProcesses sells from eight processes with 64 goroutines each, across
+// three servers. Answers are lost, two processes are killed and others take
+// over their sales, and a server is killed and comes back with its data from
+// disk.
 func TestProcesses(t *testing.T) {
 	const processes, units, shards = 8, 6000, 6
-	var servers []*backends.RedisServer
-	var wires []*lossy
+	var started []*servers.RedisServer
+	var wires []*lossyProxy
 	var direct, through []string
 	for range 3 {
-		s := backends.Redis(t, backends.RedisOptions{Durable: true})
+		s := servers.Redis(t, servers.RedisOptions{Durable: true})
 		w := newLossy(t, s, 0.02)
-		servers, wires = append(servers, s), append(wires, w)
+		started, wires = append(started, s), append(wires, w)
 		direct = append(direct, s.URL(""))
 		through = append(through, "redis://"+w.l.Addr().String())
 	}
@@ -304,18 +306,28 @@ func TestProcesses(t *testing.T) {
 		sellers = append(sellers, seller{through, i, 64, 10})
 		cmds = append(cmds, w.start(sellers[i]))
 	}
-	again := func(i int) { // somebody else takes over the same sales
-		must(t, cmds[i].Process.Kill())
-		w.start(sellers[i])
+	next := 0
+	again := func() { // another process takes over the sales of one that still runs
+		for ; next < processes; next++ {
+			err := cmds[next].Process.Kill()
+			if errors.Is(err, os.ErrProcessDone) {
+				continue // it was quicker than the others
+			}
+			must(t, err)
+			w.start(sellers[next])
+			next++
+			return
+		}
+		t.Fatal("all processes have ended before their sales")
 	}
 	w.until(units * 1 / 8)
-	again(0)
+	again()
 	w.until(units * 2 / 8)
-	servers[1].Restart(t)
+	started[1].Restart(t)
 	w.until(units * 3 / 8)
 	must(t, st.Rebalance(t.Context(), "phone", shards+3))
 	w.until(units * 5 / 8)
-	again(1)
+	again()
 	w.end.Wait()
 
 	var sold int64

@@ -7,14 +7,15 @@ import (
 	"slices"
 )
 
-// Rebalance spreads what is left of a product evenly over so many shards, while
-// it is sold; 0 leaves their number as it is. New shards are put where there are
-// fewest, also on servers that were added at the end of Open's list. Shards that
-// are one too many are drained: they sell no more, but keep their receipts, and
-// what is returned there is found. Their servers are needed as before.
+// Rebalance spreads the remaining units of a product evenly over the given
+// number of shards, while sales go on; 0 keeps the number of shards. New shards
+// go to the servers with the fewest, including servers that were added at the
+// end of Open's list. Shards beyond the number are drained: they no longer
+// sell, but keep their receipts, and sales can still be returned there. Their
+// servers are needed as before.
 //
-// It blocks for a few requests to each shard. One that fails, or is stopped,
-// leaves nothing undone that matters, and can be repeated.
+// Rebalance blocks for a few requests to each shard. A call that fails, or is
+// stopped, does no harm, and can be repeated.
 func (s *Stock) Rebalance(ctx context.Context, sku string, shards int) error {
 	if err := s.check(sku, 0, 0); err != nil {
 		return err
@@ -22,10 +23,28 @@ func (s *Stock) Rebalance(ctx context.Context, sku string, shards int) error {
 	if shards < 0 || shards > MaxShards {
 		return fmt.Errorf("stock: %d shards, and not from 0 to %d", shards, MaxShards)
 	}
-	k, err := s.settled(ctx, sku)
-	for ; err == nil && shards != 0 && k.Shards != shards; k, err = s.settled(ctx, sku) {
+	for {
+		err := s.rebalance(ctx, sku, shards)
+		later, ok := errors.AsType[*outdatedError](err)
+		if !ok {
+			return err
+		}
+		if err := s.raiseEpoch(ctx, sku, later.knownDirectory); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Stock) rebalance(ctx context.Context, sku string, shards int) error {
+	k, err := s.readFinished(ctx, sku)
+	for ; err == nil && shards != 0 && k.Shards != shards; k, err = s.readFinished(ctx, sku) {
+		// A change that cannot be finished stops all sales. So check first that
+		// every shard is there and has the epoch of this directory.
+		if _, err := s.readAllShards(ctx, sku, k); err != nil {
+			return err
+		}
 		d := k.directory
-		d.Next = shards
+		d.Next, d.Made = shards, len(d.At)
 		d.spread(s.backend.servers(), sku, shards)
 		if _, err := s.swap(ctx, sku, k.text, d); err != nil {
 			return err
@@ -34,7 +53,7 @@ func (s *Stock) Rebalance(ctx context.Context, sku string, shards int) error {
 	if err != nil {
 		return err
 	}
-	for range 3 { // sales go on; what they leave uneven is little
+	for range 3 { // sales go on, and leave little unevenness
 		moved, err := s.level(ctx, sku, k)
 		if err != nil || !moved {
 			return err
@@ -43,13 +62,13 @@ func (s *Stock) Rebalance(ctx context.Context, sku string, shards int) error {
 	return nil
 }
 
-// level moves units from shards that have more than their part to those that
-// have less, and says whether it moved any.
-func (s *Stock) level(ctx context.Context, sku string, k *known) (some bool, err error) {
+// level moves units from shards that have more than their part to shards that
+// have less, and reports whether it moved any.
+func (s *Stock) level(ctx context.Context, sku string, k *knownDirectory) (some bool, err error) {
 	if err := s.finish(ctx, sku, k); err != nil {
 		return false, err
 	}
-	all, err := s.looks(ctx, sku, k)
+	all, err := s.readAllShards(ctx, sku, k)
 	if err != nil {
 		return false, err
 	}
@@ -57,7 +76,7 @@ func (s *Stock) level(ctx context.Context, sku string, k *known) (some bool, err
 	for _, l := range all {
 		sum += l.free
 	}
-	lack := make([]int64, len(all)) // less than nothing: too many
+	lack := make([]int64, len(all)) // negative: too many
 	for i, l := range all {
 		lack[i] = -l.free
 		if n := int64(k.Shards); i < k.Shards {
@@ -74,7 +93,7 @@ func (s *Stock) level(ctx context.Context, sku string, k *known) (some bool, err
 			if err != nil {
 				return some, err
 			}
-			if n == 0 { // it was sold meanwhile, and others lack more
+			if n == 0 { // sold meanwhile; other shards lack more
 				lack[from] = 0
 				break
 			}
@@ -86,31 +105,31 @@ func (s *Stock) level(ctx context.Context, sku string, k *known) (some bool, err
 	return some, nil
 }
 
-// transfer moves up to n units, and says how many.
-func (s *Stock) transfer(ctx context.Context, sku string, k *known, from, to int, n int64) (int64, error) {
-	a, err := s.ask(ctx, k.shard(sku, from), request{op: opPull, peer: to, units: n, keep: k.Keep})
+// transfer moves up to n units, and returns the number moved.
+func (s *Stock) transfer(ctx context.Context, sku string, k *knownDirectory, from, to int, n int64) (int64, error) {
+	a, err := s.ask(ctx, k.shard(sku, from), request{op: opPull, epoch: k.Epoch, peer: to, units: n, keep: k.Keep})
 	if err != nil || a.status == isShort {
 		return 0, err
 	}
 	return a.move.units, s.deliver(ctx, sku, k, from, to, a.move)
 }
 
-// deliver ends a transfer that somebody has begun.
-func (s *Stock) deliver(ctx context.Context, sku string, k *known, from, to int, m moved) error {
+// deliver ends a transfer that any client has begun.
+func (s *Stock) deliver(ctx context.Context, sku string, k *knownDirectory, from, to int, m moved) error {
 	if to >= len(k.At) {
-		return nil // shards were added since, and who did will see to it
+		return nil // shards were added since; the client that added them ends it
 	}
 	in := moved{from, m.seq, m.units}
-	if _, err := s.ask(ctx, k.shard(sku, to), request{op: opAccept, in: in}); err != nil {
+	if _, err := s.ask(ctx, k.shard(sku, to), request{op: opAccept, epoch: k.Epoch, in: in}); err != nil {
 		return err
 	}
-	_, err := s.ask(ctx, k.shard(sku, from), request{op: opClear, peer: to, seq: m.seq})
+	_, err := s.ask(ctx, k.shard(sku, from), request{op: opClear, epoch: k.Epoch, peer: to, seq: m.seq})
 	return err
 }
 
-// finish ends all transfers that somebody has begun and not ended.
-func (s *Stock) finish(ctx context.Context, sku string, k *known) error {
-	all, err := s.looks(ctx, sku, k)
+// finish ends all transfers in progress, whichever client began them.
+func (s *Stock) finish(ctx context.Context, sku string, k *knownDirectory) error {
+	all, err := s.readAllShards(ctx, sku, k)
 	if err != nil {
 		return err
 	}

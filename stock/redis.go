@@ -28,30 +28,30 @@ var (
 	moveScript      = script("shard", "move")
 )
 
-func script(parts ...string) *rueidis.Lua {
+func script(files ...string) *rueidis.Lua {
 	var b strings.Builder
-	for _, part := range parts {
-		text, err := lua.ReadFile("lua/" + part + ".lua")
+	for _, file := range files {
+		text, err := lua.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			panic(err) // the parts are embedded with the program
+			panic(err) // the files are embedded in the program
 		}
 		b.Write(text)
 	}
 	return rueidis.NewLuaScript(b.String())
 }
 
-// servers keeps shards on Redis or Valkey: each place is a server, or a cluster
-// that spreads them by itself.
-type servers struct {
+// redisServers keeps shards on Redis or Valkey. Each place is a server, or a cluster
+// that spreads its shards itself.
+type redisServers struct {
 	prefix  string
 	clients []rueidis.Client
-	own     bool // close them
+	own     bool // close closes the clients
 	tags    sync.Map
 }
 
 // connect opens a client for each URL.
-func connect(urls []string, prefix string) (*servers, error) {
-	s := &servers{prefix: prefix, own: true}
+func connect(urls []string, prefix string) (*redisServers, error) {
+	s := &redisServers{prefix: prefix, own: true}
 	for i, text := range urls {
 		opt, err := rueidis.ParseURL(text)
 		if err != nil {
@@ -74,8 +74,8 @@ func connect(urls []string, prefix string) (*servers, error) {
 	return s, nil
 }
 
-// hint keeps what the standard library says of a URL, which may have a password
-// in it, out of an error.
+// hint returns what can be said about a bad URL. It leaves out the standard
+// library's message, which may contain a password.
 func hint(err error) string {
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return ""
@@ -86,9 +86,9 @@ func hint(err error) string {
 	return ""
 }
 
-func (s *servers) servers() int { return len(s.clients) }
+func (s *redisServers) servers() int { return len(s.clients) }
 
-func (s *servers) close() {
+func (s *redisServers) close() {
 	if !s.own {
 		return
 	}
@@ -97,7 +97,7 @@ func (s *servers) close() {
 	}
 }
 
-func (s *servers) directory(ctx context.Context, sku string) ([]byte, int64, error) {
+func (s *redisServers) directory(ctx context.Context, sku string) ([]byte, int64, error) {
 	a, err := s.call(ctx, s.clients[0], directoryScript, []string{s.prefix + "dir:{" + escape(sku) + "}"}, nil)
 	if err != nil {
 		return nil, 0, err
@@ -106,12 +106,12 @@ func (s *servers) directory(ctx context.Context, sku string) ([]byte, int64, err
 	return []byte(a.text(0)), now, err
 }
 
-func (s *servers) swap(ctx context.Context, sku string, from, to []byte) (bool, error) {
+func (s *redisServers) swap(ctx context.Context, sku string, from, to []byte) (bool, error) {
 	a, err := s.call(ctx, s.clients[0], directoryScript, []string{s.prefix + "dir:{" + escape(sku) + "}"}, []string{string(from), string(to)})
 	return a.text(0) == "1", err
 }
 
-func (s *servers) ask(ctx context.Context, at shard, q request) (answer, error) {
+func (s *redisServers) ask(ctx context.Context, at shard, q request) (answer, error) {
 	tag := s.tag(at)
 	keys := []string{s.prefix + "shard:" + tag, s.prefix + "held:" + tag, s.prefix + "due:" + tag}
 	var run *rueidis.Lua
@@ -124,15 +124,15 @@ func (s *servers) ask(ctx context.Context, at shard, q request) (answer, error) 
 			args = append(args, strconv.Itoa(q.in.from), text(q.in.seq), text(q.in.units))
 		}
 	case opPull:
-		run, args = moveScript, []string{string(q.op), strconv.Itoa(q.peer), text(q.units), bit(q.flag), text(q.keep)}
+		run, args = moveScript, []string{string(q.op), text(q.epoch), strconv.Itoa(q.peer), text(q.units), bit(q.flag), text(q.keep)}
 	case opAccept:
-		run, args = moveScript, []string{string(q.op), strconv.Itoa(q.in.from), text(q.in.seq), text(q.in.units)}
+		run, args = moveScript, []string{string(q.op), text(q.epoch), strconv.Itoa(q.in.from), text(q.in.seq), text(q.in.units)}
 	case opClear:
-		run, args = moveScript, []string{string(q.op), strconv.Itoa(q.peer), text(q.seq)}
+		run, args = moveScript, []string{string(q.op), text(q.epoch), strconv.Itoa(q.peer), text(q.seq)}
 	case opLook:
-		run, args = moveScript, []string{string(q.op), text(q.keep)}
+		run, args = moveScript, []string{string(q.op), text(q.epoch), text(q.keep)}
 	case opPlace:
-		run, args = moveScript, []string{string(q.op), text(q.epoch), text(q.units), bit(q.flag)}
+		run, args = moveScript, []string{string(q.op), text(q.epoch), text(q.units), bit(q.flag), bit(q.must), string(q.dir), bit(q.try)}
 	default:
 		run, args = settleScript, []string{string(q.op), text(q.epoch), q.sale, text(q.keep), bit(q.flag)}
 	}
@@ -155,10 +155,10 @@ func bit(b bool) string {
 	return "0"
 }
 
-// reply is what a script returns.
+// reply is the result of a script.
 type reply []rueidis.RedisMessage
 
-func (s *servers) call(ctx context.Context, c rueidis.Client, run *rueidis.Lua, keys, args []string) (reply, error) {
+func (s *redisServers) call(ctx context.Context, c rueidis.Client, run *rueidis.Lua, keys, args []string) (reply, error) {
 	a, err := run.Exec(ctx, c, keys, args).ToArray()
 	if err != nil {
 		return nil, classify(err)
@@ -191,7 +191,7 @@ func (a reply) read() (answer, error) {
 			return r, nil
 		}
 		if a[1].IsArray() {
-			r.look, err = lookOf(a[1])
+			r.look, err = readShardState(a[1])
 			return r, err
 		}
 		r.receipt, err = receiptOf(a.text(1))
@@ -200,7 +200,12 @@ func (a reply) read() (answer, error) {
 		return r, errors.Join(put(&r.free)(a.number(1)), put(&r.transit)(a.number(2)))
 	case isTook:
 		return r, errors.Join(put(&r.move.seq)(a.number(1)), put(&r.move.units)(a.number(2)))
-	case isNone, isMoved, isAbsent:
+	case isMoved:
+		return r, put(&r.epoch)(a.number(1))
+	case isPlaced:
+		r.dir = []byte(a.text(3))
+		return r, errors.Join(put(&r.epoch)(a.number(1)), put(&r.ends)(a.number(2)))
+	case isNone, isAbsent:
 		return r, nil
 	}
 	return r, fmt.Errorf("an answer begins with %q", a.text(0))
@@ -213,18 +218,18 @@ func put(to *int64) func(int64, error) error {
 	}
 }
 
-// lookOf reads the hash of a shard.
-func lookOf(m rueidis.RedisMessage) (look, error) {
-	l := look{out: map[int]moved{}, in: map[int]int64{}}
+// readShardState parses the hash of a shard.
+func readShardState(m rueidis.RedisMessage) (shardState, error) {
+	l := shardState{out: map[int]moved{}, in: map[int]int64{}}
 	fields, err := m.ToArray()
 	if err != nil {
 		return l, err
 	}
-	whole := map[string]*int64{"version": &l.version, "free": &l.free, "held": &l.held, "sold": &l.sold, "back": &l.back, "more": &l.more}
+	whole := map[string]*int64{"epoch": &l.epoch, "version": &l.version, "free": &l.free, "held": &l.held, "sold": &l.sold, "back": &l.back, "more": &l.more}
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, value := reply(fields).text(i), reply(fields).text(i+1)
 		kind, peer, _ := strings.Cut(name, ":")
-		n, _ := strconv.Atoi(peer) // only out and in have one
+		n, _ := strconv.Atoi(peer) // only out and in have a peer
 		var err error
 		switch {
 		case whole[name] != nil:
@@ -243,23 +248,23 @@ func lookOf(m rueidis.RedisMessage) (look, error) {
 	return l, nil
 }
 
-// escape makes a text fit between braces, as the tag of a key.
+// escape makes a text usable between braces, as the tag of a key.
 var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace
 
-// tag returns the part of a shard's keys that says in which slot of a cluster
-// they are. It is chosen so that the shards of a product are spread evenly over
-// the slots, however many there are: their places are those of the van der
-// Corput sequence of base 3, shifted for each product.
-func (s *servers) tag(at shard) string {
+// tag returns the part of a shard's keys that determines their slot in a
+// cluster. It is chosen so that the shards of a product are spread evenly over
+// the slots, however many there are: their places follow the van der Corput
+// sequence of base 3, shifted for each product.
+func (s *redisServers) tag(at shard) string {
 	if tag, ok := s.tags.Load(at); ok {
 		return tag.(string)
 	}
 	const slots, slack = 16384, 40
 	sum := sha256.Sum256([]byte(at.sku))
-	place, part := float64(binary.BigEndian.Uint32(sum[:]))/(1<<32), 1.0
+	place, digit := float64(binary.BigEndian.Uint32(sum[:]))/(1<<32), 1.0
 	for i := at.i; i > 0; i /= 3 {
-		part /= 3
-		place += float64(i%3) * part
+		digit /= 3
+		place += float64(i%3) * digit
 	}
 	want := int(place*slots) % slots
 	base := "{" + escape(at.sku) + "." + strconv.Itoa(at.i)
@@ -274,7 +279,7 @@ func (s *servers) tag(at shard) string {
 	return tag
 }
 
-// slot is Redis Cluster's: CRC16/XMODEM.
+// slot returns the slot of a tag in Redis Cluster: CRC16/XMODEM.
 func slot(tag string) int {
 	var crc uint16
 	for _, b := range []byte(tag) {
@@ -290,7 +295,7 @@ func slot(tag string) int {
 	return int(crc % 16384)
 }
 
-// classify says what is known of a request that failed.
+// classify adds a class to the error of a request.
 func classify(err error) error {
 	if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
 		word, _, _ := strings.Cut(re.Error(), " ")

@@ -8,35 +8,36 @@ import (
 	"time"
 )
 
-// Sell sells units under an id: all of them or none. Called again with the same
-// id it answers with the same receipt, and nothing more is sold. It blocks for
-// one request to one server as a rule, and for one to each shard and a few more
-// when units are scarce. It returns
+// Sell sells units under an id: all of them or none. A repeated call with the
+// same id returns the same receipt, and sells nothing more. It usually blocks
+// for one request to one server; when units are scarce, for one request to each
+// shard and a few more. It returns
 //
 //   - nil and the receipt, in state Sold;
-//   - ErrSoldOut: fewer are left, and nothing was sold. For a short time this is
-//     answered without asking; an id that another process may have sold under
-//     before is looked up with Receipt;
+//   - ErrSoldOut: fewer units are left, and nothing was sold. For a short time
+//     this client repeats the answer without a request; use Receipt to look up an
+//     id that another process may have sold before;
 //   - ErrConflict: the id was used in another way, and the error has its receipt;
-//   - ErrUnknown: it may have been sold: repeat it with the same id, or Cancel;
+//   - ErrUnknown: the units may have been sold: repeat the call with the same id,
+//     or Cancel it;
 //   - ErrUnavailable, ErrNoProduct, ErrClosed, bad arguments: nothing was sold.
 func (s *Stock) Sell(ctx context.Context, sku string, units int64, saleID string) (Receipt, error) {
 	return s.sell(ctx, sku, request{op: opSell, sale: saleID, units: units})
 }
 
-// Reserve keeps units for a sale until lease has passed at the server: Confirm
-// sells them, Cancel gives them back, and without either they return to stock.
-// It is like Sell otherwise; the receipt is in state Reserved, or Sold if it was
-// confirmed before. The lease is from 1 ms to 30 days.
+// Reserve keeps units for a sale until lease has passed at the server. Confirm
+// sells them, Cancel returns them, and without either they return to stock.
+// Otherwise it is like Sell. The receipt is in state Reserved, or Sold if it
+// was confirmed before. The lease is from 1 ms to 30 days.
 func (s *Stock) Reserve(ctx context.Context, sku string, units int64, saleID string, lease time.Duration) (Receipt, error) {
-	if lease < time.Millisecond || lease > 30*24*time.Hour {
+	if lease < time.Millisecond || lease > maxLease {
 		return Receipt{}, fmt.Errorf("stock: the lease is %v, and not from 1 ms to 30 days", lease)
 	}
 	return s.sell(ctx, sku, request{op: opSell, sale: saleID, units: units, lease: lease.Milliseconds()})
 }
 
-// Add puts more units into stock, once for each id. Ids of Add and of sales are
-// one space: use another prefix. It fails as Sell does.
+// Add puts more units into stock, once for each id. Ids of Add and ids of sales
+// share one space: use another prefix. It fails as Sell does.
 func (s *Stock) Add(ctx context.Context, sku string, units int64, id string) error {
 	_, err := s.sell(ctx, sku, request{op: opAdd, sale: id, units: units})
 	return err
@@ -49,7 +50,7 @@ func (s *Stock) sell(ctx context.Context, sku string, q request) (Receipt, error
 	p := s.product(sku)
 	key := [2]string{sku, q.sale}
 	if q.op == opSell {
-		if e := p.empty.Load(); e != nil && q.units > e.left && time.Now().Before(e.until) && s.sure(key) {
+		if e := p.empty.Load(); e != nil && q.units > e.left && time.Now().Before(e.until) && s.isFresh(key) {
 			return Receipt{}, &SoldOutError{sku, q.units, e.left}
 		}
 	}
@@ -58,21 +59,22 @@ func (s *Stock) sell(ctx context.Context, sku string, q request) (Receipt, error
 	switch {
 	case errors.As(err, &out):
 		if s.o.SoldOutFor > 0 {
-			p.empty.Store(&emptied{time.Now().Add(s.o.SoldOutFor), out.Left})
+			p.empty.Store(&soldOutUntil{time.Now().Add(s.o.SoldOutFor), out.Left})
 		}
 	case errors.Is(err, ErrUnknown):
-		s.doubt(key)
+		s.markUncertain(key)
 		return r, err
 	case err == nil && q.op == opAdd:
 		p.empty.Store(nil)
 	}
-	s.trust(key)
+	s.clearUncertain(key)
 	return r, err
 }
 
-// place finds the home of a sale and has it decided there.
+// place finds the home of a sale, which decides the sale.
 func (s *Stock) place(ctx context.Context, sku string, q request) (Receipt, error) {
-	var bad *known
+	var bad *outdatedError
+next:
 	for {
 		p, k, err := s.find(ctx, sku, bad)
 		if err != nil {
@@ -87,6 +89,10 @@ func (s *Stock) place(ctx context.Context, sku string, q request) (Receipt, erro
 			if a.status == isOld {
 				return s.judge(sku, q, a)
 			}
+			if a.status == isMoved {
+				bad = &outdatedError{k, i, a.epoch}
+				continue next
+			}
 		}
 		a, err := s.gather(ctx, sku, p, k, q)
 		if err != nil {
@@ -95,11 +101,11 @@ func (s *Stock) place(ctx context.Context, sku string, q request) (Receipt, erro
 		if a.status != isMoved {
 			return s.judge(sku, q, a)
 		}
-		bad = k
+		bad = &outdatedError{k, k.home(q.sale), a.epoch}
 	}
 }
 
-// judge says whether the receipt is that of the sale that was asked for.
+// judge checks that the receipt is that of the requested sale.
 func (s *Stock) judge(sku string, q request, a answer) (Receipt, error) {
 	r := a.receipt
 	fits := r.Units == q.units
@@ -117,45 +123,45 @@ func (s *Stock) judge(sku string, q request, a answer) (Receipt, error) {
 	return r, nil
 }
 
-// rounds is how often a search for units is begun anew because they were on
-// their way from one shard to another.
+// rounds is the number of rounds after which a search for units takes a
+// shortage as final, although units are under way between shards.
 const rounds = 16
 
-// gather asks the home of a sale, and brings it units as long as it is short and
-// others have some. What is brought is the home's as soon as it is there; a
-// search that stops anywhere leaves nothing that belongs to nobody.
-func (s *Stock) gather(ctx context.Context, sku string, p *product, k *known, q request) (answer, error) {
+// gather asks the home of a sale, and brings units to it as long as it is short
+// and other shards have some. Units belong to the home as soon as they arrive.
+// A search can stop anywhere and leave no units without a shard.
+func (s *Stock) gather(ctx context.Context, sku string, p *productCache, k *knownDirectory, q request) (answer, error) {
 	home := k.shard(sku, k.home(q.sale))
 	a, err := s.ask(ctx, home, q)
 	if err != nil || a.status != isShort {
 		return a, err
 	}
-	g := &gathering{s: s, sku: sku, k: k, q: q, home: home, doubt: a.doubt}
+	g := &unitSearch{s: s, sku: sku, k: k, q: q, home: home, doubt: a.doubt}
 	began, done := time.Now(), false
 	for round := 0; !done && err == nil; round++ {
-		if round > 1 { // others move units about; let them
+		if round > 1 { // other clients are moving units: let them
 			err = pause(ctx, time.Duration(min(round, rounds))*time.Millisecond)
 		}
 		switch {
 		case err != nil:
-			err = unless(err)
+			err = notSoldBecause(err)
 		case round >= rounds && g.left < q.units:
 			err = &SoldOutError{sku, q.units, g.left}
 		case time.Since(began) > s.o.Patience:
-			err = unless(errors.New("others take the units first"))
+			err = notSoldBecause(errors.New("others take the units first"))
 		default:
 			done, a, err = g.round(ctx, int(p.turn.Add(1)%uint64(len(k.At))), a)
 		}
 	}
 	if err != nil && g.doubt && !errors.Is(err, ErrUnknown) {
-		// An earlier try that was not answered could find the units that this
-		// one has not, when it arrives.
+		// An earlier try without an answer may still arrive, and find the units
+		// that this one did not.
 		err = fmt.Errorf("%w: %w", ErrUnknown, notSoldOut{err})
 	}
 	return a, err
 }
 
-// notSoldOut keeps the words of an error, and not what it is.
+// notSoldOut keeps the text of an error, and hides its identity.
 type notSoldOut struct{ error }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -169,29 +175,29 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// gathering is a search for the units of one sale.
-type gathering struct {
+// unitSearch is a search for the units of one sale.
+type unitSearch struct {
 	s    *Stock
 	sku  string
-	k    *known
+	k    *knownDirectory
 	q    request
 	home shard
 	left int64 // units seen in the last round
 
-	doubt bool // the home was asked in vain, and may hear it yet
+	doubt bool // a request to the home had no answer, and may still arrive
 }
 
-// decide asks the home.
-func (g *gathering) decide(ctx context.Context, q request) (answer, error) {
+// decide sends q to the home.
+func (g *unitSearch) decide(ctx context.Context, q request) (answer, error) {
 	a, err := g.s.ask(ctx, g.home, q)
 	g.doubt = g.doubt || a.doubt
 	return a, err
 }
 
-// round asks every shard once: for all the home lacks, and, if none has that,
-// for what each has. It is done when the sale is decided, be it that units do not
-// suffice.
-func (g *gathering) round(ctx context.Context, begin int, short answer) (done bool, a answer, err error) {
+// round asks every shard once: for all units that the home lacks, and, if no
+// shard has as many, for what each has. It is done when the sale is decided,
+// also when the units do not suffice.
+func (g *unitSearch) round(ctx context.Context, begin int, short answer) (done bool, a answer, err error) {
 	a = short
 	has := map[int]int64{}
 	under, away := a.transit > 0, error(nil)
@@ -201,7 +207,7 @@ func (g *gathering) round(ctx context.Context, begin int, short answer) (done bo
 		if i == g.home.i {
 			continue
 		}
-		b, err := g.s.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep, flag: true})
+		b, err := g.s.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, epoch: g.k.Epoch, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep, flag: true})
 		if err != nil {
 			away = errors.Join(away, err)
 			continue
@@ -213,34 +219,36 @@ func (g *gathering) round(ctx context.Context, begin int, short answer) (done bo
 			continue
 		}
 		before := a.free
-		if a, err = g.bring(ctx, i, b.move); err != nil || a.status != isShort {
+		if a, err = g.transferHome(ctx, i, b.move); err != nil || a.status != isShort {
 			return true, a, err
 		}
-		// It was one that somebody had begun, and smaller. What else the shard
-		// has is not known.
+		// This was a smaller transfer that another client had begun. The rest
+		// of the shard's units is not known.
 		sum += a.free - before
 		under = true
 	}
 	g.left = sum
 	if sum >= g.q.units {
-		return g.scrape(ctx, has, a)
+		return g.takeFromEach(ctx, has, a)
 	}
 	if away != nil {
-		return true, a, unless(away)
+		return true, a, notSoldBecause(away)
 	}
 	if !under {
 		return true, a, &SoldOutError{g.sku, g.q.units, sum}
 	}
-	// Units that somebody has taken out and not yet brought may be enough.
+	// Units that another client has taken out and not yet delivered may be
+	// enough.
 	if err := g.s.finish(ctx, g.sku, g.k); err != nil {
-		return true, a, unless(err)
+		return true, a, notSoldBecause(err)
 	}
 	a, err = g.decide(ctx, g.q)
 	return err != nil || a.status != isShort, a, err
 }
 
-// scrape takes what each shard has, from those with the most, until it is enough.
-func (g *gathering) scrape(ctx context.Context, has map[int]int64, a answer) (bool, answer, error) {
+// takeFromEach takes the units of each shard, the largest first, until there
+// are enough.
+func (g *unitSearch) takeFromEach(ctx context.Context, has map[int]int64, a answer) (bool, answer, error) {
 	from := make([]int, 0, len(has))
 	for i, n := range has {
 		if n > 0 {
@@ -249,70 +257,75 @@ func (g *gathering) scrape(ctx context.Context, has map[int]int64, a answer) (bo
 	}
 	slices.SortFunc(from, func(i, j int) int { return int(has[j] - has[i]) })
 	for _, i := range from {
-		b, err := g.s.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep})
+		b, err := g.s.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, epoch: g.k.Epoch, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep})
 		if err != nil {
-			return true, a, unless(err)
+			return true, a, notSoldBecause(err)
 		}
 		if b.status == isShort {
 			continue
 		}
-		if a, err = g.bring(ctx, i, b.move); err != nil || a.status != isShort {
+		if a, err = g.transferHome(ctx, i, b.move); err != nil || a.status != isShort {
 			return true, a, err
 		}
 	}
 	return false, a, nil
 }
 
-// bring finishes a transfer to the home and asks it again, in one step.
-func (g *gathering) bring(ctx context.Context, from int, m moved) (answer, error) {
+// transferHome finishes a transfer to the home and repeats the sale's request
+// there, in one step.
+func (g *unitSearch) transferHome(ctx context.Context, from int, m moved) (answer, error) {
 	q := g.q
 	q.in = moved{from, m.seq, m.units}
 	a, err := g.decide(ctx, q)
 	if err != nil {
 		return a, err
 	}
-	// If this fails, the note stays, and whoever sees it will try again.
-	_, _ = g.s.ask(ctx, g.k.shard(g.sku, from), request{op: opClear, peer: g.home.i, seq: m.seq})
+	// If this fails, the note stays, and the next client that sees it tries
+	// again.
+	_, _ = g.s.ask(ctx, g.k.shard(g.sku, from), request{op: opClear, epoch: g.k.Epoch, peer: g.home.i, seq: m.seq})
 	return a, nil
 }
 
-// unless says that a sale failed for want of another shard. That a transfer is
-// of unknown outcome does not make the sale so: it was not tried.
-func unless(err error) error {
+// notSoldBecause returns the error of a sale that failed because another shard
+// did not answer. A transfer of unknown outcome does not make the sale's
+// outcome unknown: the sale was not tried.
+func notSoldBecause(err error) error {
 	if errors.Is(err, ErrClosed) {
 		return ErrClosed
 	}
 	return fmt.Errorf("%w: its home is short of units, and others cannot be asked: %v", ErrUnavailable, err)
 }
 
-// sure says whether no earlier call has left the sale unknown.
-func (s *Stock) sure(key [2]string) bool {
-	if s.doubts.Load() == 0 {
+// isFresh reports whether no earlier call has left the sale's outcome unknown.
+// It returns false when too many sales are uncertain.
+func (s *Stock) isFresh(key [2]string) bool {
+	if s.uncertainOrder.Load() == 0 {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, unsure := s.unsure[key]
-	return !unsure && len(s.unsure) < maxUnsure
+	_, uncertain := s.uncertain[key]
+	return !uncertain && len(s.uncertain) < maxUnsure
 }
 
-// doubt remembers a sale that may have been made, so that its next try is not
-// answered without asking. When there are too many, everything is asked.
-func (s *Stock) doubt(key [2]string) {
+// markUncertain remembers a sale of unknown outcome, so that its next try is
+// not answered without a request. When too many are remembered, no sale is
+// answered without a request.
+func (s *Stock) markUncertain(key [2]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.unsure) < maxUnsure {
-		s.unsure[key] = struct{}{}
+	if len(s.uncertain) < maxUnsure {
+		s.uncertain[key] = struct{}{}
 	}
-	s.doubts.Store(int64(len(s.unsure)))
+	s.uncertainOrder.Store(int64(len(s.uncertain)))
 }
 
-func (s *Stock) trust(key [2]string) {
-	if s.doubts.Load() == 0 {
+func (s *Stock) clearUncertain(key [2]string) {
+	if s.uncertainOrder.Load() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.unsure, key)
-	s.doubts.Store(int64(len(s.unsure)))
+	delete(s.uncertain, key)
+	s.uncertainOrder.Store(int64(len(s.uncertain)))
 }

@@ -6,33 +6,33 @@ import (
 	"strconv"
 )
 
-// A shard is where a part of a product's units is kept, with a book of the sales
-// that have it as their home. Each request below is one step at one shard, and
-// everything that is made of several is built so that it can stop after any of
-// them. All may be repeated: a request whose answer was lost is sent again.
+// A shard keeps a part of a product's units, and a book of the sales that have
+// their home there. Each request below is one step at one shard. An operation
+// of several steps can stop after any of them. All requests can be repeated:
+// one whose answer was lost is sent again.
 //
-// Units never leave a shard but by a sale or by a transfer. A transfer has a
-// number, and there is at most one under way from one shard to another: pull
-// takes the units out of the first and notes them there, accept puts them into
-// the second if its number is the next, clear ends the note. Whoever finds a
-// note can finish the transfer, at any time, and does no harm if it is finished.
+// Units leave a shard only by a sale or by a transfer. A transfer has a number,
+// and at most one is under way from one shard to another: pull takes the units
+// out of the first shard and notes them there, accept adds them to the second
+// if its number is the next, and clear removes the note. Any client that finds
+// a note can finish the transfer, at any time. Finishing it again does no harm.
 
 // shard names one part of a product.
 type shard struct {
 	sku    string
 	i      int // its number within the product
-	server int // where it is, by its place in the list given to Open
+	server int // its server: an index of the list given to Open
 }
 
-// backend keeps shards and directories. An error of a request has a class, see
+// backend keeps shards and directories. The error of a request has a class, see
 // package driver.
 type backend interface {
-	// servers is how many places there are for shards.
+	// servers returns the number of places for shards.
 	servers() int
-	// directory returns what swap has written for a product, nil if nothing, and
-	// the time of the server in milliseconds.
+	// directory returns the text that swap wrote for a product, nil if there is
+	// none, and the server's time in milliseconds.
 	directory(ctx context.Context, sku string) (text []byte, now int64, err error)
-	// swap writes to, if there is what from says.
+	// swap writes to, if the text is still from.
 	swap(ctx context.Context, sku string, from, to []byte) (bool, error)
 	ask(ctx context.Context, at shard, q request) (answer, error)
 	close()
@@ -42,14 +42,17 @@ type backend interface {
 type request struct {
 	op    op
 	sale  string
-	epoch int64 // of the directory that the client goes by; sell, settle, place
+	epoch int64 // of the directory that the client knows
 	units int64
-	keep  int64 // how long a receipt is kept, ms
-	lease int64 // of a reservation, ms; 0: sell at once
-	peer  int   // the other shard of a transfer
-	seq   int64 // the number of a transfer
-	in    moved // sell: units to accept before
-	flag  bool  // pull: all or nothing; settle: this is the home; place: fill it
+	keep  int64  // how long a receipt is kept, ms
+	lease int64  // of a reservation, ms; 0: sell at once
+	peer  int    // the other shard of a transfer
+	seq   int64  // the number of a transfer
+	in    moved  // sell: units to accept before
+	flag  bool   // pull: all or nothing; settle: this is the home; place: fill the shard
+	must  bool   // place: the shard existed, and is not created again
+	dir   []byte // place: the directory of the epoch
+	try   bool   // place: answer as usual, but change nothing
 }
 
 // moved is a transfer that has been taken out of a shard.
@@ -59,7 +62,7 @@ type moved struct {
 	units int64
 }
 
-// op is what a request does.
+// op is the kind of a request.
 type op string
 
 const (
@@ -67,51 +70,56 @@ const (
 	opAdd     op = "add"     // units to the shard, once for each sale id
 	opFind    op = "find"    // the receipt of a sale
 	opConfirm op = "confirm" // a reservation becomes a sale
-	opCancel  op = "cancel"  // a reservation ends, or the id of no sale is barred
+	opCancel  op = "cancel"  // a reservation ends, or an unknown id is barred
 	opReturn  op = "return"  // a sale's units come back
 	opPull    op = "pull"    // units out of the shard, for peer
 	opAccept  op = "accept"  // units into the shard, from peer
 	opClear   op = "clear"   // the note of a transfer to peer
 	opLook    op = "look"    // everything about units
-	opPlace   op = "place"   // the shard is made, filled, and told the epoch
+	opPlace   op = "place"   // the shard is created, filled, and told the epoch
 )
 
-// status is how an answer begins.
+// status is the first word of an answer.
 type status string
 
 const (
 	isDone   status = "done"   // with the receipt
-	isOld    status = "old"    // there is a receipt already, which it has
+	isOld    status = "old"    // with the receipt that exists already
 	isNone   status = "none"   // there is no receipt
 	isShort  status = "short"  // there are not enough units
-	isMoved  status = "moved"  // the directory is out of date
+	isMoved  status = "moved"  // the shard has the directory of another epoch
+	isPlaced status = "placed" // with its former state
 	isAbsent status = "absent" // there is no such shard
 	isTook   status = "took"   // pull: a transfer, new or still under way
 )
 
-// answer is what a request found or did.
+// answer is the result of a request.
 type answer struct {
 	status  status
 	receipt Receipt
 	free    int64 // isShort
 	transit int64 // isShort: units in notes, accepted or not
 	move    moved // isTook
-	look    look
+	look    shardState
+	epoch   int64  // isMoved: of the shard; isPlaced: before, 0 for none
+	ends    int64  // isPlaced: the end of the last reservation, or now; ms
+	dir     []byte // isPlaced: the directory of the shard's epoch, unless that was lower
 
-	// doubt says that an earlier try of the request was not answered. It may
-	// yet be carried out, after this answer.
+	// doubt means that an earlier try of the request had no answer. It may
+	// still be carried out, after this answer.
 	doubt bool
 }
 
-// look is all that a shard has, at one moment.
-type look struct {
-	version                      int64 // grows with every change
+// shardState is the state of a shard at one moment.
+type shardState struct {
+	epoch                        int64
+	version                      int64 // grows with every change of the units
 	free, held, sold, back, more int64 // sold, back and more only grow
 	out                          map[int]moved
 	in                           map[int]int64 // number of the last transfer accepted
 }
 
-// receiptOf reads a receipt as shards write it: a letter and a number.
+// receiptOf parses a receipt as shards write it: a letter and a number.
 func receiptOf(text string) (Receipt, error) {
 	if len(text) < 2 {
 		return Receipt{}, fmt.Errorf("a receipt is %q", text)

@@ -1,6 +1,6 @@
-// Package stock sells what many want at once: one product's units, split over
-// shards that sell beside each other, on one Redis, on a Redis Cluster, or on
-// several servers that know nothing of each other.
+// Package stock sells products in high demand: one product's units, split over
+// shards that sell in parallel, on one Redis, on a Redis Cluster, or on several
+// servers that know nothing of each other.
 //
 //	st, err := stock.Open(ctx, nil, "redis://a:6379", "redis://b:6379", "redis://c:6379")
 //	…
@@ -8,17 +8,18 @@
 //	…
 //	receipt, err := st.Sell(ctx, "phone", 1, order.ID)
 //
-// A sale has an id, which is the caller's: the number of the order. What is sold
-// under an id is sold once, however often Sell is called with it, by however many
-// processes, after whatever crash or lost answer. No unit is sold twice, lost or
+// A sale has an id, which the caller chooses: the number of the order. Each id
+// is sold once, however often and by however many processes Sell is called with
+// it, after whatever crash or lost answer. No unit is sold twice, lost or
 // invented as long as the servers keep what they have acknowledged.
 //
-// The id says at which shard a sale has its home, and there it is decided, in
-// one step of one server. Ids of NewSaleID have theirs at one shard after the
-// other, from a random one on. When the home is short of units, it is brought some
-// from other shards: in turn from the next that has enough, and from several
-// when none has. What was brought and is not needed stays there and can be sold
-// to anybody. docs/stock.md has the reasons, and what the servers need.
+// The id determines the shard that is the sale's home. The home decides the
+// sale, in one step of one server. Ids of NewSaleID have their homes at one
+// shard after the other, beginning with a random one. A home that is short of
+// units receives some from other shards: from the next shard that has enough,
+// in turn, or from several if none has. Units that arrive and are not needed
+// stay there, for any other sale. docs/stock.md has the reasons, and the
+// requirements for servers.
 package stock
 
 import (
@@ -37,31 +38,34 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Options change how a Stock works. The zero value, and nil, are the defaults.
+// Options are the settings of a Stock. The zero value, and nil, are the
+// defaults.
 type Options struct {
 	// Prefix begins all keys; empty is "holdfast_stock_".
 	Prefix string
-	// Keep is how long the receipt of a sale is kept after its last change, at
-	// least a second; 0 is 24 hours. For as long a sale can be repeated,
-	// returned and looked up; afterwards its id is as good as new. It is fixed
-	// for a product when it is Set.
+	// Keep is the time for which the receipt of a sale is kept after its last
+	// change, at least a second; 0 is 24 hours. During that time a sale can be
+	// repeated, returned and looked up; afterwards its id is as good as new.
+	// Set fixes the time for a product.
 	Keep time.Duration
-	// SoldOutFor is for how long after an answer of "sold out" this client gives
-	// the same answer without asking; 0 is 100 ms, and less than 0 not at all.
-	// What comes back to stock is found that much later.
+	// SoldOutFor is the time after an answer of "sold out" for which this
+	// client repeats that answer without a request. 0 is 100 ms; a negative
+	// value switches this off. Units that come back to stock are found that
+	// much later.
 	SoldOutFor time.Duration
-	// Patience is for how long a call asks again when a server does not answer
-	// or cannot be reached; 0 is 5 s. Its context may end it earlier.
+	// Patience is the time for which a call is retried when a server does not
+	// answer or cannot be reached; 0 is 5 s. The call's context may end it
+	// earlier.
 	Patience time.Duration
 }
 
 const (
-	// MaxUnits is the most units in one Set, Add or sale.
+	// MaxUnits is the maximum number of units in one Set, Add or sale.
 	MaxUnits = 1_000_000_000
-	// MaxShards is the most shards a product may have.
+	// MaxShards is the maximum number of shards of a product.
 	MaxShards = 256
 
-	maxText     = 256 // of a SKU or the id of a sale, in bytes
+	maxText     = 256 // length of a SKU or of a sale's id, in bytes
 	maxUnsure   = 1 << 16
 	answerLimit = 2 * time.Second
 )
@@ -71,14 +75,14 @@ type Stock struct {
 	backend backend
 	o       Options
 
-	products sync.Map // *product by SKU
+	products sync.Map // *productCache by SKU
 	closed   atomic.Bool
 	life     context.Context
 	end      context.CancelFunc
 
-	mu     sync.Mutex
-	unsure map[[2]string]struct{} // sales of unknown outcome, by SKU and id
-	doubts atomic.Int64           // how many
+	mu             sync.Mutex
+	uncertain      map[[2]string]struct{} // sales of unknown outcome, by SKU and id
+	uncertainOrder atomic.Int64           // the number of uncertain sales
 }
 
 // Open opens a client for servers at the URLs, of the form
@@ -88,9 +92,9 @@ type Stock struct {
 // or rediss for TLS; a node of a cluster stands for the whole cluster. The URL
 // "memory:" alone is a store in this process, of this Stock only.
 //
-// The order of the servers is part of where things are: all clients have the
-// same list, and it may only grow at its end. Open blocks until all servers have
-// answered; no error contains a password.
+// The order of the servers determines where shards are: all clients must use
+// the same list, and it may only grow at its end. Open blocks until all servers
+// have answered. No error contains a password.
 func Open(ctx context.Context, o *Options, urls ...string) (*Stock, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("stock: open: %w", err)
@@ -112,7 +116,7 @@ func Open(ctx context.Context, o *Options, urls ...string) (*Stock, error) {
 	return open(b, o)
 }
 
-// New makes a client on clients of Redis that the program has, one for each
+// New returns a client that uses the program's own Redis clients, one for each
 // server or cluster; see Open. Close does not close them.
 func New(o *Options, clients ...rueidis.Client) (*Stock, error) {
 	if len(clients) == 0 {
@@ -122,7 +126,7 @@ func New(o *Options, clients ...rueidis.Client) (*Stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(&servers{prefix: options.Prefix, clients: clients}, o)
+	return open(&redisServers{prefix: options.Prefix, clients: clients}, o)
 }
 
 func (o *Options) checked() (c Options, err error) {
@@ -157,12 +161,12 @@ func open(b backend, o *Options) (*Stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stock{backend: b, o: options, unsure: map[[2]string]struct{}{}}
+	s := &Stock{backend: b, o: options, uncertain: map[[2]string]struct{}{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// Close ends the client; calls that are under way fail with ErrClosed. It does
+// Close ends the client. Calls that are under way fail with ErrClosed. It does
 // not block, and always returns nil.
 func (s *Stock) Close() error {
 	if !s.closed.Swap(true) {
@@ -172,21 +176,21 @@ func (s *Stock) Close() error {
 	return nil
 }
 
-func (s *Stock) product(sku string) *product {
+func (s *Stock) product(sku string) *productCache {
 	if p, ok := s.products.Load(sku); ok {
-		return p.(*product)
+		return p.(*productCache)
 	}
-	p := &product{reading: make(chan struct{}, 1)}
+	p := &productCache{reading: make(chan struct{}, 1)}
 	p.turn.Store(rand.Uint64() >> 1)
 	p.next.Store(rand.Uint64() >> 1)
 	first, _ := s.products.LoadOrStore(sku, p)
-	return first.(*product)
+	return first.(*productCache)
 }
 
-// Set puts a product on sale: so many units, spread evenly over so many shards.
-// Repeated with the same numbers it does nothing, so that a Set of unknown
-// outcome can be tried again; with others it is ErrExists. It blocks for a
-// request to each shard.
+// Set puts a product on sale: the given number of units, spread evenly over the
+// given number of shards. Repeated with the same numbers it does nothing, so a
+// Set of unknown outcome can be tried again; with other numbers it returns
+// ErrExists. It blocks for a request to each shard.
 func (s *Stock) Set(ctx context.Context, sku string, units int64, shards int) error {
 	if err := s.check(sku, units, 0); err != nil {
 		return err
@@ -199,7 +203,7 @@ func (s *Stock) Set(ctx context.Context, sku string, units int64, shards int) er
 	if _, err := s.swap(ctx, sku, nil, d); err != nil {
 		return err
 	}
-	k, err := s.settled(ctx, sku)
+	k, err := s.readFinished(ctx, sku)
 	if err != nil {
 		return err
 	}
@@ -209,9 +213,9 @@ func (s *Stock) Set(ctx context.Context, sku string, units int64, shards int) er
 	return nil
 }
 
-// spread gives a server to each shard that has none: the one with the fewest,
-// beginning where the product's name says, so that not every product begins at
-// the first.
+// spread assigns a server to each shard that has none: the server with the
+// fewest shards. It begins at a server that depends on the product's name, so
+// that not every product begins at the first.
 func (d *directory) spread(servers int, sku string, shards int) {
 	d.At = d.At[:len(d.At):len(d.At)]
 	has := make([]int, servers)
@@ -231,7 +235,7 @@ func (d *directory) spread(servers int, sku string, shards int) {
 	}
 }
 
-// check refuses what no call could be carried out with.
+// check refuses arguments that no call can carry out.
 func (s *Stock) check(sku string, units, least int64) error {
 	switch {
 	case s.closed.Load():
@@ -251,7 +255,7 @@ func checkSale(id string) error {
 	return nil
 }
 
-// ask sends a request, as often as it takes.
+// ask sends a request, and retries it as again does.
 func (s *Stock) ask(ctx context.Context, at shard, q request) (a answer, err error) {
 	doubt := false
 	err = s.again(ctx, func() (err error) {
@@ -263,11 +267,15 @@ func (s *Stock) ask(ctx context.Context, at shard, q request) (a answer, err err
 	if err == nil && a.status == isAbsent {
 		err = fmt.Errorf("stock: shard %d of %q is not there: server %d has lost its data", at.i, at.sku, at.server+1)
 	}
+	if err == nil && a.status == isMoved && a.epoch < q.epoch {
+		err = fmt.Errorf("stock: shard %d of %q is of epoch %d, and the product of epoch %d: server %d has gone back to older data, "+
+			"and what was sold there since is not known", at.i, at.sku, a.epoch, q.epoch, at.server+1)
+	}
 	return a, err
 }
 
-// again calls f until it succeeds, or asking again is no use, or patience has an
-// end. A failure is ErrUnknown if any of the tries may have been carried out.
+// again calls f until it succeeds, a retry is useless, or Patience has passed.
+// A failure is ErrUnknown if any of the tries may have been carried out.
 func (s *Stock) again(ctx context.Context, f func() error) error {
 	var began time.Time
 	unknown := false

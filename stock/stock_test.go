@@ -10,10 +10,10 @@ import (
 )
 
 func TestSell(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx, s := t.Context(), client(t, nil)
 		must(t, s.Set(ctx, "phone", 10, 3))
-		must(t, s.Set(ctx, "phone", 10, 3)) // again is the same
+		must(t, s.Set(ctx, "phone", 10, 3)) // a repetition changes nothing
 		if err := s.Set(ctx, "phone", 11, 3); !errors.Is(err, ErrExists) {
 			t.Errorf("set with another number: %v", err)
 		}
@@ -47,9 +47,10 @@ func TestSell(t *testing.T) {
 	})
 }
 
-// Several shards give what none has alone; what does not suffice stays on sale.
+// TestGather checks that several shards together supply a sale that no single
+// shard could, and that units which do not suffice stay on sale.
 func TestGather(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx, s := t.Context(), client(t, &Options{SoldOutFor: -1})
 		must(t, s.Set(ctx, "tea", 20, 5)) // 4 in each
 		if _, err := s.Sell(ctx, "tea", 21, "all and one"); !errors.Is(err, ErrSoldOut) {
@@ -72,7 +73,7 @@ func TestGather(t *testing.T) {
 }
 
 func TestReserve(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx, s := t.Context(), client(t, &Options{SoldOutFor: -1})
 		must(t, s.Set(ctx, "seat", 4, 2))
 		for _, id := range []string{"a", "b"} {
@@ -111,7 +112,7 @@ func TestReserve(t *testing.T) {
 			}
 			if sold == 2 {
 				if _, err := s.Receipt(ctx, "seat", "d"); err == nil {
-					break // it got the third
+					break // it got the third unit
 				}
 			}
 			if ctx.Err() != nil {
@@ -130,9 +131,10 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// An id that was cancelled before it was used is barred.
-func TestCancelBars(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+// TestCancelBarsUnknownSale checks that an id cancelled before its first use is
+// barred.
+func TestCancelBarsUnknownSale(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx, s := t.Context(), client(t, nil)
 		must(t, s.Set(ctx, "x", 3, 3))
 		must(t, s.Cancel(ctx, "x", "id"))
@@ -153,17 +155,18 @@ func TestCancelBars(t *testing.T) {
 	})
 }
 
-// Shards come and go while ids are used again: each sale is made once.
+// TestRebalance adds and removes shards while ids are used again: each sale is
+// made once.
 func TestRebalance(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx, s, old := t.Context(), client(t, nil), client(t, nil)
 		must(t, s.Set(ctx, "x", 100, 2))
 		count(t, old, "x", 100, 100) // old has read the directory
 		for i, shards := range []int{7, 3, 3, 16, 1, 0, 5} {
 			must(t, s.Rebalance(ctx, "x", shards))
-			k, err := s.settled(ctx, "x")
+			k, err := s.readFinished(ctx, "x")
 			must(t, err)
-			all, err := s.looks(ctx, "x", k)
+			all, err := s.readAllShards(ctx, "x", k)
 			must(t, err)
 			for j, l := range all {
 				least := (100 - int64(5*i)) / int64(k.Shards)
@@ -171,7 +174,7 @@ func TestRebalance(t *testing.T) {
 					t.Errorf("with %d shards, shard %d has %d of %d", k.Shards, j, l.free, 100-5*i)
 				}
 			}
-			for j := range 5 * i { // all that were ever sold, again
+			for j := range 5 * i { // all ids that were ever sold, again
 				if r, err := old.Sell(ctx, "x", 1, fmt.Sprint(j)); err != nil || r.State != Sold {
 					t.Fatalf("with %d shards, sale %d again: %v, %v", shards, j, r, err)
 				}
@@ -194,8 +197,8 @@ func TestRebalance(t *testing.T) {
 	})
 }
 
-func TestReceiptsEnd(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+func TestReceiptsEndAfterKeep(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx, s := t.Context(), client(t, &Options{Keep: time.Second})
 		must(t, s.Set(ctx, "x", 10, 2))
 		_, err := s.Sell(ctx, "x", 1, "a")
@@ -270,9 +273,10 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Clients begin anywhere and go round, so that no shard gets more than its part.
-func TestTurns(t *testing.T) {
-	everywhere(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
+// TestNewSaleIDSpreadsOverShards checks that clients begin at random shards and
+// go round, so that no shard receives more than its part.
+func TestNewSaleIDSpreadsOverShards(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		ctx := t.Context()
 		must(t, client(t, nil).Set(ctx, "x", 1000, 5))
 		begun, ids := map[int]int{}, map[string]bool{}
@@ -303,7 +307,7 @@ func TestTurns(t *testing.T) {
 			}
 			must(t, s.Close())
 		}
-		// All 12 at one place is one in 5^11.
+		// All 12 begin at the same shard with probability 1 in 5^11.
 		if len(begun) == 1 {
 			t.Errorf("every client began at shard %v", begun)
 		}

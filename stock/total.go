@@ -2,44 +2,49 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
 
-// Total is what a product has.
+// Total is the sum of a product's units.
 type Total struct {
-	Units int64 // that were set and added
-	Sold  int64 // and not returned
-	// Least and Most are the units left, in stock or reserved: not fewer and not
-	// more, at one moment while Total was asking. They are equal when Exact.
+	Units int64 // set and added
+	Sold  int64 // sold and not returned
+	// Least and Most are bounds of the units left, in stock or reserved, at one
+	// moment during the call. They are equal if Exact.
 	Least, Most int64
-	// Reserved are of those left the ones that are reserved, as seen.
+	// Reserved is the number of the units left that were seen reserved.
 	Reserved int64
-	// Exact says that all shards were seen as they were at one moment.
+	// Exact means that all shards were seen in their state at one moment.
 	Exact bool
 }
 
-// tries is how often Total looks for a moment without a change.
+// tries is the number of times that Total looks for a moment without a change.
 const tries = 3
 
-// Total counts a product's units. While nothing changes it is exact, and checks
-// the sum: ErrUnbalanced means that the store has lost or changed data. While
-// there are sales it says between which bounds the numbers are: it looks at
-// every shard twice, and what has grown between the two is what is not known. It
-// blocks for two to four requests to each shard.
+// Total counts a product's units. While nothing changes the result is exact,
+// and Total checks the sum: ErrUnbalanced means that the store has lost or
+// changed data. While sales go on, the result has bounds: Total reads every
+// shard twice, and the growth between the two is the uncertainty. It blocks for
+// two to four requests to each shard.
 func (s *Stock) Total(ctx context.Context, sku string) (Total, error) {
 	if err := s.check(sku, 0, 0); err != nil {
 		return Total{}, err
 	}
-	var before []look
+	var before []shardState
 	var t Total
-	var bad *known
+	var bad *outdatedError
 	for try := 0; ; try++ {
 		_, k, err := s.find(ctx, sku, bad)
 		if err != nil {
 			return Total{}, err
 		}
-		now, err := s.looks(ctx, sku, k)
+		now, err := s.readAllShards(ctx, sku, k)
+		if later, ok := errors.AsType[*outdatedError](err); ok {
+			before, bad, try = nil, later, -1
+			continue
+		}
 		if err != nil {
 			return Total{}, err
 		}
@@ -51,37 +56,41 @@ func (s *Stock) Total(ctx context.Context, sku string) (Total, error) {
 				return t, nil
 			}
 		}
-		// The directory is read again before the second look: at that moment
-		// there were no other shards than those that the first look has seen.
-		before, bad = now, k
+		// The directory is read again before the second look. At that moment
+		// there were no other shards than those of the first look.
+		before, bad = now, &outdatedError{knownDirectory: k, epoch: k.Epoch}
 	}
 }
 
-// looks looks at all shards, those that sell and those that do not any more.
-func (s *Stock) looks(ctx context.Context, sku string, k *known) ([]look, error) {
-	all := make([]look, len(k.At))
+// readAllShards reads all shards, drained ones included. It fails with an
+// outdatedError if one has a later directory.
+func (s *Stock) readAllShards(ctx context.Context, sku string, k *knownDirectory) ([]shardState, error) {
+	all := make([]shardState, len(k.At))
 	errs := make([]error, len(k.At))
 	var asking sync.WaitGroup
 	for i := range k.At {
 		asking.Go(func() {
 			var a answer
-			a, errs[i] = s.ask(ctx, k.shard(sku, i), request{op: opLook, keep: k.Keep})
+			a, errs[i] = s.ask(ctx, k.shard(sku, i), request{op: opLook, epoch: k.Epoch, keep: k.Keep})
 			all[i] = a.look
 		})
 	}
 	asking.Wait()
-	for _, err := range errs {
+	for i, err := range errs {
 		if err != nil {
 			return nil, err
+		}
+		if all[i].epoch > k.Epoch {
+			return nil, &outdatedError{k, i, all[i].epoch}
 		}
 	}
 	return all, nil
 }
 
-// total reads two looks at all shards. Every shard was seen for the first time
-// before any was seen for the second: between the two is a moment at which each
-// counter was neither less than at first nor more than at last.
-func (k *known) total(before, now []look) (t Total) {
+// total computes the Total of two looks at all shards. The first look at every
+// shard was before the second look at any. At a moment between the two, each
+// counter was at least its first value and at most its second.
+func (k *knownDirectory) total(before, now []shardState) (t Total) {
 	t.Exact = true
 	var soldLeast, soldMost, moreLeast, moreMost int64
 	for i := range now {
@@ -97,14 +106,14 @@ func (k *known) total(before, now []look) (t Total) {
 	return t
 }
 
-// balanced counts the units that are there, wherever they are.
-func (k *known) balanced(sku string, t Total, all []look) error {
+// balanced checks that the units in shards and in transfers add up.
+func (k *knownDirectory) balanced(sku string, t Total, all []shardState) error {
 	var there int64
 	for i, l := range all {
 		there += l.free + l.held
 		for to, m := range l.out {
 			if to < len(all) && all[to].in[i] < m.seq {
-				there += m.units // under way
+				there += m.units // in transfer
 			}
 		}
 	}

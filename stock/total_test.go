@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// busy is a backend on which others sell while a client looks: between any two
-// looks of it, their turn comes.
+// busy is a backend on which other clients sell while a client counts: they
+// have a turn between any two of its looks.
 type busy struct {
 	backend
 	between func()
@@ -20,9 +20,10 @@ func (b *busy) directory(ctx context.Context, sku string) ([]byte, int64, error)
 	return b.backend.directory(ctx, sku)
 }
 
-// While others sell, Total does not say that it is exact, and its bounds hold
-// what was left at a moment while it asked; so they do when every sale is taken
-// back again, and the numbers seem not to have changed.
+// TestTotalWhileItIsSold checks Total while other clients sell. It does not
+// claim to be exact, and its bounds hold the units left at a moment during the
+// call. That is also true when every sale is returned at once, and the numbers
+// seem not to have changed.
 func TestTotalWhileItIsSold(t *testing.T) {
 	ctx := t.Context()
 	const units = 100
@@ -55,8 +56,8 @@ func TestTotalWhileItIsSold(t *testing.T) {
 			if got.Exact {
 				t.Errorf("with %d turns of others it says that %+v is exact", turns, got)
 			}
-			// The moments are those before and after the last turn: all others came
-			// before the look that counts.
+			// The moments are those before and after the last turn: all other
+			// turns came before the look that counts.
 			if before := c.left(turns - 1); got.Least > min(before, last) || got.Most < max(before, last) {
 				t.Errorf("left were %d and then %d, and the bounds are %+v", before, last, got)
 			}
@@ -78,8 +79,8 @@ func sellAndReturn(ctx context.Context, s *Stock, i int) error {
 	return s.Return(ctx, "x", fmt.Sprint(i))
 }
 
-// The time for which "sold out" is answered without the store, where nobody says
-// another, is the one that is stated.
+// TestSoldOutForAShortTime checks that the default of SoldOutFor is the
+// documented one.
 func TestSoldOutForAShortTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, m := t.Context(), newMemory(1)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
@@ -53,7 +53,8 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// TestNotZooKeeper: something else answers, or nothing does.
+// TestNotZooKeeper checks that Open returns a clear error where something other
+// than ZooKeeper answers, and where nothing does.
 func TestNotZooKeeper(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +92,7 @@ func TestNotZooKeeper(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for addr, says := range map[string]string{
-		chatty.Addr().String(): "not ZooKeeper",
+		chatty.Addr().String(): "not a ZooKeeper",
 		l.Addr().String():      "",
 		silent.Addr().String(): "no session within",
 		closed.Addr().String(): "connection refused",
@@ -105,11 +106,11 @@ func TestNotZooKeeper(t *testing.T) {
 	}
 }
 
-// TestF90_NoChroot: a chroot that is missing is refused and not made; one that is
-// there is enough.
+// TestF90_NoChroot checks that a missing chroot is refused and not made, and
+// that an existing one is enough.
 func TestF90_NoChroot(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
 	chroot := "/" + unique("chroot")
 	_, err := openErr(t, s.URL(chroot, ""))
@@ -135,13 +136,13 @@ func TestF90_NoChroot(t *testing.T) {
 	}
 }
 
-// TestF90_ForeignNodes: what is not ours stays as it is, and nobody waits behind
-// what we leave.
+// TestF90_ForeignNodes checks that foreign nodes stay as they are, and that no
+// foreign client waits behind nodes that the driver leaves.
 //
 // Covers: F37.
 func TestF90_ForeignNodes(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
 	d := open(t, s.URL("", "root=/"))
 	defer d.Close()
@@ -176,7 +177,8 @@ func TestF90_ForeignNodes(t *testing.T) {
 	mk("/"+ephemeral, "", zk.FlagEphemeral)
 	refused(ephemeral, "")
 
-	// A node like a ticket's that no session owns would be waited for in vain.
+	// A node like a ticket's that no session owns would never go: no ticket may
+	// wait for it.
 	stuck := unique("foreign-ticket")
 	mk("/"+stuck, "", 0)
 	mk("/"+stuck+"/lock-0000000000", "precious", 0)
@@ -187,24 +189,24 @@ func TestF90_ForeignNodes(t *testing.T) {
 		t.Errorf("%q are left", left)
 	}
 
-	// Other children are passed over (F90).
+	// A foreign child may stand for a lock of another layout (F90, F131).
 	beside := unique("foreign-child")
 	mk("/"+beside, "", 0)
 	mk("/"+beside+"/config", "precious", 0)
-	mk("/"+beside+"/lock-7", "precious", 0)
-	tk := ticket2(beside, 1)
-	join(t, d, tk, driver.Held)
-	leave(t, d, tk, driver.Held)
-	if left := children(t, look, "/"+beside); len(left) != 2 {
+	refused(beside, "config")
+	if _, err := d.Inspect(t.Context(), beside); driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "config") {
+		t.Errorf("Inspect: %v", err)
+	}
+	if left := children(t, look, "/"+beside); len(left) != 1 {
 		t.Errorf("%q are left", left)
 	}
 }
 
-// TestCredentials: without the right user there is one clear error that does
-// not show the password.
-func TestCredentials(t *testing.T) {
+// TestWrongCredentialsAreOneError checks that without the right user there is one clear error,
+// which does not show the password.
+func TestWrongCredentialsAreOneError(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	root := unique("/private")
 	with := func(user string) string {
 		return strings.Replace(s.URL("", "root="+root), "zk://", "zk://"+user, 1)
@@ -239,12 +241,12 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestUsersConnection: a driver on a connection that the user has.
+// TestUsersConnection checks a driver on a connection that the user has made.
 //
 // Covers: F56.
 func TestUsersConnection(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	tap := zklock.NewTap(nil)
 	conn, events, err := zk.Connect(s.Addrs(), 5*time.Second, zk.WithDialer(tap.Dial), zk.WithEventCallback(tap.Event), zk.WithLogInfo(false))
 	if err != nil {
@@ -263,9 +265,12 @@ func TestUsersConnection(t *testing.T) {
 	if tr.MaxTTL > 5*time.Second || tr.MaxTTL < 4*time.Second || tr.MinTTL < tr.MaxTTL*9/10 {
 		t.Errorf("TTLs from %v to %v in a session of 5 s", tr.MinTTL, tr.MaxTTL)
 	}
-	c, err := holdfast.New(d, holdfast.WithTTL(tr.MaxTTL))
+	c, err := holdfast.New(d) // the default TTL is adapted to the session's
 	if err != nil {
 		t.Fatal(err)
+	}
+	if c.TTL() != tr.MaxTTL {
+		t.Errorf("TTL %v, want %v", c.TTL(), tr.MaxTTL)
 	}
 	name := unique("own-connection")
 	h, err := c.Mutex(name).Lock(t.Context())

@@ -3,6 +3,8 @@ package zklock
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	s, err := d.any(ctx)
@@ -21,7 +23,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	var fs []driver.Finding
-	if e := d.do(ctx, func() { fs, err = s.check() }); e != nil {
+	if e := d.do(ctx, func() { fs, err = s.check() }, s); e != nil {
 		return nil, e
 	}
 	return fs, err
@@ -37,6 +39,9 @@ func (s *session) check() ([]driver.Finding, error) {
 	acl, _, err := s.conn.GetACL(s.d.syncPath())
 	if err == nil {
 		fs = append(fs, checkACL(acl))
+	}
+	if f := s.checkRights(); f != nil {
+		fs = append(fs, *f)
 	}
 	return fs, nil
 }
@@ -55,24 +60,59 @@ func (d *Driver) checkTTL() driver.Finding {
 		d.traits.MinTTL, d.traits.MaxTTL, d.traits.Granularity)}
 }
 
-// checkServer asks the server with a command that every version answers.
+// checkServer asks the server for its version and mode, with a command that
+// every version answers.
 func (s *session) checkServer() driver.Finding {
 	f := driver.Finding{Topic: "server"}
 	if s.users || s.d.opts.Dial != nil {
 		f.Detail = "connected to " + s.conn.Server()
 		return f
 	}
-	stats, ok := zk.FLWSrvr([]string{s.conn.Server()}, 2*time.Second)
-	if !ok || len(stats) != 1 || stats[0] == nil || stats[0].Error != nil {
-		f.Detail = "connected to " + s.conn.Server() + ", which does not answer the command srvr"
+	version, mode, err := srvr(s.conn.Server(), 2*time.Second)
+	if err != nil {
+		f.Detail = fmt.Sprintf("connected to %s, which does not answer the command srvr: %v", s.conn.Server(), err)
 		return f
 	}
-	f.Detail = fmt.Sprintf("connected to %s, version %s, %v", s.conn.Server(), stats[0].Version, stats[0].Mode)
-	if stats[0].Mode == zk.ModeStandalone {
+	f.Detail = fmt.Sprintf("connected to %s, version %s, %s", s.conn.Server(), version, mode)
+	if mode == "standalone" {
 		f.Level = driver.Warning
 		f.Advice = "one server alone: nobody locks while it is down; use an ensemble of three or five"
 	}
 	return f
+}
+
+// srvr asks a server for its version and mode. The client library's own call
+// fails to parse the date, which newer servers write differently.
+func srvr(address string, limit time.Duration) (version, mode string, err error) {
+	conn, err := net.DialTimeout("tcp", address, limit)
+	if err != nil {
+		return "", "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", "", err
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return "", "", err
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, 1<<16))
+	if err != nil {
+		return "", "", err
+	}
+	for queue := range strings.Lines(string(answer)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(queue), ": ")
+		switch key {
+		case "Zookeeper version":
+			version, _, _ = strings.Cut(value, ",")
+		case "Mode":
+			mode = value
+		}
+	}
+	if mode == "" { // perhaps not in 4lw.commands.whitelist
+		first, _, _ := strings.Cut(strings.TrimSpace(string(answer)), "\n")
+		return "", "", fmt.Errorf("it says %q", first)
+	}
+	return version, mode, nil
 }
 
 func checkACL(acl []zk.ACL) driver.Finding {

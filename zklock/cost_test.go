@@ -10,10 +10,10 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// uuidOf makes ids like the core's.
+// uuidOf returns a UUID like those in the core's ids.
 func uuidOf(n int) string { return fmt.Sprintf("%08x-1111-4111-8111-111111111111", n) }
 
 var serial atomic.Int64
@@ -25,7 +25,7 @@ func ticket(name string, client int) *driver.Ticket {
 	}
 }
 
-func join(t *testing.T, d driver.Driver, tk *driver.Ticket, want driver.State) driver.Place {
+func join(t *testing.T, d driver.Driver, tk *driver.Ticket, want driver.State) driver.Status {
 	t.Helper()
 	p, err := d.Join(t.Context(), tk, true)
 	if err != nil || p.State != want {
@@ -42,11 +42,12 @@ func leave(t *testing.T, d driver.Driver, tk *driver.Ticket, want driver.State) 
 	}
 }
 
-// TestRequests counts what an acquisition costs: at most 4 requests when one is
-// ahead and 5 otherwise, and what go-zookeeper's own Lock takes for the same.
-func TestRequests(t *testing.T) {
+// TestRequestsOfAcquisition counts the requests of an acquisition: at most 4 when one ticket
+// is ahead and 5 otherwise. It also counts those of go-zookeeper's own Lock for
+// the same.
+func TestRequestsOfAcquisition(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	const n = 8
 	var ds [n]driver.Driver
 	var ws [n]*wire
@@ -60,7 +61,7 @@ func TestRequests(t *testing.T) {
 	}
 	for _, ahead := range []int{0, 1, n - 1} {
 		name := fmt.Sprintf("requests/%d", ahead)
-		parents := ticket(name, 0) // the line is made once
+		parents := ticket(name, 0) // makes the queue's path, which happens once
 		join(t, ds[0], parents, driver.Held)
 		leave(t, ds[0], parents, driver.Held)
 		for _, w := range ws {
@@ -83,8 +84,8 @@ func TestRequests(t *testing.T) {
 		}
 		most := map[int]int{0: 3, 1: 4, n - 1: 5}[ahead]
 		total, each := ws[ahead].ops()
-		// A slow machine lets tickets come of age: their own nodes are watched
-		// then, for one request more, and never two.
+		// On a slow machine tickets grow older than watchAfter: their own nodes are
+		// watched then, for one request more, and never two.
 		own := min(max(0, each[opGet]-1), 1)
 		t.Logf("with %d ahead: %d requests, %v", ahead, total, each)
 		if total-own > most {
@@ -97,8 +98,9 @@ func TestRequests(t *testing.T) {
 	t.Logf("go-zookeeper's Lock with one ahead: %d requests", theirRequests(t, s))
 }
 
-// theirRequests is what the peer takes for the same as our 4.
-func theirRequests(t *testing.T, s *backends.ZooKeeperServer) int {
+// theirRequests returns the number of requests that go-zookeeper's Lock takes
+// where Holdfast takes 4.
+func theirRequests(t *testing.T, s *servers.ZooKeeperServer) int {
 	w := newWire()
 	a := raw(t, s.Addrs()...)
 	b, events, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(w.Dial), zk.WithLogInfo(false))
@@ -131,16 +133,16 @@ func theirRequests(t *testing.T, s *backends.ZooKeeperServer) int {
 	return n
 }
 
-// TestRenewalsAreBatched: 200 held tickets are renewed by one request, once
+// TestRenewalsAreBatched checks that one request renews 200 held tickets once
 // they are watched.
 func TestRenewalsAreBatched(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	d, w := openWire(t, s.Addrs(), s.Tick)
 	var refs []driver.Ref
 	for i := range 200 {
 		tk := ticket(fmt.Sprintf("batch/%d", i), 1)
-		tk.TTL = 5 * time.Minute // however slow the machine
+		tk.TTL = 5 * time.Minute // long enough for a slow machine
 		join(t, d, tk, driver.Held)
 		refs = append(refs, driver.Ref{Ticket: tk, State: driver.Held})
 	}

@@ -11,30 +11,30 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// TestF90_Ensemble kills and restarts members of an ensemble, the leader among
-// them, under clients that count: the count is exact, no hold is lost, and
-// without a quorum there is one clear error.
-func TestF90_Ensemble(t *testing.T) {
+// TestF90_LockOnEnsemble kills and restarts members of an ensemble, the leader among
+// them, while clients count under a lock. It checks that the count is exact,
+// that no hold is lost, and that without a quorum there is one clear error.
+func TestF90_LockOnEnsemble(t *testing.T) {
 	t.Parallel()
-	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Members: 3})
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{Members: 3})
 	url := s.URL("", "")
 	const clients = 4
 	var cs []*holdfast.Client
 	for range clients {
 		cs = append(cs, newClient(t, url, holdfast.WithTTL(20*time.Second)))
 	}
-	// One hold lives through everything.
+	// One hold lasts throughout the test.
 	long, err := cs[0].Mutex("long").Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
 	n, inside, turns, last := 0, 0, 0, uint64(0)
-	var mu sync.Mutex // of turns only: the lock has to order the rest
+	var mu sync.Mutex // guards turns only: the lock has to order the rest
 	var wg sync.WaitGroup
 	for _, c := range cs {
 		wg.Go(func() {
@@ -60,7 +60,8 @@ func TestF90_Ensemble(t *testing.T) {
 				mu.Lock()
 				turns++
 				if err != nil {
-					// A store without a leader may say so, and say no more.
+					// A store without a leader may return that error, and no
+					// other.
 					t.Logf("turn: %v", err)
 					if !strings.Contains(err.Error(), "release") {
 						turns--
@@ -101,7 +102,7 @@ func TestF90_Ensemble(t *testing.T) {
 		t.Errorf("a hold of 20 s was lost: %v", err)
 	}
 
-	// No quorum.
+	// There is no quorum now.
 	s.Members[0].Kill()
 	s.Members[1].Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -111,7 +112,7 @@ func TestF90_Ensemble(t *testing.T) {
 	} else {
 		t.Logf("without a quorum, Lock: %v", err)
 	}
-	if _, err := openErr(t, url+"&dial_timeout=2s"); err == nil {
+	if _, err := openErr(t, s.URL("", "dial_timeout=2s")); err == nil {
 		t.Error("opened without a quorum")
 	} else if class := driver.ClassOf(err); class != driver.Unavailable || !strings.Contains(err.Error(), "quorum") {
 		t.Errorf("without a quorum, Open: %v (%v)", err, class)
@@ -124,12 +125,12 @@ func TestF90_Ensemble(t *testing.T) {
 	until(t, "the hold is released", func() bool { return long.Unlock() == nil || long.Err() != nil })
 }
 
-// TestF84_LaggingFollower: the answer to a create is lost, and the ticket asks
-// again over a follower that was frozen meanwhile and has not seen the node. It
-// is found all the same, and not made twice.
+// TestF84_LaggingFollower loses the answer to a create, and repeats the Join
+// over a follower that was frozen meanwhile and has not seen the node. It
+// checks that the Join finds the node and does not make a second one.
 func TestF84_LaggingFollower(t *testing.T) {
 	t.Parallel()
-	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Members: 3})
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{Members: 3})
 	leader, follower := s.Members[0], s.Members[1]
 	for _, m := range s.Members {
 		if m.Leads(t) {
@@ -152,11 +153,11 @@ func TestF84_LaggingFollower(t *testing.T) {
 	look := raw(t, leader.Addr())
 	const name = "lagging"
 	for i := range 3 {
-		// The connection that there was may just have been broken.
+		// The connection in use may just have been broken.
 		warm := ticket2(name, 10+i)
 		joinUntil(t, d, warm)
 		leaveUntil(t, d, warm)
-		to.Store(follower.Addr()) // from the next connection on
+		to.Store(follower.Addr()) // for the next connection
 		follower.Pause(t)
 		var asked []int32
 		cutOnce := true
@@ -184,7 +185,7 @@ func TestF84_LaggingFollower(t *testing.T) {
 			t.Errorf("the line has %q, want %q", got, mine)
 		}
 		w.on(nil)
-		// Whatever a follower has not seen yet, it has after a sync.
+		// After a sync a follower has everything that was written before.
 		for _, op := range asked {
 			if op == opSync {
 				break

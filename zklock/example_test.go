@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// A client of an ensemble of three, below a chroot.
+// ExampleOpen opens a driver on an ensemble of three, below a chroot.
 func ExampleOpen() {
 	ctx := context.Background()
 	d, err := zklock.Open(ctx, "zk://ann:secret@zk1,zk2,zk3/app?root=/locks")
@@ -29,7 +29,7 @@ func ExampleOpen() {
 	fmt.Println(err)
 }
 
-// A driver on a connection that the program has anyway.
+// ExampleNew makes a driver on a connection that the program already has.
 func ExampleNew() {
 	ctx := context.Background()
 	tap := zklock.NewTap(nil)
@@ -44,7 +44,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	locks, err := holdfast.New(d, holdfast.WithTTL(d.Traits().MaxTTL))
+	locks, err := holdfast.New(d)
 	if err != nil {
 		fmt.Println(err)
 		return

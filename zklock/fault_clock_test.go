@@ -11,16 +11,17 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF18_F19_ClockSet: the wall clock of the server is set forward by hours, and
-// back, while one holds and another waits. The holder is unharmed, for longer
-// than its TTL each time, nothing is granted beside it, and tokens grow.
+// TestF18_F19_ClockSet sets the server's wall clock forward by hours, and back,
+// while one ticket holds and another waits. It checks that the holder keeps its
+// lock for longer than its TTL each time, that nothing is granted beside it,
+// and that tokens grow.
 func TestF18_F19_ClockSet(t *testing.T) {
 	t.Parallel()
-	clock := backends.NewClock(t, t.TempDir())
-	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{Env: clock.Env()})
+	clock := servers.NewClock(t, t.TempDir())
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{Env: clock.Env()})
 	const ttl = 2 * time.Second
 	a, b := newClient(t, s.URL("", ""), holdfast.WithTTL(ttl)), newClient(t, s.URL("", ""), holdfast.WithTTL(ttl))
 	look := raw(t, s.Addrs()...)
@@ -46,7 +47,8 @@ func TestF18_F19_ClockSet(t *testing.T) {
 		if err := look.Delete("/when", -1); err != nil {
 			t.Fatal(err)
 		}
-		// Not its difference to the step, but to the clock of before.
+		// The check compares only the direction of the step, with this
+		// process's clock.
 		if off := time.Until(time.UnixMilli(stat.Ctime)); (off > time.Hour) != (step > 0) || (off < -time.Hour) != (step < 0) {
 			t.Errorf("after a step of %v the server's clock is off by %v", step, off)
 		}
@@ -74,13 +76,14 @@ func TestF18_F19_ClockSet(t *testing.T) {
 	}
 }
 
-// TestF67_TokensEnd: the server's zxids, which tokens are, pass the end of their
-// low half, at which an ensemble elects anew: tokens grow on. They come to what
-// is the last token of a user, and to their own end: the lock is refused, and no
-// token is less than one before.
+// TestF67_TokensEnd checks tokens, which are the server's zxids, at their ends.
+// When the zxids pass the end of their low half, at which an ensemble holds a
+// new election, tokens grow on. At the last token that a user may have, and at
+// the end of the zxids themselves, the lock is refused. No token is less than
+// an earlier one.
 func TestF67_TokensEnd(t *testing.T) {
 	t.Parallel()
-	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{})
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{})
 	m := s.Members[0]
 	c := newClient(t, s.URL("", ""))
 	var last uint64

@@ -4,21 +4,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF11_GarbledAnswers: answers that cannot be understood. Each takes its time,
-// since a new connection is made after a second at the earliest: two ways of them
-// are left out, which the client library cannot tell from the others.
+// TestF11_GarbledAnswers checks answers that cannot be parsed. Each case takes
+// a second or more, the time until a new connection is made. So the test leaves
+// out two kinds of garbling that look to the client library like others.
 func TestF11_GarbledAnswers(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	m := s.Members[0]
-	g := backends.Garble(t, m.Addr())
+	g := servers.Garble(t, m.Addr())
 	url := s.URL("", "")
 	direct := open(t, url)
 	defer direct.Close()
 	d := open(t, strings.Replace(url, m.Addr(), g.Addr(), 1))
 	defer d.Close()
-	backends.GarbledAnswers(t, g, d, direct, "nothing but zeros", "another protocol")
+	servers.GarbledAnswers(t, g, d, direct, "nothing but zeros", "another protocol")
 }

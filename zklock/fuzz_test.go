@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// FuzzNodes: whatever nodes stand in a line, each is a ticket's, a base, or
-// nothing of ours.
+// FuzzNodes checks that any node in a queue is taken for a ticket's, for a
+// base, or for a foreign one.
 func FuzzNodes(f *testing.F) {
 	const uuid = "_c_00112233-4455-6677-8899-aabbccddeeff-"
 	for _, s := range []string{
@@ -34,7 +34,8 @@ func FuzzNodes(f *testing.F) {
 	})
 }
 
-// FuzzParseURL: whatever is wrong with a URL, its password is not told.
+// FuzzParseURL checks that the error of a malformed URL never shows the
+// password.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"@h", "@h:1,i:2/c?tick=2s", "@h/c/", "/x@h", "%@h", "@[::1]:2181", "@h?dial_timeout=x", "@h?ca=nowhere", "@,h"} {
 		f.Add("u", s)

@@ -13,61 +13,64 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Inspect implements [driver.Driver]. Entry.Left is always the TTL: how long a
-// session has still to live, ZooKeeper tells nobody.
-func (d *Driver) Inspect(ctx context.Context, name string) (driver.Line, error) {
-	line := driver.Line{Name: name}
-	if err := d.before(ctx); err != nil {
-		return line, err
+// Inspect implements [driver.Driver]. Entry.Left is always the TTL: ZooKeeper
+// does not tell how long a session still has.
+func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	queue := driver.Queue{Name: name}
+	if err := d.checkOpen(ctx); err != nil {
+		return queue, err
 	}
 	s, err := d.any(ctx)
 	if err != nil {
-		return line, err
+		return queue, err
 	}
 	var entries []driver.Entry
 	var v view
 	if e := d.do(ctx, func() {
-		if v, err = s.list(d.linePath(name)); err == nil {
-			entries, err = s.entries(d.linePath(name), &v)
+		if v, err = s.list(d.queuePath(name)); err == nil {
+			err = v.check(d.queuePath(name))
 		}
-	}); e != nil {
-		return line, e
+		if err == nil {
+			entries, err = s.entries(d.queuePath(name), &v)
+		}
+	}, s); e != nil {
+		return queue, e
 	}
 	if err != nil {
-		return line, err
+		return queue, err
 	}
 	for _, e := range entries {
 		if e.ID == "" {
-			continue // gone meanwhile
+			continue // the node went while the queue was read
 		}
-		line.Limit = v.limit()
-		line.Token = max(line.Token, e.Token)
-		line.Tickets = append(line.Tickets, e)
+		queue.Limit = v.shown()
+		queue.Token = max(queue.Token, e.Token)
+		queue.Tickets = append(queue.Tickets, e)
 	}
-	return line, nil
+	return queue, nil
 }
 
-// entries reads all nodes of a line.
-func (s *session) entries(line string, v *view) ([]driver.Entry, error) {
+// entries reads all nodes of a queue.
+func (s *session) entries(queue string, v *view) ([]driver.Entry, error) {
 	entries := make([]driver.Entry, len(v.nodes))
 	errs := make([]error, len(v.nodes))
 	held := make(map[int32]bool)
 	units := make(map[int32]int64)
-	sum := int64(0)
+	sum, limit := int64(0), v.shown()
 	for _, p := range v.places() {
 		n := p.nodes[0]
-		if n.limit != v.limit() {
-			p.units = v.limit()
+		if n.limit != limit {
+			p.units = limit
 		}
 		sum = add(sum, p.units)
-		held[n.seq], units[n.seq] = sum <= v.limit(), p.units
+		held[n.seq], units[n.seq] = sum <= limit, p.units
 	}
-	each(len(v.nodes), func(i int) {
+	inParallel(len(v.nodes), func(i int) {
 		n := v.nodes[i]
-		data, stat, err := s.conn.Get(line + "/" + n.name)
+		data, stat, err := s.conn.Get(queue + "/" + n.name)
 		if err != nil {
 			if !errors.Is(err, zk.ErrNoNode) {
-				errs[i] = classed("read "+line+"/"+n.name, err)
+				errs[i] = classed("read "+queue+"/"+n.name, err)
 			}
 			return
 		}
@@ -87,11 +90,20 @@ func (s *session) entries(line string, v *view) ([]driver.Entry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// Names implements [driver.Driver]. It takes a request for each path that may
-// be a line.
+// shown returns the limit of a queue for display: a queue that has only kazoo's
+// exclusive locks is shown as a mutex.
+func (v *view) shown() int64 {
+	if limit := v.limit(); limit != 0 || len(v.nodes) == 0 {
+		return limit
+	}
+	return 1
+}
+
+// Names implements [driver.Driver]. It sends a request for each path that may
+// be a queue.
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := d.before(ctx); err != nil {
+		if err := d.checkOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}
@@ -100,7 +112,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", err)
 			return
 		}
-		elements, err := doFor(ctx, d, func() ([]string, error) {
+		elements, err := doFor(ctx, s, func() ([]string, error) {
 			elements, _, err := s.conn.Children(d.syncPath())
 			return elements, err
 		})
@@ -111,44 +123,68 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", classed("list "+d.syncPath(), err))
 			return
 		}
+		var wanted, plain []string
 		for _, el := range elements {
 			name, err := decodeName(el)
-			if !hashed(el) && (err != nil || !strings.HasPrefix(name, prefix)) {
-				continue
+			if isHashed(el) || err == nil && strings.HasPrefix(name, prefix) {
+				wanted, plain = append(wanted, el), append(plain, name)
 			}
-			name, err = doFor(ctx, d, func() (string, error) { return s.nameOfLine(el, name) })
+		}
+		for len(wanted) > 0 {
+			n := min(len(wanted), namesAtOnce)
+			names, err := doFor(ctx, s, func() ([]string, error) { return s.namesOfQueues(wanted[:n], plain[:n]) })
 			if err != nil {
 				yield("", err)
 				return
 			}
-			if name != "" && strings.HasPrefix(name, prefix) && !yield(name, nil) {
-				return
+			for _, name := range names {
+				if name != "" && strings.HasPrefix(name, prefix) && !yield(name, nil) {
+					return
+				}
 			}
+			wanted, plain = wanted[n:], plain[n:]
 		}
 	}
 }
 
-// nameOfLine returns the name of a line that has tickets, else nothing.
-func (s *session) nameOfLine(element, name string) (string, error) {
-	line := s.d.base + "/" + element
-	children, _, err := s.conn.Children(line)
+// namesAtOnce is the number of queues listed before the first of their names is
+// yielded; 16 listings are under way at a time.
+const namesAtOnce = 256
+
+// namesOfQueues is nameOfLine for several queues at once.
+func (s *session) namesOfQueues(elements, plain []string) ([]string, error) {
+	names, errs := make([]string, len(elements)), make([]error, len(elements))
+	inParallel(len(elements), func(i int) { names[i], errs[i] = s.nameOfQueue(elements[i], plain[i]) })
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// nameOfQueue returns the name of a queue that has tickets, and "" for any other
+// path.
+func (s *session) nameOfQueue(element, name string) (string, error) {
+	queue := s.d.base + "/" + element
+	children, _, err := s.conn.Children(queue)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		return "", nil // gone, or not ours
+		return "", nil // gone, or not readable by this user
 	}
 	if err != nil {
-		return "", classed("list "+line, err)
+		return "", classed("list "+queue, err)
 	}
-	v := look(children)
-	if len(v.nodes) == 0 || !hashed(element) {
+	v := viewOf(children)
+	if len(v.nodes) == 0 || !isHashed(element) {
 		if len(v.nodes) == 0 {
 			name = ""
 		}
 		return name, nil
 	}
 	for _, n := range v.nodes {
-		data, _, err := s.conn.Get(line + "/" + n.name)
+		data, _, err := s.conn.Get(queue + "/" + n.name)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return "", classed("read "+line+"/"+n.name, err)
+			return "", classed("read "+queue+"/"+n.name, err)
 		}
 		if d := readData(n.name, data); err == nil && encodeName(d.Name) == element {
 			return d.Name, nil
@@ -157,38 +193,38 @@ func (s *session) nameOfLine(element, name string) (string, error) {
 	return "", nil
 }
 
-// Break implements [driver.Driver]. The tickets of other libraries go by the
-// names of their nodes.
+// Break implements [driver.Driver]. The tickets of other libraries are
+// identified by the names of their nodes.
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
 	s, err := d.any(ctx)
 	if err != nil {
 		return err
 	}
-	if e := d.do(ctx, func() { err = s.breakTicket(d.linePath(name), ticketID) }); e != nil {
+	if e := d.do(ctx, func() { err = s.breakTicket(d.queuePath(name), ticketID) }, s); e != nil {
 		return e
 	}
 	return err
 }
 
-func (s *session) breakTicket(line, id string) error {
-	children, _, err := s.conn.Children(line)
+func (s *session) breakTicket(queue, id string) error {
+	children, _, err := s.conn.Children(queue)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return classed("list "+line, err)
+		return classed("list "+queue, err)
 	}
-	v := look(children)
+	v := viewOf(children)
 	uuid, found := nodeUUID(id), false
 	for _, n := range v.nodes {
 		if n.uuid != uuid && n.name != id {
 			continue
 		}
-		switch err := s.conn.Delete(line+"/"+n.name, -1); {
+		switch err := s.conn.Delete(queue+"/"+n.name, -1); {
 		case err == nil:
 			found = true
 		case !errors.Is(err, zk.ErrNoNode):
-			return classed("delete "+line+"/"+n.name, err)
+			return classed("delete "+queue+"/"+n.name, err)
 		}
 	}
 	if !found {
@@ -197,10 +233,11 @@ func (s *session) breakTicket(line, id string) error {
 	return nil
 }
 
-// Identity implements [driver.Identifier]: what a node beside the lines says,
-// which the first who asks makes. It stays for good.
+// Identity implements [driver.Identifier]. The identity is the content of a
+// node beside the queues; the first client that needs the node creates it, for
+// good.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.before(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	s, err := d.any(ctx)
@@ -208,7 +245,7 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var id string
-	if e := d.do(ctx, func() { id, err = s.identity() }); e != nil {
+	if e := d.do(ctx, func() { id, err = s.identity() }, s); e != nil {
 		return "", e
 	}
 	return id, err

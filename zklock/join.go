@@ -11,78 +11,88 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxLine is how many tickets one line may have. The listing of a longer one
-// would be more than clients in other languages take (a megabyte).
-const maxLine = 10_000
+// maxTickets is the most tickets that one queue may have. The listing of a longer
+// queue would exceed the limit of clients in other languages, a megabyte.
+const maxTickets = 10_000
 
 // Join implements [driver.Driver].
-func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
-	if err := d.before(ctx); err != nil {
-		return driver.Place{}, err
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Status{}, err
 	}
-	entry := time.Now()
+	began := time.Now()
 	uuid := nodeUUID(t.ID)
-	if d.buried(uuid) {
-		return driver.Place{State: driver.Gone}, nil
+	if d.hasTombstone(uuid) && d.find(uuid) == nil {
+		return driver.Status{State: driver.Gone}, nil
 	}
 	s, err := d.session(ctx, t.TTL)
 	if err != nil {
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	s = d.home(uuid, s)
-	r := s.record(t, uuid, entry)
-	var p driver.Place
-	if e := d.do(ctx, func() { p, err = s.join(r, t, entry, wait) }); e != nil {
-		return driver.Place{}, e
+	r := s.newEntry(t, uuid, began)
+	var p driver.Status
+	if e := d.do(ctx, func() { p, err = s.join(r, t, began, wait) }, s); e != nil {
+		return driver.Status{}, e
 	}
 	return p, err
 }
 
-func (s *session) join(r *record, t *driver.Ticket, entry time.Time, wait bool) (driver.Place, error) {
+func (s *session) join(r *entry, t *driver.Ticket, began time.Time, wait bool) (driver.Status, error) {
 	r.busy.Lock()
 	defer r.busy.Unlock()
 	s.mu.Lock()
-	known, left := r.state, r.left
+	known, left := r.state, r.mustLeave
 	s.mu.Unlock()
 	if left || known == driver.Gone {
-		return driver.Place{State: driver.Gone}, nil
+		return s.overdueLocked(r)
 	}
 	var err error
 	if known == 0 {
-		err = s.enter(r, t, wait)
+		err = s.enterLocked(r, t, wait)
 	} else {
-		err = s.again(r, t, entry)
+		err = s.rejoinLocked(r, t, began)
 	}
 	if err != nil {
-		if driver.ClassOf(err) == driver.Refused && !r.asked {
+		if driver.ClassOf(err) == driver.Refused && !r.createUnknown {
 			s.forget(r)
 		}
-		return driver.Place{}, err
+		return driver.Status{}, err
 	}
 	s.mu.Lock()
 	state := r.state
 	s.mu.Unlock()
 	if !wait && state != driver.Held {
-		return s.tooBusy(r)
+		return s.tooBusyLocked(r)
 	}
-	return s.answer(r, entry)
+	return s.answer(r, began)
 }
 
-// tooBusy takes a ticket that does not wait away again.
-func (s *session) tooBusy(r *record) (driver.Place, error) {
+// overdueLocked answers for a ticket whose time is over. It deletes the ticket's node
+// first, because Gone is the store's word.
+func (s *session) overdueLocked(r *entry) (driver.Status, error) {
+	if _, err := s.departLocked(r); err != nil {
+		return driver.Status{}, err
+	}
+	return driver.Status{State: driver.Gone}, nil
+}
+
+// tooBusyLocked removes a ticket that does not wait, and answers Gone with the
+// holder.
+func (s *session) tooBusyLocked(r *entry) (driver.Status, error) {
 	s.mu.Lock()
-	p := driver.Place{State: driver.Gone, Holder: r.holder}
+	p := driver.Status{State: driver.Gone, Holder: r.holder}
 	s.mu.Unlock()
-	if _, err := s.depart(r); err != nil {
-		return driver.Place{}, err
+	if _, err := s.departLocked(r); err != nil {
+		return driver.Status{}, err
 	}
 	return p, nil
 }
 
-// again is a Join of a ticket that has a place.
-func (s *session) again(r *record, t *driver.Ticket, entry time.Time) error {
-	if !s.extend(r, entry) {
-		_, err := s.depart(r)
+// rejoinLocked handles a Join of a ticket that has a place.
+func (s *session) rejoinLocked(r *entry, t *driver.Ticket, began time.Time) error {
+	if !s.extend(r, began) {
+		_, err := s.departLocked(r)
 		return err
 	}
 	if t.Replaces != nil {
@@ -90,7 +100,7 @@ func (s *session) again(r *record, t *driver.Ticket, entry time.Time) error {
 			return err
 		}
 	}
-	if err := s.verify(r); err != nil {
+	if err := s.verifyLocked(r); err != nil {
 		return err
 	}
 	if err := s.sync(); err != nil {
@@ -100,14 +110,14 @@ func (s *session) again(r *record, t *driver.Ticket, entry time.Time) error {
 	waiting := r.state == driver.Waiting
 	s.mu.Unlock()
 	if waiting {
-		return s.settle(r)
+		return s.resolveLocked(r)
 	}
 	return nil
 }
 
-// enter takes a place. The caller has busy.
-func (s *session) enter(r *record, t *driver.Ticket, wait bool) error {
-	if r.asked {
+// enterLocked takes a place.
+func (s *session) enterLocked(r *entry, t *driver.Ticket, wait bool) error {
+	if r.createUnknown {
 		found, err := s.find(r)
 		if err != nil {
 			return err
@@ -118,17 +128,20 @@ func (s *session) enter(r *record, t *driver.Ticket, wait bool) error {
 					return err
 				}
 			}
-			return s.settle(r)
+			return s.resolveLocked(r)
 		}
 	}
 	tag := ownerTag(t.Owner)
-	if !wait || t.Owner != "" || t.Floor > 0 {
+	if !wait || t.Owner != "" || t.MinToken > 0 {
 		if t.Replaces != nil {
 			if err := s.d.replace(t.Replaces); err != nil {
 				return err
 			}
 		}
-		v, err := s.list(r.line)
+		v, err := s.list(r.queue)
+		if err == nil {
+			err = v.check(r.queue)
+		}
 		if err != nil {
 			return err
 		}
@@ -142,7 +155,7 @@ func (s *session) enter(r *record, t *driver.Ticket, wait bool) error {
 			}
 		}
 		if !wait && !v.fits(t.Units, t.Limit) {
-			holder, err := s.holder(r.line, v.nodes[0].name)
+			holder, err := s.holder(r.queue, v.nodes[0].name)
 			if err != nil {
 				return err
 			}
@@ -157,20 +170,21 @@ func (s *session) enter(r *record, t *driver.Ticket, wait bool) error {
 	} else if err := s.create(r, t, tag, nil); err != nil {
 		return err
 	}
-	if err := s.settle(r); err != nil {
+	if err := s.resolveLocked(r); err != nil {
 		return err
 	}
 	if t.Owner != "" {
-		return s.merge(r, t, tag)
+		return s.mergeLocked(r, t, tag)
 	}
 	return nil
 }
 
 // create makes the ticket's node, and in the same transaction deletes the node
-// it replaces. The write of the session's own node says which transaction that
-// was, and refuses it in a later session than was meant. v is a listing of the
-// line, or nil when the ticket has no floor.
-func (s *session) create(r *record, t *driver.Ticket, tag string, v *view) error {
+// that it replaces. The transaction also writes the session's own node: this
+// write tells the transaction's zxid, and makes the transaction fail in a later
+// session than the intended one. v is a listing of the queue; it may be
+// nil if the ticket has no minimum token.
+func (s *session) create(r *entry, t *driver.Ticket, tag string, v *view) error {
 	old := s.d.replaced(t.Replaces)
 	for range 10 {
 		mark, err := s.ownNode()
@@ -179,38 +193,38 @@ func (s *session) create(r *record, t *driver.Ticket, tag string, v *view) error
 		}
 		ops := []any{&zk.SetDataRequest{Path: mark.path, Version: -1}}
 		plus := uint64(0)
-		if v != nil && t.Floor > 0 {
-			if plus = v.plusFor(t.Floor, mark.zxid); plus > 0 {
-				ops = append(ops, &zk.CreateRequest{Path: r.line + "/" + baseName(plus), Acl: s.d.acl, Flags: zk.FlagSequence})
+		if v != nil && t.MinToken > 0 {
+			if plus = v.plusFor(t.MinToken, mark.zxid); plus > 0 {
+				ops = append(ops, &zk.CreateRequest{Path: r.queue + "/" + baseName(plus), Acl: s.d.acl, Flags: zk.FlagSequence})
 			}
 		}
 		at := len(ops)
 		ops = append(ops, &zk.CreateRequest{
-			Path: r.line + "/" + nodeName(r.uuid, tag, t.Units, t.Limit),
+			Path: r.queue + "/" + nodeName(r.uuid, tag, t.Units, t.Limit),
 			Data: dataOf(t, 0), Acl: s.d.acl, Flags: zk.FlagEphemeralSequential,
 		})
 		if old != nil {
 			ops = append(ops, &zk.DeleteRequest{Path: old.where(), Version: -1})
 		}
-		r.asked = true
+		r.createUnknown = true
 		res, err := s.conn.Multi(ops...)
 		if err == nil {
 			if len(res) != len(ops) || res[0].Stat == nil || res[at].String == "" {
-				return driver.Errorf(driver.Unknown, "create in %s: the answer has %d of %d parts", r.line, len(res), len(ops))
+				return driver.Errorf(driver.Unknown, "create in %s: the answer has %d of %d parts", r.queue, len(res), len(ops))
 			}
-			r.asked = false
+			r.createUnknown = false
 			if old != nil {
 				old.s.replacedBy(old)
 			}
 			s.marked(res[0].Stat.Mzxid)
-			s.sits(r, nameOf(res[at].String), uint64(res[0].Stat.Mzxid), false)
+			s.setNodeLocked(r, nameOf(res[at].String), uint64(res[0].Stat.Mzxid), false)
 			return nil
 		}
 		failed := failing(res)
 		if failed < 0 {
-			return classed("create in "+r.line, err)
+			return classed("create in "+r.queue, err)
 		}
-		r.asked = false
+		r.createUnknown = false
 		why := res[failed].Error
 		switch {
 		case failed == 0 && errors.Is(why, zk.ErrNoNode):
@@ -219,18 +233,18 @@ func (s *session) create(r *record, t *driver.Ticket, tag string, v *view) error
 			old.s.replacedBy(old)
 			old = nil
 		case errors.Is(why, zk.ErrNoNode):
-			if err := s.makeParents(r.line); err != nil {
+			if err := s.makeParents(r.queue); err != nil {
 				return err
 			}
 		default:
-			return classed("create in "+r.line, why)
+			return classed("create in "+r.queue, why)
 		}
 	}
-	return driver.Errorf(driver.NotDone, "create in %s: the path keeps vanishing", r.line)
+	return driver.Errorf(driver.NotDone, "create in %s: the path keeps vanishing", r.queue)
 }
 
-// failing returns the part of a transaction that was refused, -1 when nothing
-// says so.
+// failing returns the index of the operation that made a transaction fail, or
+// -1 if the result names none.
 func failing(res []zk.MultiResponse) int {
 	for i, p := range res {
 		if p.Error != nil {
@@ -240,19 +254,20 @@ func failing(res []zk.MultiResponse) int {
 	return -1
 }
 
-// find looks for what an unanswered create may have made. Only a node of the
-// present session counts; others are about to vanish and are deleted.
-func (s *session) find(r *record) (bool, error) {
+// find looks for nodes that an unanswered create may have made. Only a node of
+// the present session counts; nodes of earlier sessions are about to vanish,
+// and find deletes them.
+func (s *session) find(r *entry) (bool, error) {
 	if err := s.sync(); err != nil {
 		return false, err
 	}
-	v, err := s.list(r.line)
+	v, err := s.list(r.queue)
 	if err != nil {
 		return false, err
 	}
 	found := false
 	for _, n := range v.ofUUID(r.uuid) {
-		path := r.line + "/" + n.name
+		path := r.queue + "/" + n.name
 		data, stat, err := s.conn.Get(path)
 		if errors.Is(err, zk.ErrNoNode) {
 			continue
@@ -267,46 +282,46 @@ func (s *session) find(r *record) (bool, error) {
 			if !based {
 				token = uint64(stat.Czxid)
 			}
-			s.sits(r, n.name, token, based)
+			s.setNodeLocked(r, n.name, token, based)
 			continue
 		}
 		if err := s.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return false, classed("delete "+path, err)
 		}
 	}
-	r.asked = false
+	r.createUnknown = false
 	return found, nil
 }
 
-// list reads the line once. A path that is somebody's data is refused.
-func (s *session) list(line string) (view, error) {
-	children, stat, err := s.conn.Children(line)
-	return s.listed(line, children, stat, err)
+// list reads the queue once. It refuses a path that holds foreign data.
+func (s *session) list(queue string) (view, error) {
+	children, stat, err := s.conn.Children(queue)
+	return s.listed(queue, children, stat, err)
 }
 
-func (s *session) listed(line string, children []string, stat *zk.Stat, err error) (view, error) {
+func (s *session) listed(queue string, children []string, stat *zk.Stat, err error) (view, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		return view{}, nil
 	}
 	if err != nil {
-		return view{}, classed("list "+line, err)
+		return view{}, classed("list "+queue, err)
 	}
 	if stat.DataLength > 0 {
-		return view{}, foreign(line, fmt.Sprintf("holds %d bytes of somebody's data and is not a line", stat.DataLength))
+		return view{}, foreign(queue, fmt.Sprintf("holds %d bytes of somebody's data and is not a line", stat.DataLength))
 	}
 	if stat.EphemeralOwner != 0 {
-		return view{}, foreign(line, "is an ephemeral node and not a line")
+		return view{}, foreign(queue, "is an ephemeral node and not a line")
 	}
-	v := look(children)
-	s.d.strays(s, line, &v)
+	v := viewOf(children)
+	s.d.deleteStrays(s, queue, &v)
 	return v, nil
 }
 
-// holder reads the metadata of a node.
-func (s *session) holder(line, name string) (string, error) {
-	data, _, err := s.conn.Get(line + "/" + name)
+// holder returns the metadata in a node.
+func (s *session) holder(queue, name string) (string, error) {
+	data, _, err := s.conn.Get(queue + "/" + name)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return "", classed("read "+line+"/"+name, err)
+		return "", classed("read "+queue+"/"+name, err)
 	}
 	if err != nil {
 		return "", nil

@@ -10,16 +10,16 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestLayout: what there is on the server. A ticket is a protected ephemeral
-// sequential node whose data name its holder. The transaction that created it is
-// its token, to which the core adds a byte for those who hold in turn without asking
-// the store.
-func TestLayout(t *testing.T) {
+// TestLayoutOfNodes checks the nodes on the server. A ticket is a protected ephemeral
+// sequential node whose data name its holder. The zxid of the transaction that
+// created the node is the ticket's token, to which the core adds a byte for
+// local hand-offs.
+func TestLayoutOfNodes(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
 	const note = "in the words of the holder"
 	c := newClient(t, s.URL("", ""), holdfast.WithNote(note))
@@ -58,11 +58,12 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestContainers: what a line needs above it, and the line itself, are containers,
-// which the server removes when they stay empty. What a session needs is made once.
-func TestContainers(t *testing.T) {
+// TestContainersAreRemoved checks that a queue, and the nodes that it needs above it, are
+// containers, which the server removes when they stay empty. The nodes that a
+// session needs are made once.
+func TestContainersAreRemoved(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	d, w := openWire(t, s.Addrs(), s.Tick)
 	warm := ticket2(unique("containers/warm"), 1)
 	join(t, d, warm, driver.Held)
@@ -76,11 +77,11 @@ func TestContainers(t *testing.T) {
 	leave(t, d, warm, driver.Held)
 }
 
-// TestACL: with a user, only this user may use the nodes; and everybody, where the
-// URL says so.
+// TestACL checks that with a user, only this user may use the nodes, and that
+// everybody may where the URL says so.
 func TestACL(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
 	if err := look.AddAuth("digest", []byte("ann:secret")); err != nil {
 		t.Fatal(err)
@@ -92,8 +93,8 @@ func TestACL(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", query, err)
 		}
-		line := root + "/n"
-		for _, path := range []string{root, line, line + "/" + children(t, look, line)[0]} {
+		queue := root + "/n"
+		for _, path := range []string{root, queue, queue + "/" + children(t, look, queue)[0]} {
 			acl, _, err := look.GetACL(path)
 			if err != nil || len(acl) != 1 || acl[0].Scheme != scheme || acl[0].Perms != zk.PermAll {
 				t.Errorf("%q: the ACL of %s is %+v, %v; want the scheme %s", query, path, acl, err, scheme)
@@ -105,11 +106,11 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// TestBreakForeign: the lock of another library shows by the name of its node, and
-// can be broken by it.
+// TestBreakForeign checks that the lock of another library is shown by the name
+// of its node, and can be broken by that name.
 func TestBreakForeign(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	name := unique("break-foreign")
 	conn := raw(t, s.Addrs()...)
 	c := newClient(t, s.URL("", "root=/"))
@@ -118,9 +119,9 @@ func TestBreakForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := children(t, conn, "/"+name)[0]
-	line, err := c.Inspect(t.Context(), name)
-	if err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != node {
-		t.Fatalf("the line is %+v, %v; want the ticket %q", line, err, node)
+	queue, err := c.Inspect(t.Context(), name)
+	if err != nil || len(queue.Holders)+len(queue.Waiters) != 1 || queue.Holders[0].ID != node {
+		t.Fatalf("the line is %+v, %v; want the ticket %q", queue, err, node)
 	}
 	if err := c.Break(t.Context(), name, node+"0"); !errors.Is(err, holdfast.ErrNoTicket) {
 		t.Errorf("Break of nobody: %v", err)

@@ -3,6 +3,8 @@ package zklock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -10,16 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Renew implements [driver.Driver]. A batch takes one request, besides one for
+// Renew implements [driver.Driver]. A batch takes one request, and one more for
 // each ticket that is renewed for the first time or over a new connection.
-func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	entry := time.Now()
-	places := make([]driver.Place, len(refs))
+	began := time.Now()
+	places := make([]driver.Status, len(refs))
 	bySession := make(map[*session][]int)
-	recs := make([]*record, len(refs))
+	recs := make([]*entry, len(refs))
 	for i, ref := range refs {
 		if r := d.find(nodeUUID(ref.ID)); r != nil {
 			recs[i] = r
@@ -28,17 +30,14 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 			places[i].State = driver.Gone
 		}
 	}
-	answers := make([]driver.Place, len(refs))
+	answers := make([]driver.Status, len(refs))
+	sessions := slices.Collect(maps.Keys(bySession))
 	err := d.do(ctx, func() {
-		var sessions []*session
-		for s := range bySession {
-			sessions = append(sessions, s)
-		}
-		each(len(sessions), func(k int) {
+		inParallel(len(sessions), func(k int) {
 			s := sessions[k]
-			s.renew(entry, recs, bySession[s], answers)
+			s.renew(began, recs, bySession[s], answers)
 		})
-	})
+	}, sessions...)
 	for i := range places {
 		switch {
 		case recs[i] == nil:
@@ -54,8 +53,9 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 	return places, nil
 }
 
-// renew answers for the tickets of one session, which are at these places.
-func (s *session) renew(entry time.Time, recs []*record, at []int, answers []driver.Place) {
+// renew answers for the tickets of one session. Their indices in recs and
+// answers are at.
+func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driver.Status) {
 	s.mu.Lock()
 	connected := s.connected
 	s.mu.Unlock()
@@ -65,15 +65,31 @@ func (s *session) renew(entry time.Time, recs []*record, at []int, answers []dri
 		}
 		return
 	}
-	var alive []*record
-	var places []int
+	var alive []*entry
+	var places, over []int
 	for _, i := range at {
-		if s.extend(recs[i], entry) {
+		if s.extend(recs[i], began) {
 			alive, places = append(alive, recs[i]), append(places, i)
 		} else {
-			answers[i].State = driver.Gone // the next sweep takes its node away
+			over = append(over, i)
 		}
 	}
+	inParallel(len(over), func(k int) {
+		i, r := over[k], recs[over[k]]
+		s.mu.Lock()
+		leaving := r.leaving // a Leave is under way, and must be the one that finds the node
+		s.mu.Unlock()
+		if leaving {
+			answers[i].State = driver.Gone
+			return
+		}
+		r.busy.Lock()
+		defer r.busy.Unlock()
+		var err error
+		if answers[i], err = s.overdueLocked(r); err != nil {
+			answers[i].Err = err
+		}
+	})
 	if len(alive) == 0 {
 		return
 	}
@@ -81,39 +97,41 @@ func (s *session) renew(entry time.Time, recs []*record, at []int, answers []dri
 		i := places[k]
 		switch {
 		case err != nil && driver.ClassOf(err) == driver.Refused:
-			answers[i] = driver.Place{State: driver.Gone}
+			answers[i] = driver.Status{State: driver.Gone}
 		case err != nil:
 			answers[i].Err = err
 		default:
-			if answers[i], err = s.answer(alive[k], entry); err != nil {
-				answers[i] = driver.Place{Err: err}
+			if answers[i], err = s.answer(alive[k], began); err != nil {
+				answers[i] = driver.Status{Err: err}
 			}
 		}
 	}
 }
 
-// Leave implements [driver.Driver]. A ticket whose Leave is not confirmed goes
-// on leaving by itself, for as long as its session lives.
-func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
-	if err := d.before(ctx); err != nil {
+// Leave implements [driver.Driver]. If a ticket's Leave is not confirmed, the
+// driver repeats it in the background for as long as the session lives.
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	recs := make([]*record, len(refs))
+	recs := make([]*entry, len(refs))
+	in := make(map[*session]bool)
 	for i, ref := range refs {
 		uuid := nodeUUID(ref.ID)
-		d.bury(uuid)
+		d.addTombstone(uuid)
 		if recs[i] = d.find(uuid); recs[i] == nil {
 			continue
 		}
 		s := recs[i].s
+		in[s] = true
 		s.mu.Lock()
-		recs[i].left, recs[i].leaving = true, true // nobody watches or renews it now
+		recs[i].mustLeave, recs[i].leaving = true, true // from here on the ticket is neither watched nor renewed
 		s.unwatch(recs[i])
 		s.mu.Unlock()
 	}
-	answers := make([]driver.Place, len(refs))
+	answers := make([]driver.Status, len(refs))
 	err := d.do(ctx, func() {
-		each(len(refs), func(i int) {
+		inParallel(len(refs), func(i int) {
 			r := recs[i]
 			if r == nil {
 				answers[i].State = driver.Gone
@@ -121,37 +139,37 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, 
 			}
 			r.busy.Lock()
 			defer r.busy.Unlock()
-			state, err := r.s.depart(r)
+			state, err := r.s.departLocked(r)
 			r.s.mu.Lock()
 			r.leaving = false
 			r.s.mu.Unlock()
-			answers[i] = driver.Place{State: state, Err: err}
+			answers[i] = driver.Status{State: state, Err: err}
 		})
-	})
+	}, slices.Collect(maps.Keys(in))...)
 	if err != nil {
 		return nil, err
 	}
 	return answers, nil
 }
 
-// depart deletes the ticket's node and says what it found. It is repeated by
-// every sweep until it has succeeded. The caller has busy.
-func (s *session) depart(r *record) (driver.State, error) {
+// departLocked deletes the ticket's node and returns the state that it found. Every
+// sweep repeats it until it has succeeded.
+func (s *session) departLocked(r *entry) (driver.State, error) {
 	s.mu.Lock()
-	r.left = true
+	r.mustLeave = true
 	s.unwatch(r)
 	state, path, connected := r.state, r.path, s.connected
 	s.mu.Unlock()
-	if state == driver.Gone || path == "" && !r.asked {
+	if state == driver.Gone || path == "" && !r.createUnknown {
 		s.forget(r)
 		return driver.Gone, nil
 	}
 	if !connected {
 		return 0, s.away()
 	}
-	if r.asked {
-		if err := s.scour(r); err != nil {
-			return 0, err
+	if r.createUnknown {
+		if err := s.deleteNodes(r); err != nil {
+			return 0, s.retireIfRefused(err)
 		}
 		if state == 0 {
 			state = driver.Gone
@@ -161,7 +179,7 @@ func (s *session) depart(r *record) (driver.State, error) {
 		if errors.Is(err, zk.ErrNoNode) {
 			state = driver.Gone
 		} else if err != nil {
-			return 0, classed("delete "+path, err)
+			return 0, s.retireIfRefused(classed("delete "+path, err))
 		}
 	}
 	if state == 0 {
@@ -171,29 +189,30 @@ func (s *session) depart(r *record) (driver.State, error) {
 	return state, nil
 }
 
-// scour deletes all nodes of a ticket whose create went unanswered.
-func (s *session) scour(r *record) error {
+// deleteNodes deletes all nodes of a ticket whose create had no answer. r.busy is
+// held.
+func (s *session) deleteNodes(r *entry) error {
 	if err := s.sync(); err != nil {
 		return err
 	}
-	children, _, err := s.conn.Children(r.line)
+	children, _, err := s.conn.Children(r.queue)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return classed("list "+r.line, err)
+		return classed("list "+r.queue, err)
 	}
-	v := look(children)
+	v := viewOf(children)
 	for _, n := range v.ofUUID(r.uuid) {
-		path := r.line + "/" + n.name
+		path := r.queue + "/" + n.name
 		if err := s.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return classed("delete "+path, err)
 		}
 	}
-	r.asked = false
+	r.createUnknown = false
 	return nil
 }
 
-// replaced returns the record of a ticket that another one replaces, marked as
-// leaving; nil when it is gone.
-func (d *Driver) replaced(t *driver.Ticket) *record {
+// replaced returns the entry of a ticket that another ticket replaces, and
+// marks it as leaving. It returns nil if the ticket is gone.
+func (d *Driver) replaced(t *driver.Ticket) *entry {
 	if t == nil {
 		return nil
 	}
@@ -206,31 +225,32 @@ func (d *Driver) replaced(t *driver.Ticket) *record {
 	if r.path == "" || r.state == driver.Gone {
 		return nil
 	}
-	r.left = true
+	r.mustLeave = true
 	return r
 }
 
-func (r *record) where() string {
+func (r *entry) where() string {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	return r.path
 }
 
-// replacedBy: the node of r is gone, as part of another ticket's Join.
-func (s *session) replacedBy(r *record) {
-	s.d.bury(r.uuid)
+// replacedBy notes that another ticket's Join has removed the node of r.
+func (s *session) replacedBy(r *entry) {
+	s.d.addTombstone(r.uuid)
 	s.forget(r)
 }
 
-// replace leaves a ticket by itself, where that cannot be part of the Join.
+// replace makes a ticket leave by a request of its own, where the Join's
+// transaction cannot remove it.
 func (d *Driver) replace(t *driver.Ticket) error {
 	r := d.find(nodeUUID(t.ID))
 	if r == nil {
 		return nil
 	}
-	d.bury(r.uuid)
+	d.addTombstone(r.uuid)
 	r.busy.Lock()
 	defer r.busy.Unlock()
-	_, err := r.s.depart(r)
+	_, err := r.s.departLocked(r)
 	return err
 }

@@ -19,15 +19,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF90_LongLine: a line that is longer than clients in Java can read is refused
-// with one clear error. Nothing of ours stays in it, and who is in it already
-// goes on.
+// TestF90_LongLine checks that a queue that is longer than clients in Java can
+// read is refused with one clear error. No node of the refused ticket stays in
+// the queue, and the tickets that are already in it go on.
 func TestF90_LongLine(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	name := unique("long")
 	look := raw(t, s.Addrs()...)
 	d, other := open(t, s.URL("", "")), open(t, s.URL("", ""))
@@ -53,7 +53,7 @@ func TestF90_LongLine(t *testing.T) {
 	for _, size := range []int{10_000, 13_000} {
 		fill(size)
 		_, err := other.Join(t.Context(), ticket2(name, size), true)
-		if driver.ClassOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has %d tickets, the most is 10000", size+1)) {
+		if driver.ClassOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has %d tickets; the maximum is 10000", size+1)) {
 			t.Errorf("with %d in line: %v (%v)", size, err, driver.ClassOf(err))
 		}
 		if p, err := other.Join(t.Context(), ticket2(name, size+1), false); err != nil || p.State != driver.Gone {
@@ -70,15 +70,15 @@ func TestF90_LongLine(t *testing.T) {
 }
 
 // presetCounter sets the counter of a path's sequential nodes, in the snapshot
-// of a server that does not run.
-func presetCounter(t *testing.T, m *backends.ZooKeeperMember, path string, n int32) {
+// of a server that is not running.
+func presetCounter(t *testing.T, m *servers.ZooKeeperMember, path string, n int32) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(m.Data(), "version-2", "snapshot.*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("snapshots: %v, %v", files, err)
 	}
 	newest := slices.MaxFunc(files, func(a, b string) int {
-		if len(a) != len(b) { // hexadecimal numbers
+		if len(a) != len(b) { // the numbers are hexadecimal
 			return len(a) - len(b)
 		}
 		return strings.Compare(a, b)
@@ -87,8 +87,8 @@ func presetCounter(t *testing.T, m *backends.ZooKeeperMember, path string, n int
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where the file has its checksums: over what is before them, and before a
-	// slash that is a string.
+	// The positions of the file's checksums. Each is of the bytes before it,
+	// and is followed by a slash as a string.
 	var seals []int
 	for i := 8; i+5 <= len(b); i++ {
 		if bytes.Equal(b[i:i+5], []byte{0, 0, 0, 1, '/'}) && binary.BigEndian.Uint64(b[i-8:]) == uint64(adler32.Checksum(b[:i-8])) {
@@ -100,7 +100,7 @@ func presetCounter(t *testing.T, m *backends.ZooKeeperMember, path string, n int
 		t.Fatalf("%s has no %s, or no checksum", newest, path)
 	}
 	at += 4 + len(path)
-	if size := int32(binary.BigEndian.Uint32(b[at:])); size > 0 { // of the data
+	if size := int32(binary.BigEndian.Uint32(b[at:])); size > 0 { // size of the data
 		at += int(size)
 	}
 	at += 4 + 8 + 4*8 + 4 // the data's size, ACL, two transactions and two times, version
@@ -113,15 +113,16 @@ func presetCounter(t *testing.T, m *backends.ZooKeeperMember, path string, n int
 	}
 }
 
-// TestF89_CounterAtItsEnd: the server's counter of a line reaches its end, where
-// ZooKeeper gives the last number again and again. The line's tickets come to
-// their turns, one at a time; and when they have gone, it begins anew.
+// TestF89_CounterAtItsEnd checks a queue whose counter at the server reaches
+// its end, where ZooKeeper gives the last number again and again. The queue's
+// tickets come to their turns, one at a time, and once they have gone the queue
+// begins anew.
 func TestF89_CounterAtItsEnd(t *testing.T) {
 	t.Parallel()
-	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{})
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{})
 	m := s.Members[0]
 	const name = "counter"
-	t.Run("prepare", func(t *testing.T) { // whose connection has ended before the server does
+	t.Run("prepare", func(t *testing.T) { // its connection ends before the server does
 		look := raw(t, s.Addrs()...)
 		for _, path := range []string{"/holdfast", lineOf(name)} {
 			if _, err := look.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
@@ -129,7 +130,7 @@ func TestF89_CounterAtItsEnd(t *testing.T) {
 			}
 		}
 	})
-	m.Restart(t) // it writes a snapshot when it starts
+	m.Restart(t) // writes a snapshot when it starts
 	m.Kill()
 	presetCounter(t, m, lineOf(name), math.MaxInt32-2)
 	m.Restart(t)
@@ -138,7 +139,7 @@ func TestF89_CounterAtItsEnd(t *testing.T) {
 	defer d.Close()
 	ps := watch(t, d)
 	first, second := ticket2(name, 0), ticket2(name, 1)
-	first.TTL, second.TTL = 5*time.Minute, 5*time.Minute // as above
+	first.TTL, second.TTL = 5*time.Minute, 5*time.Minute // long enough for a slow machine
 	p := join(t, d, first, driver.Held)
 	join(t, d, second, driver.Waiting)
 	for i := 2; i < 5; i++ {
@@ -159,7 +160,7 @@ func TestF89_CounterAtItsEnd(t *testing.T) {
 	until(t, "the second one holds", func() bool { return ps.state(second.ID) == driver.Held })
 	leave(t, d, second, driver.Held)
 
-	// As the users see it, the line is just used.
+	// Users go on using the queue as before.
 	last := p.Token
 	var cs []*holdfast.Client
 	for range 3 {

@@ -9,21 +9,21 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(func(target string) (driver.Driver, error) {
+	multiproc.Child(func(target string) (driver.Driver, error) {
 		return zklock.Open(context.Background(), target)
 	})
-	// They wait, for sessions to expire, more than they compute.
+	// The tests wait for sessions to expire more than they compute.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "5"); err != nil {
 		panic(err)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
 // open opens a driver; the caller closes it.
@@ -38,19 +38,29 @@ func open(t drivertest.T, url string) *zklock.Driver {
 	return d
 }
 
-func TestConformance(t *testing.T) {
-	s := backends.SharedZooKeeper(t)
+// pausing returns a function that stops a server; the result of that function
+// lets the server go on.
+func pausing(t *testing.T, m *servers.ZooKeeperMember) func(drivertest.T) func() {
+	return func(drivertest.T) func() {
+		m.Pause(t)
+		time.Sleep(50 * time.Millisecond) // all its threads have stopped by then
+		return func() { m.Resume(t) }
+	}
+}
+
+func TestDriverConformance(t *testing.T) {
+	s := servers.SharedZooKeeper(t)
 	url := s.URL("", "")
 	m := s.Members[0]
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t drivertest.T) driver.Driver { return open(t, url) },
-		TTL:  2 * time.Second,
-		Pause: func(drivertest.T) func() {
-			m.Pause(t)
-			time.Sleep(50 * time.Millisecond) // until all its threads have stopped
-			return func() { m.Resume(t) }
+		OpenAt: func(ctx context.Context, address string) (driver.Driver, error) {
+			return zklock.Open(ctx, "zk://"+address)
 		},
+		TTL:     2 * time.Second,
+		Pause:   pausing(t, m),
 		Restart: func(drivertest.T) { m.Restart(t) },
+		Foreign: foreigners(s.Addrs()),
 		Connections: func(drivertest.T) int {
 			return strings.Count(m.Ask(t, "cons"), "127.0.0.1")
 		},

@@ -9,33 +9,34 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// TestLocks is the suite of the lock as its users see it.
+// TestLocks runs the suite of the lock as its users see it.
 func TestLocks(t *testing.T) {
-	url := backends.SharedZooKeeper(t).URL("", "")
-	locktest.Run(t, drivertest.Harness{
-		Open: func(t drivertest.T) driver.Driver { return open(t, url) },
-		TTL:  3 * time.Second,
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{}) // a server of its own: the suite pauses it
+	drivertest.RunLocks(t, drivertest.Harness{
+		Open:  func(t drivertest.T) driver.Driver { return open(t, s.URL("", "")) },
+		TTL:   4 * time.Second,
+		Pause: pausing(t, s.Members[0]),
 	})
 }
 
-// TestProcesses kills and pauses real processes: the next holder comes within
-// the TTL, 5 %, 250 ms and the store's granularity, which is 3 of the ticks it is told.
-func TestProcesses(t *testing.T) {
+// TestLocksAcrossProcesses kills and pauses real processes, and checks that the next
+// holder comes within the TTL, 5 %, 250 ms and the store's granularity, which
+// is 3 ticks of the tick that the URL gives.
+func TestLocksAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
-	procs.Run(t, procs.Store{Target: s.URL("", ""), TTL: 3 * time.Second, Slack: 6*s.Tick + 500*time.Millisecond})
+	s := servers.SharedZooKeeper(t)
+	multiproc.Run(t, multiproc.Store{Target: s.URL("", ""), TTL: 3 * time.Second, Slack: 6*s.Tick + 500*time.Millisecond})
 }
 
 // Test200Clients is the test of the founding texts: 200 goroutines, each with a
 // client of its own, count to 200 exactly, with tokens in order.
 func Test200Clients(t *testing.T) {
-	addrs := backends.SharedZooKeeper(t).Addrs()
+	addrs := servers.SharedZooKeeper(t).Addrs()
 	name := unique("200-clients")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

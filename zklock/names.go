@@ -5,21 +5,20 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// charset is how a lock's name is written as one element of a path.
+// charset writes a lock's name as one element of a path.
 var charset = driver.Charset{
 	Plain: func(b byte) bool { return b > ' ' && b < 0x7f && b != '/' },
 	Max:   512,
 }
 
-// reserved are elements that the server does not take, or keeps for itself.
-// Their written form is none that charset makes of another name.
+// reserved are the elements that the server refuses or keeps for itself, with
+// their written forms. Charset gives no other name such a form.
 var reserved = map[string]string{".": "%2E", "..": "%2E%2E", "zookeeper": "%7Aookeeper"}
 
 func encodeName(name string) string {
@@ -30,8 +29,8 @@ func encodeName(name string) string {
 	return s
 }
 
-// hashed says whether a written name has no way back.
-func hashed(enc string) bool { return strings.HasPrefix(enc, "~") }
+// isHashed reports whether a written name is a hash, which cannot be decoded.
+func isHashed(enc string) bool { return strings.HasPrefix(enc, "~") }
 
 func decodeName(enc string) (string, error) {
 	for name, r := range reserved {
@@ -42,10 +41,11 @@ func decodeName(enc string) (string, error) {
 	return charset.Decode(enc)
 }
 
-// nodeUUID is the UUID in the name of a ticket's node. It follows from the
-// ticket's id, so that a node can be found and judged by the id alone: ids
-// "<uuid>:<number>" keep the first ten bytes of the client's UUID, and the
-// number goes into the other six.
+// nodeUUID returns the UUID in the name of a ticket's node. The UUID follows
+// from the ticket's id, so that the id alone is enough to find and judge a
+// node: for an id "<uuid>:<number>" it keeps the first ten bytes of the
+// client's UUID, and the number goes into the other six. The UUID of any other
+// id is a hash of the id.
 func nodeUUID(id string) string {
 	if at := strings.LastIndexByte(id, ':'); at == uuidLen {
 		b, err := parseUUID(id[:at])
@@ -63,19 +63,19 @@ func nodeUUID(id string) string {
 
 const uuidLen = 36
 
-// clientLen is how much of a node's UUID tells the client: 20 digits and two
-// dashes.
+// clientLen is the length of the part of a node's UUID that identifies the
+// client: 20 digits and two dashes.
 const clientLen = 22
 
-// parseUUID makes no garbage, because each listing of a line has one for every
-// ticket.
+// parseUUID parses a UUID without allocating, because each listing of a queue
+// has one for every ticket.
 func parseUUID(s string) (b [16]byte, err error) {
 	if len(s) != uuidLen {
 		return b, fmt.Errorf("a UUID has %d characters", uuidLen)
 	}
 	var text [uuidLen]byte
 	copy(text[:], s)
-	for _, p := range uuidParts {
+	for _, p := range uuidGroups {
 		if _, err := hex.Decode(b[p.at:p.end], text[p.text:][:2*(p.end-p.at)]); err != nil {
 			return b, err
 		}
@@ -91,11 +91,12 @@ func formatUUID(b [16]byte) string {
 	return string(text[:])
 }
 
-// uuidParts are the groups of bytes of a UUID, and where their digits begin.
-var uuidParts = [...]struct{ at, end, text int }{{0, 4, 0}, {4, 6, 9}, {6, 8, 14}, {8, 10, 19}, {10, 16, 24}}
+// uuidGroups are the groups of bytes of a UUID, and the positions of their
+// digits.
+var uuidGroups = [...]struct{ at, end, text int }{{0, 4, 0}, {4, 6, 9}, {6, 8, 14}, {8, 10, 19}, {10, 16, 24}}
 
 func writeUUID(b [16]byte) (text [uuidLen]byte) {
-	for i, p := range uuidParts {
+	for i, p := range uuidGroups {
 		if i > 0 {
 			text[p.text-1] = '-'
 		}
@@ -104,7 +105,8 @@ func writeUUID(b [16]byte) (text [uuidLen]byte) {
 	return text
 }
 
-// ownerTag marks the nodes of a named owner, so that a listing shows them.
+// ownerTag returns the mark in the names of a named owner's nodes, by which a
+// listing shows them.
 func ownerTag(owner string) string {
 	if owner == "" {
 		return ""
@@ -113,15 +115,20 @@ func ownerTag(owner string) string {
 	return "o" + hex.EncodeToString(sum[:8])
 }
 
-// A node is a ticket as its node's name tells it.
+// A node is a ticket as its node's name describes it.
 type node struct {
 	name  string
-	uuid  string // empty for clients that have none, or another form of it
+	uuid  string // empty for clients that have none, or write it in another form
 	owner string // the owner's tag
 	seq   int32
-	limit int64
+	limit int64 // anyLimit for kazoo's exclusive locks
 	units int64
 }
+
+// anyLimit is the limit of kazoo's exclusive locks. Kazoo gives the nodes of
+// its mutex and of its writer the same name, so such a node fits a queue of any
+// limit and takes all of the limit.
+const anyLimit int64 = 0
 
 const (
 	protected = "_c_"
@@ -130,9 +137,24 @@ const (
 	writeMark = "__WRIT__"
 	permMark  = "-sem-"
 	baseMark  = "base-"
+
+	// kazooMark and kazooReadMark are the marks of kazoo's locks, after 32 hex
+	// digits.
+	kazooMark     = "__lock__"
+	kazooReadMark = "__rlock__"
 )
 
-// nodeName is the name of a ticket's node without its number.
+// marks are the strings before the sequence number in the names of nodes that
+// do not tell a limit and units.
+var marks = [...]struct {
+	mark         string
+	units, limit int64
+}{
+	{lockMark, 1, 1}, {readMark, 1, driver.RWLimit}, {writeMark, driver.RWLimit, driver.RWLimit},
+	{kazooMark, 1, anyLimit}, {kazooReadMark, 1, driver.RWLimit},
+}
+
+// nodeName returns the name of a ticket's node without its number.
 func nodeName(uuid, tag string, units, limit int64) string {
 	s := protected + uuid + "-"
 	if tag != "" {
@@ -149,15 +171,11 @@ func nodeName(uuid, tag string, units, limit int64) string {
 	return s[:len(s)-1] + permMark + fmt.Sprintf("%d-%d-", limit, units)
 }
 
-// parseNode reads a node's name. Whatever is not a ticket's is passed over:
-// several programs may keep things below one path.
+// parseNode parses a node's name, and reports whether the node is a ticket's.
 func parseNode(name string) (n node, ok bool) {
 	n.name = name
 	mark := -1
-	for _, m := range []struct {
-		mark         string
-		units, limit int64
-	}{{lockMark, 1, 1}, {readMark, 1, driver.RWLimit}, {writeMark, driver.RWLimit, driver.RWLimit}} {
+	for _, m := range marks {
 		if i := strings.LastIndex(name, m.mark); i >= 0 {
 			if n.seq, ok = parseSeq(name[i+len(m.mark):]); ok {
 				mark, n.units, n.limit = i, m.units, m.limit
@@ -170,13 +188,13 @@ func parseNode(name string) (n node, ok bool) {
 		if i < 0 {
 			return n, false
 		}
-		parts := strings.SplitN(name[i+len(permMark):], "-", 3)
-		if len(parts) != 3 {
+		fields := strings.SplitN(name[i+len(permMark):], "-", 3)
+		if len(fields) != 3 {
 			return n, false
 		}
-		limit, err1 := strconv.ParseInt(parts[0], 10, 64)
-		units, err2 := strconv.ParseInt(parts[1], 10, 64)
-		n.seq, ok = parseSeq(parts[2])
+		limit, err1 := strconv.ParseInt(fields[0], 10, 64)
+		units, err2 := strconv.ParseInt(fields[1], 10, 64)
+		n.seq, ok = parseSeq(fields[2])
 		if !ok || err1 != nil || err2 != nil || units < 1 || units > limit {
 			return n, false
 		}
@@ -195,7 +213,7 @@ func parseNode(name string) (n node, ok bool) {
 	return n, true
 }
 
-// parseSeq reads the number that the server put at the end of a name: ten
+// parseSeq parses the number that the server put at the end of a name: ten
 // digits, with a sign once the counter has passed 2^31.
 func parseSeq(s string) (int32, bool) {
 	if len(s) < 10 {
@@ -205,174 +223,16 @@ func parseSeq(s string) (int32, bool) {
 	return int32(n), err == nil
 }
 
-// spent says whether a number comes from a counter at its end. It stops at
-// 2^31 - 1, which the server gives again and again from then on, and for what it
-// has not written yet it counts on from there, into the negative, and back again:
-// these numbers tell no order, and several nodes may have one.
+// spent reports whether a number comes from a counter that has reached its end.
+// The counter stops at 2^31 - 1, and from then on the server gives that number
+// again and again. For creates that it has not written yet, the server counts
+// on from there, into the negative, and back again. Such numbers tell no order,
+// and several nodes may have the same one.
 func spent(seq int32) bool { return seq < 0 || seq == math.MaxInt32 }
 
 func formatSeq(seq int32) string { return fmt.Sprintf("%010d", seq) }
 
-// before says whether number a was given before b. The counter of a path goes
-// round after 2^32 nodes; differences do not.
+// before reports whether number a was given before number b. The counter of a
+// path wraps around after 2^32 nodes; the difference of two numbers still tells
+// their order.
 func before(a, b int32) bool { return a-b < 0 }
-
-// A view is what one listing of a line says.
-type view struct {
-	nodes []node // in order of their places
-	bases []base // floors of tokens, see token.go
-}
-
-// look reads a listing.
-func look(children []string) view {
-	v := view{nodes: make([]node, 0, len(children))}
-	for _, c := range children {
-		if b, ok := parseBase(c); ok {
-			v.bases = append(v.bases, b)
-		} else if n, ok := parseNode(c); ok {
-			v.nodes = append(v.nodes, n)
-		}
-	}
-	slices.SortFunc(v.nodes, func(a, b node) int {
-		switch {
-		case before(a.seq, b.seq):
-			return -1
-		case before(b.seq, a.seq):
-			return 1
-		}
-		return strings.Compare(a.name, b.name)
-	})
-	return v
-}
-
-// A place is one or more nodes of one number: those of one owner.
-type place struct {
-	nodes []node
-	units int64
-}
-
-func (v *view) places() []place {
-	ps := make([]place, 0, len(v.nodes))
-	for i, n := range v.nodes { // those of one place are side by side
-		if k := len(ps) - 1; k >= 0 && ps[k].nodes[0].seq == n.seq && !spent(n.seq) {
-			first := i - len(ps[k].nodes)
-			ps[k].nodes = v.nodes[first : i+1 : i+1]
-			ps[k].units = max(ps[k].units, n.units)
-		} else {
-			ps = append(ps, place{v.nodes[i : i+1 : i+1], n.units})
-		}
-	}
-	return ps
-}
-
-// limit is the line's: that of whoever is first. 0 for an empty line.
-func (v *view) limit() int64 {
-	if len(v.nodes) == 0 {
-		return 0
-	}
-	return v.nodes[0].limit
-}
-
-// add adds units without overflow.
-func add(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return 1<<63 - 1
-}
-
-// fits says whether a new ticket would hold at once.
-func (v *view) fits(units, limit int64) bool {
-	sum := units
-	for _, p := range v.places() {
-		if p.nodes[0].limit != limit {
-			return false
-		}
-		sum = add(sum, p.units)
-	}
-	return sum <= limit
-}
-
-// A standing is where one node stands.
-type standing struct {
-	found bool
-	held  bool
-	ahead int // places
-	// target is the node to wait for; alone says that its end makes the
-	// waiter a holder, so that there is no need to look again.
-	target string
-	alone  bool
-	// crowd: no single node is in the way, because several hold and any of
-	// them may leave first. The first that waits (head) watches the line.
-	crowd, head bool
-	last        bool // nobody is behind
-}
-
-// standing finds the node of that name and works out whom it waits for. The
-// node to watch is the last one ahead that alone excludes it: as long as that
-// one is there, nothing else can make a difference. A node of another limit
-// than the waiter's is in everybody's way: it will soon be gone, or else holds.
-func (v *view) standing(name string) (s standing) {
-	ps := v.places()
-	at := slices.IndexFunc(ps, func(p place) bool {
-		return slices.ContainsFunc(p.nodes, func(n node) bool { return n.name == name })
-	})
-	if at < 0 {
-		return s
-	}
-	s.found, s.ahead, s.last = true, at, at == len(ps)-1
-	mine := ps[at]
-	limit := mine.nodes[0].limit
-	units := func(p place) int64 {
-		if p.nodes[0].limit != limit {
-			return limit
-		}
-		return p.units
-	}
-	sum, single := int64(0), -1
-	for i, p := range ps[:at] {
-		sum = add(sum, units(p))
-		if units(p) > limit-mine.units {
-			single = i
-		}
-	}
-	if add(sum, mine.units) <= limit {
-		s.held = true
-		return s
-	}
-	if single >= 0 {
-		t := ps[single]
-		s.target = t.nodes[len(t.nodes)-1].name
-		// The places of owners, and of writers who go on as readers, may have
-		// got another node since this listing.
-		grows := t.nodes[0].owner != "" || limit == driver.RWLimit && t.units > 1 && mine.units > 1
-		s.alone = len(t.nodes) == 1 && !grows && add(sum-units(t), mine.units) <= limit
-		return s
-	}
-	s.crowd = true
-	pred := ps[at-1]
-	s.head = sum <= limit
-	s.target = pred.nodes[len(pred.nodes)-1].name
-	return s
-}
-
-// ofOwner returns the first node of an owner, other than the one of that UUID.
-func (v *view) ofOwner(tag, except string) (node, bool) {
-	for _, n := range v.nodes {
-		if n.owner == tag && n.uuid != except {
-			return n, true
-		}
-	}
-	return node{}, false
-}
-
-// ofUUID returns the nodes of a ticket; there may be several after failures.
-func (v *view) ofUUID(uuid string) []node {
-	var ns []node
-	for _, n := range v.nodes {
-		if n.uuid == uuid {
-			ns = append(ns, n)
-		}
-	}
-	return ns
-}

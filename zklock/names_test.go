@@ -23,7 +23,7 @@ func FuzzNames(f *testing.F) {
 		if ea == "." || ea == ".." || strings.ContainsAny(ea, "/\x00") || a != "" && ea == "" {
 			t.Errorf("%q is %q", a, ea)
 		}
-		if back, err := decodeName(ea); !hashed(ea) && (err != nil || back != a) {
+		if back, err := decodeName(ea); !isHashed(ea) && (err != nil || back != a) {
 			t.Errorf("%q is %q, and back %q, %v", a, ea, back, err)
 		}
 	})
@@ -60,8 +60,8 @@ func TestNodeUUID(t *testing.T) {
 	}
 }
 
-// TestNodeNames: the names are those of Curator's format, byte for byte, and
-// are read back; so are those of the other libraries.
+// TestNodeNames checks that the names have Curator's format, byte for byte, and
+// are parsed again, and that the names of other libraries are parsed.
 //
 // Covers: F66.
 func TestNodeNames(t *testing.T) {
@@ -86,16 +86,22 @@ func TestNodeNames(t *testing.T) {
 			t.Errorf("%q is read as %+v, want %+v", want, got, made)
 		}
 	}
+	const kazoo = "0123456789abcdef0123456789abcdef__lock__0000000003"
+	if got, ok := parseNode(kazoo); !ok || got.limit != anyLimit || got.seq != 3 {
+		t.Errorf("%q is read as %+v, %v", kazoo, got, ok)
+	}
 	for name, limit := range map[string]int64{
 		"_c_0123456789abcdef0123456789abcdef-lock-0000000003": 1, // go-zookeeper
-		"lock-0000000003":                 1,
+		"lock-0000000003": 1,
+		"0123456789abcdef0123456789abcdef__rlock__0000000003": driver.RWLimit, // kazoo
 		"latch-0000000003":                0,
 		"config":                          0,
 		"lock-":                           0,
 		"lock-3":                          0,
 		"lock-00000000x3":                 0,
+		"__lock__":                        0,
 		"base-10-0000000003":              0,
-		"_c_" + u + "-sem-2-3-0000000001": 0, // more units than there are
+		"_c_" + u + "-sem-2-3-0000000001": 0, // more units than the limit
 	} {
 		if got, ok := parseNode(name); ok != (limit > 0) || got.limit != limit && ok {
 			t.Errorf("%q is read as %+v, %v", name, got, ok)
@@ -103,7 +109,7 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// TestF89_CounterGoesRound: the order is right across 2^31 and 2^32.
+// TestF89_CounterGoesRound checks the order of numbers across 2^31 and 2^32.
 func TestF89_CounterGoesRound(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -113,22 +119,23 @@ func TestF89_CounterGoesRound(t *testing.T) {
 	}
 	shuffled := slices.Clone(names)
 	slices.Sort(shuffled)
-	v := look(shuffled)
+	v := viewOf(shuffled)
 	for i, n := range v.nodes {
 		if n.name != names[i] {
 			t.Fatalf("the order is %v, want %v", v.nodes, names)
 		}
 	}
-	if s := v.standing(names[3]); s.held || s.target != names[2] || s.ahead != 3 || s.alone {
+	if s := v.position(names[3]); s.held || s.target != names[2] || s.ahead != 3 || s.alone {
 		t.Errorf("the first one past 2^31 stands as %+v", s)
 	}
-	if s := v.standing(names[0]); !s.held {
+	if s := v.position(names[0]); !s.held {
 		t.Errorf("the first one stands as %+v", s)
 	}
-	// The server may give the last number, and those behind it, to several.
+	// The server may give the last number, and the numbers after it, to several
+	// nodes.
 	for _, seq := range []string{"2147483647", "-2147483648", "-2147483647"} {
-		v = look([]string{"a-lock-" + seq, "b-lock-" + seq})
-		if s := v.standing("b-lock-" + seq); s.held {
+		v = viewOf([]string{"a-lock-" + seq, "b-lock-" + seq})
+		if s := v.position("b-lock-" + seq); s.held {
 			t.Errorf("beside another one of number %s it stands as %+v", seq, s)
 		}
 	}
@@ -137,23 +144,25 @@ func TestF89_CounterGoesRound(t *testing.T) {
 	}
 }
 
-// TestStanding: who holds and who waits for whom, for each kind of lock.
-func TestStanding(t *testing.T) {
+// TestPositionInQueue checks which nodes hold and which node each waiter waits for,
+// for each kind of lock.
+func TestPositionInQueue(t *testing.T) {
 	t.Parallel()
-	line := func(kinds string) []string {
+	queue := func(kinds string) []string {
 		var names []string
 		for i, k := range strings.Fields(kinds) {
 			names = append(names, fmt.Sprintf("x%s%010d", map[string]string{
 				"m": lockMark, "r": readMark, "w": writeMark, "1": "-sem-3-1-", "2": "-sem-3-2-", "3": "-sem-3-3-",
+				"k": kazooMark, "q": kazooReadMark,
 			}[k], i))
 		}
 		return names
 	}
 	for _, c := range []struct {
-		line   string
+		queue  string
 		at     int
 		held   bool
-		target int // -1 for none
+		target int // index, -1 for none
 		alone  bool
 		head   bool
 	}{
@@ -167,31 +176,39 @@ func TestStanding(t *testing.T) {
 		{"r w w r", 3, false, 2, false, false},
 		{"r w", 1, false, 0, true, false},
 		{"r r w", 2, false, 1, false, false},
-		{"w w", 1, false, 0, false, false}, // it may go on as a reader
+		{"w w", 1, false, 0, false, false}, // the writer may go on as a reader
 		{"1 1 1", 2, true, -1, false, false},
-		{"1 1 1 1", 3, false, 2, false, true}, // any of three may leave first
+		{"1 1 1 1", 3, false, 2, false, true}, // any of the three may leave first
 		{"1 1 1 1 1", 4, false, 3, false, false},
 		{"3 1", 1, false, 0, true, false},
 		{"1 3", 1, false, 0, true, false},
 		{"2 2", 1, false, 0, true, false},
 		{"2 1 2", 2, false, 0, true, false},
-		{"m w", 1, false, 0, true, false}, // another kind is in the way, whatever it takes
+		{"k m", 1, false, 0, true, false},
+		{"k r", 1, false, 0, true, false},
+		{"k w", 1, false, 0, true, false},
+		{"k 1", 1, false, 0, true, false},
+		{"1 k 1", 2, false, 1, true, false},
+		{"k k m", 2, false, 1, false, false},
+		{"q r", 1, true, -1, false, false},
+		{"q w", 1, false, 0, true, false},
+		{"m w", 1, false, 0, true, false}, // another kind of lock is in the way, however many units it takes
 	} {
-		names := line(c.line)
-		v := look(names)
-		s := v.standing(names[c.at])
+		names := queue(c.queue)
+		v := viewOf(names)
+		s := v.position(names[c.at])
 		target := -1
 		if !s.held {
 			target = slices.Index(names, s.target)
 		}
 		if !s.found || s.held != c.held || target != c.target || s.alone != c.alone || s.head != c.head {
-			t.Errorf("%q: %d stands as %+v", c.line, c.at, s)
+			t.Errorf("%q: %d stands as %+v", c.queue, c.at, s)
 		}
 	}
 }
 
-// TestOwnersPlaces: nodes of one number are one place, whose end is only the
-// end of the last of them.
+// TestOwnersPlaces checks that nodes of one number are one place, which ends
+// only with the last of them.
 func TestOwnersPlaces(t *testing.T) {
 	t.Parallel()
 	const u = "0b6f2c7d-5b5a-4c8e-9a59-9b2e4e9e1e1"
@@ -199,24 +216,24 @@ func TestOwnersPlaces(t *testing.T) {
 	a := "_c_" + u + "1-" + tag + "-lock-0000000001"
 	b := "_c_" + u + "2-" + tag + "-lock-0000000001"
 	c := "_c_" + u + "3-lock-0000000002"
-	v := look([]string{c, b, a})
+	v := viewOf([]string{c, b, a})
 	for _, name := range []string{a, b} {
-		if s := v.standing(name); !s.held {
+		if s := v.position(name); !s.held {
 			t.Errorf("%s stands as %+v", name, s)
 		}
 	}
-	if s := v.standing(c); s.held || s.alone || s.ahead != 1 {
+	if s := v.position(c); s.held || s.alone || s.ahead != 1 {
 		t.Errorf("behind the owner it stands as %+v", s)
 	}
-	v = look([]string{c, a})
-	if s := v.standing(c); s.alone {
+	v = viewOf([]string{c, a})
+	if s := v.position(c); s.alone {
 		t.Errorf("an owner may get another node at any time: %+v", s)
 	}
 }
 
 func TestBases(t *testing.T) {
 	t.Parallel()
-	v := look([]string{"base-100-0000000003", "lock-0000000004", "base-300-0000000006", "base-x-0000000001", "lock-0000000001"})
+	v := viewOf([]string{"base-100-0000000003", "lock-0000000004", "base-300-0000000006", "base-x-0000000001", "lock-0000000001"})
 	for seq, want := range map[int32]uint64{2: 0, 4: 100, 7: 300} {
 		if got := v.base(seq); got != want {
 			t.Errorf("the base of %d is %d, want %d", seq, got, want)
@@ -230,8 +247,9 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestF90_Timeouts: a session's time-out has room for its TTL, and back.
-func TestF90_Timeouts(t *testing.T) {
+// TestF90_TimeoutsFitTTLs checks that the TTL for a session's time-out needs no longer
+// time-out than that.
+func TestF90_TimeoutsFitTTLs(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []int{100, 500, 2000} {
 		for _, ms := range []int{1000, 2345, 30_000, 600_000} {
@@ -244,8 +262,9 @@ func TestF90_Timeouts(t *testing.T) {
 	}
 }
 
-// What a UUID is not: its digits moved, in upper case, with other dashes.
-func TestUUIDs(t *testing.T) {
+// TestTextsLikeUUIDsAreRefused checks that texts that are not quite UUIDs are refused: with digits
+// moved, in upper case, with other dashes.
+func TestTextsLikeUUIDsAreRefused(t *testing.T) {
 	const good = "00112233-4455-6677-8899-aabbccddeeff"
 	b, err := parseUUID(good)
 	if err != nil || formatUUID(b) != good || b[0] != 0 || b[4] != 0x44 || b[15] != 0xff {
@@ -261,19 +280,24 @@ func TestUUIDs(t *testing.T) {
 	}
 }
 
-// A line of 64 is listed by each that joins it: what reading it costs does not
-// grow with them but by the room for it.
+// TestListingCosts checks the cost of reading a listing of 64 nodes, which each
+// Join reads: the allocations do not grow with the number of nodes, apart from
+// the size of the buffer.
 func TestListingCosts(t *testing.T) {
 	var children []string
 	for i := range 64 {
 		children = append(children, nodeName(nodeUUID(fmt.Sprintf("%08x-1111-4111-8111-111111111111:%d", i, i)), "", 1, 1)+formatSeq(int32(64-i)))
 	}
-	if n := testing.AllocsPerRun(100, func() {
-		v := look(children)
-		if s := v.standing(children[0]); !s.found || s.ahead != 63 || !s.last {
-			t.Fatalf("%+v", s)
-		}
-	}); n > 4 {
+	n := math.Inf(1)
+	for try := 0; n > 4 && try < 10; try++ { // those of other goroutines count as well
+		n = min(n, testing.AllocsPerRun(100, func() {
+			v := viewOf(children)
+			if s := v.position(children[0]); !s.found || s.ahead != 63 || !s.last {
+				t.Fatalf("%+v", s)
+			}
+		}))
+	}
+	if n > 4 {
 		t.Errorf("%v allocations", n)
 	}
 }

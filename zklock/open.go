@@ -16,32 +16,32 @@ import (
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
-// DefaultDialTimeout is how long Open waits for the servers when its context
-// sets no earlier end.
-const DefaultDialTimeout = 10 * time.Second
+// DefaultDialTimeout is the time that Open waits for the servers when its
+// context sets no earlier end.
+const DefaultDialTimeout = driver.OpenLimit
 
 // Open returns a driver for the servers at a URL, with connections of its own:
 //
 //	zk://[user[:password]@]host[:port][,host[:port]...][/chroot][?option=value&...]
 //
-// The scheme zks is the same over TLS. Without them the port is 2181 (zks:
-// 2281) and there is no chroot; a chroot has to exist. User and password are
-// sent with the scheme "digest", and what is special in a URL is
+// The scheme zks is the same over TLS. The port defaults to 2181 (zks: 2281).
+// Without a path there is no chroot; a chroot has to exist. User and password
+// are sent with the scheme "digest". Characters that are special in a URL are
 // percent-encoded in them. The options are:
 //
-//	root          path of the lines below the chroot, see Options.Root
+//	root          path of the queues below the chroot, see Options.Root
 //	acl           "open": everybody may use and break the locks; "creator":
-//	              only this user, which is so anyway when there is a user
+//	              only this user, which is the default when there is a user
 //	tick          tickTime of the servers, see Options.Tick
 //	ca            file of the certificates to trust, instead of the system's
 //	cert, key     files of the client's certificate and its key
 //	server_name   name in the servers' certificates, if it is not the host's
 //	dial_timeout  how long Open waits for a server, 10s if not given
 //
-// Open blocks until a server has made a session and the chroot was seen. It
-// returns an error when ctx or the time-out ends first, when the URL is
-// malformed or has an unknown option, when the chroot does not exist and when
-// the user may not look at it. No error contains the password.
+// Open blocks until a server has made a session and the driver has seen the
+// chroot. It returns an error when ctx or the time-out ends first, when the URL
+// is malformed or has an unknown option, when the chroot does not exist, and
+// when the user has no right to read it. No error contains the password.
 func Open(ctx context.Context, address string) (*Driver, error) {
 	servers, opts, limit, err := parseURL(address)
 	if err != nil {
@@ -50,14 +50,17 @@ func Open(ctx context.Context, address string) (*Driver, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no session within %v", limit))
 	defer cancel()
 	d, err := connect(ctx, servers, opts)
+	if err != nil && opts.User == "" && (errors.Is(err, zk.ErrNoAuth) || usersOnly(err)) {
+		err = driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host; or an ACL names others alone: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("zklock: open %s: %w", strings.Join(servers, ","), err)
 	}
 	return d, nil
 }
 
-// Connect is Open without a URL: servers are hosts with ports. It blocks like
-// Open, for as long as ctx allows.
+// Connect is Open without a URL: servers are hosts with ports. Connect blocks
+// like Open, for as long as ctx allows.
 func Connect(ctx context.Context, servers []string, opts *Options) (*Driver, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("zklock: there are no servers to connect to")
@@ -69,14 +72,15 @@ func Connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 	return d, nil
 }
 
-// New returns a driver on a connection that the user has made with a Tap, and
-// that the driver never closes. All tickets live in its one session, so the
-// TTL follows from its time-out and Traits allow no other: take WithTTL of
-// Traits().MaxTTL. Without Options.Tick the servers' tickTime is taken to be
-// an eighth of the session's time-out, at most 2 s.
+// New returns a driver on a connection that the user has made with a Tap. The
+// driver never closes the connection. All tickets live in the connection's one
+// session, so the TTL follows from the session's time-out and Traits allow no
+// other: a client without WithTTL has this TTL. Without Options.Tick the driver
+// assumes that the servers' tickTime is an eighth of the session's time-out, at
+// most 2 s.
 //
-// New blocks until there is a session and the chroot was seen, and returns the
-// errors of [Open].
+// New blocks until there is a session and the driver has seen the chroot. It
+// returns the errors of [Open].
 func New(ctx context.Context, conn *zk.Conn, tap *Tap, opts *Options) (*Driver, error) {
 	if conn == nil || tap == nil {
 		return nil, errors.New("zklock: the connection or its Tap is nil")
@@ -99,7 +103,8 @@ func (d *Driver) adopt(ctx context.Context, conn *zk.Conn, tap *Tap) error {
 	s.conn, s.users = conn, true
 	close(s.known)
 	d.only = s
-	// An event between the two lines only repeats what the second one does.
+	// An event between listen and s.event does no harm: s.event only repeats
+	// it.
 	if state := tap.listen(s.event); state == zk.StateHasSession {
 		s.event(zk.Event{Type: zk.EventSession, State: state})
 	}
@@ -120,7 +125,7 @@ func (d *Driver) adopt(ctx context.Context, conn *zk.Conn, tap *Tap) error {
 	d.traits = traitsOf(d.tick, timeout, timeout)
 	d.traits.MinTTL = d.traits.MaxTTL * 24 / 25
 	s.serve()
-	if err := d.look(ctx, s); err != nil {
+	if err := d.readServer(ctx, s); err != nil {
 		d.Close()
 		return err
 	}
@@ -144,7 +149,7 @@ func connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 	}
 	granted := make([]time.Duration, len(asks))
 	errs := make([]error, len(asks))
-	each(len(asks), func(i int) {
+	inParallel(len(asks), func(i int) {
 		s, err := d.dial(asks[i])
 		if err != nil {
 			errs[i] = err
@@ -152,8 +157,8 @@ func connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 		}
 		if errs[i] = s.ready(ctx); errs[i] == nil {
 			_, granted[i], _ = s.tap.granted()
-			if i > 0 { // the patient one
-				errs[i] = d.look(ctx, s)
+			if i > 0 { // the session with the longest time-out
+				errs[i] = d.readServer(ctx, s)
 			}
 		}
 		s.close(false)
@@ -174,12 +179,12 @@ func connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 	return d, nil
 }
 
-// maxTimeout is the longest time-out that the protocol can ask for.
+// maxTimeout is the longest time-out that a client can ask for in the protocol.
 const maxTimeout = (1<<31 - 1) * time.Millisecond
 
-// look checks that the chroot is there and open to this user, and that nothing
-// foreign is where the lines go.
-func (d *Driver) look(ctx context.Context, s *session) error {
+// readServer checks that the chroot exists, that this user may read it, and that no
+// foreign node is in the queues' place.
+func (d *Driver) readServer(ctx context.Context, s *session) error {
 	var err error
 	e := d.do(ctx, func() {
 		var there bool
@@ -202,6 +207,8 @@ func (d *Driver) look(ctx context.Context, s *session) error {
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			err = nil
+		case errors.Is(err, zk.ErrNoAuth):
+			err = driver.Errorf(driver.Refused, "no right to read %s: wrong user or password, or an ACL: %w", d.syncPath(), err)
 		case err != nil:
 			err = classed("list "+d.syncPath(), err)
 		case stat.EphemeralOwner != 0:
@@ -217,8 +224,8 @@ func (d *Driver) look(ctx context.Context, s *session) error {
 func parseURL(address string) (servers []string, opts *Options, limit time.Duration, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		// The text of the error would repeat the URL with its password.
-		return nil, nil, 0, errors.New("the URL is malformed")
+		// The error of url.Parse would repeat the URL with its password.
+		return nil, nil, 0, errors.New("the URL cannot be parsed; a password with special characters has to be percent-encoded")
 	}
 	port := "2181"
 	switch u.Scheme {
@@ -240,9 +247,9 @@ func parseURL(address string) (servers []string, opts *Options, limit time.Durat
 	opts, limit = &Options{Chroot: u.Path}, DefaultDialTimeout
 	if u.User != nil {
 		opts.User = u.User.Username()
-		opts.Password, _ = u.User.Password()
-		if opts.User == "" {
-			return nil, nil, 0, errors.New("the URL has a password without a user")
+		var colon bool
+		if opts.Password, colon = u.User.Password(); opts.User == "" || !colon {
+			return nil, nil, 0, errors.New("the URL's user needs a name and a password: zk://user:password@host")
 		}
 	}
 	if u.Fragment != "" {
@@ -250,7 +257,7 @@ func parseURL(address string) (servers []string, opts *Options, limit time.Durat
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, nil, 0, errors.New("the URL's options are malformed")
+		return nil, nil, 0, errors.New("the URL's options cannot be parsed: a percent sign is written %25, a semicolon %3B")
 	}
 	for key, values := range query {
 		if len(values) != 1 {
@@ -273,7 +280,7 @@ func parseURL(address string) (servers []string, opts *Options, limit time.Durat
 			limit, err = positive(key, v)
 		default:
 			if !slices.Contains(tlsurl.Names(), key) {
-				return nil, nil, 0, fmt.Errorf("unknown option %q", key)
+				return nil, nil, 0, fmt.Errorf("unknown option %q; there are acl, ca, cert, dial_timeout, key, root, server_name, tick", key)
 			}
 		}
 		if err != nil {

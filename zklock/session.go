@@ -11,72 +11,74 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// session is one session with the ensemble: all tickets of one TTL live in it.
-// When it expires the library makes a new one; the tickets of the old one are
-// gone then.
+// session is one session with the ensemble; all tickets of one TTL live in it.
+// When the session expires, its tickets are gone, and the client library makes
+// a new session.
 type session struct {
 	d     *Driver
 	conn  *zk.Conn
 	tap   *Tap
-	users bool // the user's connection: not to be closed
+	users bool // the connection is the user's: not to be closed
 	ended <-chan zk.Event
-	first chan struct{} // closed when there has been a session
-	known chan struct{} // closed when the server has been told who we are
-	wrong error         // why it will not have us; after known
+	first chan struct{} // closed once there has been a session
+	known chan struct{} // closed when the server has been sent the user
+	wrong error         // why the server refuses the user; read after known
 
 	// Fixed once the server has answered.
 	stop chan struct{}
 	done sync.WaitGroup
 
-	mu        sync.Mutex
-	id        int64
-	connected bool
-	epoch     int // counts connections: what was seen in an older one has to be looked at again
-	timeout   time.Duration
-	confirmed time.Time // of what is known to have reached the leader, see beat
-	touches   []touch
-	mark      string // path of the session's own node, "" when it has to be made
-	zxid      int64  // of the last known transaction of that node
-	recs      map[string]*record
-	byPath    map[string]*record
-	watchers  map[string]map[*record]bool // by the path they wait for
-	queue     []task
-	bell      chan struct{}
+	mu            sync.Mutex
+	id            int64
+	connected     bool
+	epoch         int // counts connections: a node seen in an older one has to be read again
+	timeout       time.Duration
+	confirmed     time.Time // when the last request was sent that surely reached the leader, see heartbeat
+	answeredSyncs []answeredSync
+	syncTime      time.Duration // the longest recent sync; decays with each sync
+	mark          string        // path of the session's own node, "" when it has to be made
+	zxid          int64         // the last known transaction of that node
+	byUUID        map[string]*entry
+	byPath        map[string]*entry
+	watchers      map[string]map[*entry]bool // the waiting entries, by the path that they watch
+	queue         []task
+	taskReady     chan struct{}
 
 	marking sync.Mutex // held while the session's own node is made
 	slots   chan struct{}
 }
 
-// touch is a request that the server has answered.
-type touch struct {
+// answeredSync is a sync that the server has answered.
+type answeredSync struct {
 	sent, answered time.Time
 	epoch          int
 }
 
-// task is something to be done after an event, outside of the library's
+// task is work that follows an event, done outside the client library's
 // goroutine.
 type task struct {
-	settle *record
-	id     string
-	place  driver.Place
-	gap    bool
+	resolve *entry
+	id      string
+	place   driver.Status
+	gap     bool
 }
 
 func newSession(d *Driver, tap *Tap) *session {
 	return &session{
 		d: d, tap: tap,
-		first:    make(chan struct{}),
-		known:    make(chan struct{}),
-		stop:     make(chan struct{}),
-		recs:     make(map[string]*record),
-		byPath:   make(map[string]*record),
-		watchers: make(map[string]map[*record]bool),
-		bell:     make(chan struct{}, 1),
-		slots:    make(chan struct{}, 16),
+		first:     make(chan struct{}),
+		known:     make(chan struct{}),
+		stop:      make(chan struct{}),
+		byUUID:    make(map[string]*entry),
+		byPath:    make(map[string]*entry),
+		watchers:  make(map[string]map[*entry]bool),
+		taskReady: make(chan struct{}, 1),
+		slots:     make(chan struct{}, 16),
 	}
 }
 
-// dial opens a session with a time-out to ask for. It does not wait for it.
+// dial opens a session that asks for the time-out ask. It does not wait until
+// the server has granted the session.
 func (d *Driver) dial(ask time.Duration) (*session, error) {
 	tap := NewTap(d.opts.Dial)
 	s := newSession(d, tap)
@@ -96,8 +98,8 @@ func (d *Driver) dial(ask time.Duration) (*session, error) {
 	return s, nil
 }
 
-// introduce tells the server the user. The library repeats it for each further
-// connection, before anything else is sent.
+// introduce sends the user to the server. The client library repeats that on
+// each further connection, before anything else is sent.
 func (s *session) introduce() {
 	defer close(s.known)
 	for {
@@ -106,7 +108,7 @@ func (s *session) introduce() {
 		case <-s.stop:
 			return
 		}
-		// It blocks until there is a connection.
+		// AddAuth blocks until there is a connection.
 		s.wrong = s.conn.AddAuth("digest", []byte(s.d.opts.User+":"+s.d.opts.Password))
 		if s.wrong == nil || errors.Is(s.wrong, zk.ErrAuthFailed) {
 			return
@@ -125,14 +127,16 @@ func (s *session) up() bool {
 	return s.connected
 }
 
-// serve starts the session's goroutines: one for what follows from events, and
-// one that keeps the session's promise fresh.
+// serve starts the session's goroutines: work does what follows from events,
+// and heartbeat keeps the session's promise fresh.
 func (s *session) serve() {
+	s.tap.setSilenceLimit(s.silenceLimit)
 	s.done.Go(s.work)
-	s.done.Go(s.beat)
+	s.done.Go(s.heartbeat)
 }
 
-// ready waits for the session's first connection.
+// ready waits for the session's first connection, and until the server knows
+// the user.
 func (s *session) ready(ctx context.Context) error {
 	for _, step := range []chan struct{}{s.first, s.known} {
 		select {
@@ -145,7 +149,9 @@ func (s *session) ready(ctx context.Context) error {
 		case <-s.stop:
 			return driver.ErrClosed
 		case <-ctx.Done():
-			if err := s.tap.trouble(); err != nil {
+			if err := s.tap.trouble(); err != nil && s.d.opened() && errors.Is(err, errNoServe) {
+				return driver.NotReady(0, "%w: %w", context.Cause(ctx), err)
+			} else if err != nil {
 				return driver.Errorf(driver.Unavailable, "%w: %w", context.Cause(ctx), err)
 			}
 			return &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
@@ -160,11 +166,12 @@ func (s *session) ready(ctx context.Context) error {
 	return nil
 }
 
-// close ends the session. With abandon the server is not told: the tickets in
-// it stay until their time is over.
+// close ends the session. With abandon it does not tell the server: the tickets
+// of the session stay until their time is over.
 func (s *session) close(abandon bool) {
 	close(s.stop)
 	if s.users {
+		s.tap.setSilenceLimit(nil)
 		s.tap.listen(nil)
 	} else {
 		if abandon || !s.up() {
@@ -172,50 +179,52 @@ func (s *session) close(abandon bool) {
 		}
 		s.conn.Close()
 		s.tap.cut()
-		for range s.ended { // closed when the library's goroutines have ended
+		for range s.ended { // closed when the client library's goroutines have ended
 		}
 	}
 	s.done.Wait()
 }
 
-// event takes what the library reports, on the library's own goroutine and
-// before it delivers any answer that the server sent later. It must not block.
+// event handles an event of the client library. It runs on the library's own
+// goroutine, before the library delivers any answer that the server sent later.
+// It must not block.
 func (s *session) event(ev zk.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch ev.Type {
 	case zk.EventSession:
-		s.turned(ev.State)
+		s.onStateLocked(ev.State)
 	case zk.EventNodeDeleted:
 		if r := s.byPath[ev.Path]; r != nil {
-			s.vanished(r)
+			s.vanishedLocked(r)
 		}
-		s.wake(ev.Path, true)
+		s.wakeLocked(ev.Path, true)
 	case zk.EventNodeDataChanged:
 		if r := s.byPath[ev.Path]; r != nil {
-			r.watched = false // a watch serves once
+			r.watched = false // a watch fires only once
 		}
-		s.wake(ev.Path, false)
+		s.wakeLocked(ev.Path, false)
 	case zk.EventNodeChildrenChanged:
-		s.wake(childKey(ev.Path), false)
+		s.wakeLocked(childKey(ev.Path), false)
 	}
 }
 
-// turned: the connection's state has changed.
-func (s *session) turned(state zk.State) {
+// onStateLocked handles a change of the connection's state.
+func (s *session) onStateLocked(state zk.State) {
 	switch state {
 	case zk.StateHasSession:
 		id, timeout, since := s.tap.granted()
 		s.timeout = timeout
 		// The server asks the leader before it takes over a session, and the
-		// leader makes new ones: either way it counts from after since.
+		// leader itself makes new sessions: either way the time-out began after
+		// since.
 		s.confirmed = since
-		s.touches = nil
+		s.answeredSyncs = nil
 		again := s.id != 0
 		s.id = id
 		s.connected = true
 		if again {
-			s.push(task{gap: true})
+			s.pushLocked(task{gap: true})
 		}
 		select {
 		case <-s.first:
@@ -226,62 +235,64 @@ func (s *session) turned(state zk.State) {
 		if s.connected {
 			s.connected = false
 			s.epoch++
-			s.touches = nil
+			s.answeredSyncs = nil
+			s.d.disconnected()
 		}
 	case zk.StateExpired:
 		s.connected = false
 		s.epoch++
 		s.mark = ""
-		for _, r := range s.recs {
-			s.vanished(r)
+		for _, r := range s.byUUID {
+			s.vanishedLocked(r)
 		}
 	}
 }
 
-// vanished: the record's node is gone, and so is the ticket.
-func (s *session) vanished(r *record) {
+// vanishedLocked notes that the entry's node is gone, and the ticket with it.
+func (s *session) vanishedLocked(r *entry) {
 	delete(s.byPath, r.path)
 	s.unwatch(r)
 	if r.state == driver.Gone || r.path == "" {
 		return
 	}
 	r.state = driver.Gone
-	if !r.left {
-		s.d.bury(r.uuid)
-		s.push(task{id: r.id, place: driver.Place{State: driver.Gone}})
+	if !r.mustLeave {
+		s.d.addTombstone(r.uuid)
+		s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
 	}
 }
 
-// wake: what these waited for has happened.
-func (s *session) wake(path string, deleted bool) {
+// wakeLocked handles an event at path: it grants or wakes the tickets that wait for
+// it.
+func (s *session) wakeLocked(path string, deleted bool) {
 	for r := range s.watchers[path] {
 		delete(s.watchers[path], r)
 		r.target = ""
 		switch {
-		case r.state != driver.Waiting || r.left:
+		case r.state != driver.Waiting || r.mustLeave:
 		case deleted && r.alone:
 			r.state = driver.Held
-			s.push(task{id: r.id, place: driver.Place{State: driver.Held, Token: r.token}})
+			s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.token}})
 		default:
-			r.moved++
-			s.push(task{settle: r})
+			r.events++
+			s.pushLocked(task{resolve: r})
 		}
 	}
 	delete(s.watchers, path)
 }
 
-func (s *session) watch(r *record, key string, alone bool) {
+func (s *session) watch(r *entry, key string, alone bool) {
 	s.unwatch(r)
 	m := s.watchers[key]
 	if m == nil {
-		m = make(map[*record]bool, 1)
+		m = make(map[*entry]bool, 1)
 		s.watchers[key] = m
 	}
 	m[r] = true
 	r.target, r.alone = key, alone
 }
 
-func (s *session) unwatch(r *record) {
+func (s *session) unwatch(r *entry) {
 	if m := s.watchers[r.target]; m != nil {
 		delete(m, r)
 		if len(m) == 0 {
@@ -291,22 +302,23 @@ func (s *session) unwatch(r *record) {
 	r.target, r.alone = "", false
 }
 
-// push adds a task. The caller has s.mu.
-func (s *session) push(t task) {
+// pushLocked adds a task.
+func (s *session) pushLocked(t task) {
 	s.queue = append(s.queue, t)
 	select {
-	case s.bell <- struct{}{}:
+	case s.taskReady <- struct{}{}:
 	default:
 	}
 }
 
-// work does the tasks: pushes at once, and whatever takes a request beside.
+// work does the tasks: it delivers pushes itself, and starts a goroutine for a
+// task that sends requests.
 func (s *session) work() {
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-s.bell:
+		case <-s.taskReady:
 		}
 		s.mu.Lock()
 		todo := s.queue
@@ -315,9 +327,9 @@ func (s *session) work() {
 		for _, t := range todo {
 			switch {
 			case t.gap:
-				s.d.push("", driver.Place{})
-			case t.settle != nil:
-				s.aside(func() { s.resettle(t.settle) })
+				s.d.push("", driver.Status{})
+			case t.resolve != nil:
+				s.goInSlot(func() { s.onTargetEvent(t.resolve) })
 			default:
 				s.d.push(t.id, t.place)
 			}
@@ -325,8 +337,8 @@ func (s *session) work() {
 	}
 }
 
-// aside runs f on a goroutine of its own, at most 16 at once.
-func (s *session) aside(f func()) {
+// goInSlot runs f on a goroutine of its own. At most 16 run at once.
+func (s *session) goInSlot(f func()) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-s.stop:
@@ -338,8 +350,8 @@ func (s *session) aside(f func()) {
 	})
 }
 
-// each calls f for all indices below n, several at once.
-func each(n int, f func(i int)) {
+// inParallel calls f for all indices below n, up to 16 of them at once.
+func inParallel(n int, f func(i int)) {
 	if n == 1 {
 		f(0)
 		return

@@ -8,16 +8,17 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestF87_Expired: the session expires while one ticket holds, one waits and one
-// leaves. They are gone and told so; new ones work at once.
+// TestF87_ExpiredSessionLosesHolds checks the expiry of a session in which one ticket holds, one
+// waits and one leaves. The tickets are gone and their clients are notified;
+// new tickets work at once.
 //
 // Covers: F83.
-func TestF87_Expired(t *testing.T) {
+func TestF87_ExpiredSessionLosesHolds(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	heldName, waitsName := unique("expired/held"), unique("expired/waits")
 	look := raw(t, s.Addrs()...)
 	other := open(t, s.URL("", ""))
@@ -29,7 +30,7 @@ func TestF87_Expired(t *testing.T) {
 	join(t, other, first, driver.Held)
 	before := join(t, d, held, driver.Held)
 	join(t, d, waits, driver.Waiting)
-	time.Sleep(500 * time.Millisecond) // both come of age
+	time.Sleep(500 * time.Millisecond) // both become older than watchAfter
 	w.expire(t, s.Addrs()[0])
 	for _, tk := range []*driver.Ticket{held, waits} {
 		until(t, tk.Meta+" is told", func() bool { return ps.state(tk.ID) == driver.Gone })
@@ -50,12 +51,12 @@ func TestF87_Expired(t *testing.T) {
 	leave(t, other, first, driver.Held)
 }
 
-// TestF83_ExpiredDuringCreate: the create's answer is lost, and the session expires
-// before the ticket is asked for again. The node found is not the new session's
-// and does not count.
+// TestF83_ExpiredDuringCreate checks a Join whose create had no answer, and
+// whose session expires before the Join is repeated. The node that the
+// repetition finds belongs to the old session and does not count.
 func TestF83_ExpiredDuringCreate(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	name := unique("dying")
 	look := raw(t, s.Addrs()...)
 	d, w := openWire(t, s.Addrs(), s.Tick)
@@ -82,11 +83,12 @@ func TestF83_ExpiredDuringCreate(t *testing.T) {
 	}
 }
 
-// TestF83_DyingSession: a create was lost on its way, and a node of the ticket's
-// UUID belongs to another session. It is not taken for the ticket's own.
+// TestF83_DyingSession checks a create that was lost on its way, while a node
+// with the ticket's UUID belongs to another session. That node is not taken for
+// the ticket's own.
 func TestF83_DyingSession(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	name := unique("another-session")
 	look := raw(t, s.Addrs()...)
 	d, w := openWire(t, s.Addrs(), s.Tick)
@@ -100,7 +102,7 @@ func TestF83_DyingSession(t *testing.T) {
 	if _, err := d.Join(t.Context(), tk, true); err == nil || !hit() {
 		t.Fatalf("Join: %v", err)
 	}
-	// The numbers 1 and 3 differ in one bit of the UUID's last digit.
+	// The UUIDs of numbers 1 and 3 differ in one bit of the last digit.
 	last := "0123456789abcdef"[strings.Index("0123456789abcdef", uuid[35:])^2]
 	other, err := look.Create(lineOf(name)+"/_c_"+uuid[:35]+string(last)+"-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
@@ -116,10 +118,11 @@ func TestF83_DyingSession(t *testing.T) {
 	leave(t, d, tk, driver.Held)
 }
 
-// TestGap: who had to connect again asks for all that wait.
+// TestGap checks that a driver that had to connect again reports a gap, so that
+// the core renews all waiting tickets.
 func TestGap(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	d, w := openWire(t, s.Addrs(), s.Tick)
 	ps := watch(t, d)
 	tk := ticket2(unique("gap"), 1)
@@ -129,11 +132,12 @@ func TestGap(t *testing.T) {
 	leaveUntil(t, d, tk)
 }
 
-// TestOwnerVanishes: the owner's ticket ends while another one of the owner
-// joins its place. The place is not kept: the next in line holds, alone.
+// TestOwnerVanishes checks a ticket of an owner that joins the owner's place
+// while the place's only ticket ends. The place is not kept: the next ticket in
+// the queue holds, alone.
 func TestOwnerVanishes(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	name := unique("owner")
 	look := raw(t, s.Addrs()...)
 	a, c := open(t, s.URL("", "")), open(t, s.URL("", ""))

@@ -7,15 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// A Tap sees what the client library does not tell of a connection: when it is
-// made, what time-out the server granted to the session, and all events in one
-// place. It has to be there before the connection is:
+// A Tap observes a connection for what the client library does not report: when
+// the connection was made, which time-out the server granted to the session,
+// and all events in one place. It has to exist before the connection does:
 //
 //	tap := zklock.NewTap(nil)
 //	conn, _, err := zk.Connect(servers, timeout, zk.WithDialer(tap.Dial), zk.WithEventCallback(tap.Event))
@@ -25,20 +27,21 @@ import (
 type Tap struct {
 	dial zk.Dialer
 
-	mu      sync.Mutex
-	conn    net.Conn
-	closed  bool
-	dialed  time.Time // when the connection in use was begun
-	fails   int
-	lastErr error
-	timeout time.Duration
-	session int64
-	state   zk.State
-	to      func(zk.Event)
+	mu           sync.Mutex
+	conn         net.Conn
+	closed       bool
+	dialed       time.Time // when dialling the present connection began
+	fails        int
+	lastErr      error
+	timeout      time.Duration
+	session      int64
+	state        zk.State
+	notify       func(zk.Event)
+	silenceLimit func() time.Duration // see session.silenceLimit; nil for the client library's own limit
 }
 
-// NewTap returns a Tap that dials with dial, or with net.DialTimeout when that
-// is nil.
+// NewTap returns a Tap that dials with dial, or with net.DialTimeout if dial is
+// nil.
 func NewTap(dial zk.Dialer) *Tap {
 	if dial == nil {
 		dial = net.DialTimeout
@@ -46,11 +49,11 @@ func NewTap(dial zk.Dialer) *Tap {
 	return &Tap{dial: dial}
 }
 
-// tlsLimit is how long a server may take for dialling and handshake, where the
-// library, which knows nothing of TLS, allows less.
+// tlsLimit is the least time that a server has for dialling and handshake. The
+// client library, which knows nothing of TLS, may allow less.
 const tlsLimit = 3 * time.Second
 
-// tlsDialer dials with TLS.
+// tlsDialer returns a dialer that uses TLS.
 func tlsDialer(config *tls.Config) zk.Dialer {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), max(timeout, tlsLimit))
@@ -77,16 +80,17 @@ func (t *Tap) Dial(network, address string, timeout time.Duration) (net.Conn, er
 	if closed {
 		return nil, errCut
 	}
-	if fails > 0 { // the library asks again at once, as long as there are servers
+	if fails > 0 { // while there are servers left, the client library dials again at once
 		time.Sleep(min(5*time.Millisecond<<min(fails, 6), 250*time.Millisecond))
 	}
 	begun := time.Now()
 	conn, err := t.dial(network, address, timeout)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fails++ // until a session proves the server right
+	t.fails++ // until there is a session
 	if err != nil {
-		// What a server did that could be reached says more.
+		// A server that was reached and misbehaved explains more than one that
+		// was not reached.
 		if t.lastErr != errNoServe && t.lastErr != errForeign {
 			t.lastErr = err
 		}
@@ -97,11 +101,11 @@ func (t *Tap) Dial(network, address string, timeout time.Duration) (net.Conn, er
 		return nil, errCut
 	}
 	t.dialed = begun
-	t.conn = &tapped{Conn: conn, tap: t}
+	t.conn = &tapped{Conn: conn, tap: t, begun: begun}
 	return t.conn, nil
 }
 
-// Event takes the connection's events; it is a zk.EventCallback.
+// Event handles the connection's events; it is a zk.EventCallback.
 func (t *Tap) Event(ev zk.Event) {
 	t.mu.Lock()
 	if ev.Type == zk.EventSession {
@@ -110,37 +114,52 @@ func (t *Tap) Event(ev zk.Event) {
 			t.fails, t.lastErr = 0, nil
 		}
 	}
-	to := t.to
+	notify := t.notify
 	t.mu.Unlock()
-	if to != nil {
-		to(ev)
+	if notify != nil {
+		notify(ev)
 	}
 }
 
-// listen hands on all events from now, and returns the state before them.
-func (t *Tap) listen(to func(zk.Event)) zk.State {
+// listen passes all events from now on to to, and returns the state before
+// them.
+func (t *Tap) listen(notify func(zk.Event)) zk.State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.to = to
+	t.notify = notify
 	return t.state
 }
 
-// granted is the session, its time-out, and a time at which the request that
-// made or confirmed it was surely not yet sent.
+// setSilenceLimit makes the Tap give up connections that stay silent for the
+// time that limit returns.
+func (t *Tap) setSilenceLimit(limit func() time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.silenceLimit = limit
+}
+
+func (t *Tap) limit() func() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.silenceLimit
+}
+
+// granted returns the session, its time-out, and a time surely before the
+// request was sent that made or confirmed the session.
 func (t *Tap) granted() (id int64, timeout time.Duration, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.session, t.timeout, t.dialed
 }
 
-// trouble is why there is no session.
+// trouble returns the reason why there is no session.
 func (t *Tap) trouble() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lastErr
 }
 
-// cut ends the connection, and lets none be made any more.
+// cut closes the connection and refuses any further one.
 func (t *Tap) cut() {
 	t.mu.Lock()
 	conn := t.conn
@@ -151,50 +170,108 @@ func (t *Tap) cut() {
 	}
 }
 
-// failed notes why a handshake failed.
+// failed notes the reason why a handshake failed.
 func (t *Tap) failed(err error) {
 	t.mu.Lock()
 	t.lastErr = err
 	t.mu.Unlock()
 }
 
-// tapped is a connection whose first answer is read along: the server's reply
-// to the request for a session.
+// tapped is a connection that reads the server's first answer as it passes: the
+// reply to the request for a session.
 type tapped struct {
 	net.Conn
 	tap   *Tap
 	first [20]byte // length, protocol, time-out, session
 	n     int
+
+	begun       time.Time    // when dialling began
+	owesSince   atomic.Int64 // when the first unanswered bytes were written, after begun; 0 if all are answered
+	deadline    time.Time    // the client library's read deadline; used by the reader alone
+	endsSilence bool         // until is after the end of the allowed silence
 }
 
 var (
 	errNoServe = errors.New("the server closes connections during the handshake: it does not serve now (no quorum?), expects TLS, or is no ZooKeeper")
-	errForeign = errors.New("what answers is not ZooKeeper")
+	errForeign = errors.New("the server is not a ZooKeeper")
 )
 
-// handshake is how long a server may take to answer the request for a session.
-// The library would wait for several time-outs, while other servers may serve.
+// handshake is the time in which a server has to answer the request for a
+// session. The client library would wait for several time-outs, although other
+// servers may serve.
 const handshake = 2 * time.Second
 
 // SetReadDeadline implements net.Conn.
 func (c *tapped) SetReadDeadline(t time.Time) error {
+	c.deadline, c.endsSilence = t, false
+	limit := time.Duration(0)
 	if c.n < len(c.first) {
-		if limit := time.Now().Add(handshake); t.IsZero() || t.After(limit) {
-			t = limit
-		}
+		limit = handshake
+	} else if quiet := c.tap.limit(); quiet != nil && !t.IsZero() {
+		limit = quiet()
+	}
+	if end := time.Now().Add(limit); limit > 0 && (t.IsZero() || t.After(end)) {
+		t, c.endsSilence = end, c.n == len(c.first)
 	}
 	return c.Conn.SetReadDeadline(t)
 }
 
+// Write implements net.Conn.
+func (c *tapped) Write(b []byte) (int, error) {
+	if c.owesSince.Load() == 0 {
+		c.owesSince.CompareAndSwap(0, max(1, int64(time.Since(c.begun))))
+	}
+	return c.Conn.Write(b)
+}
+
+// lastLook is the time for which the reader of a silent connection still reads
+// before it gives the connection up. An answer may have arrived while this
+// process got no processor to read it.
+const lastLook = 20 * time.Millisecond
+
+// readUnlessSilent reads for as long as the connection may stay silent. Silence counts from
+// an unanswered request: a server with nothing to answer is not silent, nor is
+// a server whose answer has arrived.
+func (c *tapped) readUnlessSilent(b []byte) (n int, err error) {
+	for looked := false; ; {
+		n, err = c.Conn.Read(b)
+		if n > 0 {
+			c.owesSince.Store(0)
+		}
+		if !c.endsSilence || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		quiet := c.tap.limit()
+		if quiet == nil || looked {
+			return n, err
+		}
+		left := quiet()
+		if asked := c.owesSince.Load(); asked != 0 {
+			left -= time.Since(c.begun) - time.Duration(asked)
+		}
+		if left <= 0 {
+			left, looked = lastLook, true
+		}
+		end := time.Now().Add(left)
+		if end.After(c.deadline) {
+			end, c.endsSilence = c.deadline, false
+		}
+		if err := c.Conn.SetReadDeadline(end); err != nil {
+			return n, err
+		}
+	}
+}
+
 // Read implements net.Conn.
 func (c *tapped) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.readUnlessSilent(b)
 	if c.n == len(c.first) {
 		return n, err
 	}
 	c.n += copy(c.first[c.n:], b[:n])
 	if c.n >= 4 {
-		// A foreign server's text would be taken for a length of gigabytes.
+		// The text of a foreign server would be taken for a length of
+		// gigabytes.
 		if size := binary.BigEndian.Uint32(c.first[:]); size < 36 || size > 64 {
 			c.tap.failed(errForeign)
 			return 0, errForeign
@@ -211,10 +288,11 @@ func (c *tapped) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hosts is a zk.HostProvider that leaves names to the dialer, which looks them
-// up again for each connection, and that tries the servers in turn. The dialer
-// paces that; the library, which would pause for a second after each round, is
-// told of the end of a round only when it has to stop: it looks for that there.
+// hosts is a zk.HostProvider that tries the servers in turn. It leaves names to
+// the dialer, which resolves them again for each connection. The dialer also
+// sets the pace: the client library would pause for a second after each round,
+// so hosts reports the end of a round only when the library has to stop, which
+// the library checks there.
 type hosts struct {
 	tap     *Tap
 	servers []string
@@ -242,7 +320,8 @@ func (h *hosts) Next() (server string, retryStart bool) {
 // Connected implements zk.HostProvider.
 func (h *hosts) Connected() {}
 
-// silent is a zk.Logger: errors reach the caller as errors.
+// silent is a zk.Logger that drops all messages: errors reach the caller as
+// errors.
 type silent struct{}
 
 // Printf implements zk.Logger.

@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// TestTLS: locks over TLS, with certificates on both sides; each thing that can
-// be wrong with them is one clear error.
-func TestTLS(t *testing.T) {
+// TestLockOverTLS checks locks over TLS, with certificates on both sides, and that each
+// way in which the certificates can be wrong is one clear error.
+func TestLockOverTLS(t *testing.T) {
 	t.Parallel()
-	s := backends.ZooKeeper(t, backends.ZooKeeperOptions{TLS: true})
+	s := servers.ZooKeeper(t, servers.ZooKeeperOptions{TLS: true})
 	ca, pair := "ca="+s.Certs.CA, "&cert="+s.Certs.ClientCert+"&key="+s.Certs.ClientKey
 	c := newClient(t, s.SecureURL("dial_timeout=1m&"+ca+pair))
 	h, err := c.Mutex("n").Lock(t.Context())
@@ -22,13 +22,13 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := newClient(t, s.URL("", ""))
-	if line, err := plain.Inspect(t.Context(), "n"); err != nil || len(line.Tickets) != 1 {
-		t.Errorf("over another port the line is %+v, %v", line, err)
+	if queue, err := plain.Inspect(t.Context(), "n"); err != nil || len(queue.Holders)+len(queue.Waiters) != 1 {
+		t.Errorf("over another port the line is %+v, %v", queue, err)
 	}
 	if err := h.Unlock(); err != nil {
 		t.Error(err)
 	}
-	another := backends.NewCerts(t, t.TempDir())
+	another := servers.NewCerts(t, t.TempDir())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for what, w := range map[string]struct{ url, says string }{
@@ -47,7 +47,7 @@ func TestTLS(t *testing.T) {
 			_, err := openErr(t, w.url)
 			if err == nil || !strings.Contains(err.Error(), w.says) {
 				t.Errorf("%s: %v, want an error that says %q", what, err, w.says)
-			} else if strings.Contains(w.url, "dial_timeout") && driver.ClassOf(err) != driver.Unavailable {
+			} else if strings.Contains(w.url, "dial_timeout=8s") && driver.ClassOf(err) != driver.Unavailable {
 				t.Errorf("%s: %v (%v)", what, err, driver.ClassOf(err))
 			} else {
 				t.Logf("%s: %v", what, err)

@@ -5,12 +5,14 @@ import (
 	"strings"
 )
 
-// A token is the zxid of the transaction that created a ticket's node, plus
-// the base of its line, which is 0 unless a ticket had a floor above its zxid.
-// Then a base is a persistent node of the line, "base-<decimal>-<number>",
-// made in the same transaction as that ticket and just before it; it counts
-// for all tickets with greater numbers. Who joins later sees it in the listing
-// that each join makes.
+// A base is the amount that a queue's tickets add to their zxids. A token is
+// the zxid of the transaction that created the ticket's node, plus the base of
+// its queue. The base is 0 unless a ticket's minimum token was above its zxid.
+//
+// Otherwise the base is a persistent node of the queue,
+// "base-<decimal>-<number>". The transaction that makes that ticket's node
+// makes the base just before it. A base counts for all tickets with greater
+// numbers. A later ticket sees the base in the listing that each join makes.
 type base struct {
 	seq  int32
 	plus uint64
@@ -32,7 +34,7 @@ func parseBase(name string) (b base, ok bool) {
 	return b, ok
 }
 
-// base is what tickets of this number add to their zxid.
+// base returns the amount that tickets of this number add to their zxid.
 func (v *view) base(seq int32) uint64 {
 	plus := uint64(0)
 	for _, b := range v.bases {
@@ -43,15 +45,15 @@ func (v *view) base(seq int32) uint64 {
 	return plus
 }
 
-// plusFor is the base that makes the tokens of zxids above low reach a floor;
-// 0 when they do already.
-func (v *view) plusFor(floor uint64, low int64) uint64 {
+// plusFor returns the base with which the tokens of zxids above low reach
+// floor, the minimum token; 0 if they reach it already.
+func (v *view) plusFor(minToken uint64, low int64) uint64 {
 	plus := uint64(0)
 	for _, b := range v.bases {
 		plus = max(plus, b.plus)
 	}
-	if uint64(low)+plus >= floor {
+	if uint64(low)+plus >= minToken {
 		return 0
 	}
-	return floor - uint64(low)
+	return minToken - uint64(low)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// sessionsNode and identityNode live beside the lines. No encoded name looks
-// like them: after a '%' those have two digits.
+// sessionsNode and identityNode are nodes beside the queues. No encoded name
+// looks like them: in an encoded name two digits follow a '%'.
 const (
 	sessionsNode = "%sessions"
 	identityNode = "%identity"
 )
 
-func (d *Driver) linePath(name string) string { return d.base + "/" + encodeName(name) }
+func (d *Driver) queuePath(name string) string { return d.base + "/" + encodeName(name) }
 
-// syncPath is any path that the server takes.
+// syncPath returns a path that the server accepts in any request.
 func (d *Driver) syncPath() string {
 	if d.base == "" {
 		return "/"
@@ -27,14 +27,14 @@ func (d *Driver) syncPath() string {
 	return d.base
 }
 
-// mark is the session's own node and a transaction before all that follow.
+// mark is the session's own node, and a transaction before all later ones.
 type mark struct {
 	path string
 	zxid int64
 }
 
-// ownNode returns the session's own node, made when there is none: an
-// ephemeral one, so that a request meant for this session does nothing in a
+// ownNode returns the session's own node, and makes it if there is none. The
+// node is ephemeral, so that a request meant for this session does nothing in a
 // later one.
 func (s *session) ownNode() (mark, error) {
 	s.marking.Lock()
@@ -77,8 +77,8 @@ func (s *session) ownNode() (mark, error) {
 	return mark{}, driver.Errorf(driver.NotDone, "create %s: the path keeps vanishing", m.path)
 }
 
-// lostMark: the session's own node is gone, with the session or by somebody's
-// hand.
+// lostMark notes that the session's own node is gone: it ended with the
+// session, or somebody deleted it.
 func (s *session) lostMark(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,29 +87,30 @@ func (s *session) lostMark(path string) {
 	}
 }
 
-// marked notes a transaction of the session's own node.
+// marked notes a transaction that wrote the session's own node.
 func (s *session) marked(zxid int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zxid = max(s.zxid, zxid)
 }
 
-// makeParents makes the path and what is missing above it, below the chroot,
-// as containers: the server removes them when they have been empty for a
-// while. Old servers that know no containers get persistent nodes.
+// makeParents makes the path and the missing nodes above it, below the chroot.
+// It makes containers: the server removes them once they have been empty for a
+// while. Servers too old to know containers get persistent nodes.
 func (s *session) makeParents(path string) error {
 	rest := strings.TrimPrefix(path, s.d.chroot)
 	at := s.d.chroot
-	for _, part := range strings.Split(strings.TrimPrefix(rest, "/"), "/") {
-		at += "/" + part
+	for _, field := range strings.Split(strings.TrimPrefix(rest, "/"), "/") {
+		at += "/" + field
 		_, err := s.conn.CreateContainer(at, nil, zk.FlagContainer, s.d.acl)
-		if err != nil && strings.Contains(err.Error(), "unknown error: -6") { // unimplemented
+		if err != nil && strings.Contains(err.Error(), "unknown error: -6") { // -6: unimplemented
 			_, err = s.conn.Create(at, nil, zk.FlagPersistent, s.d.acl)
 		}
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
 		case errors.Is(err, zk.ErrNoAuth):
-			// A chroot may be closed to us above what is ours.
+			// This user may have no right to create above the driver's own part
+			// of the chroot.
 			if there, _, e := s.conn.Exists(at); e != nil || !there {
 				return classed("create "+at, err)
 			}
@@ -124,7 +125,7 @@ func (s *session) makeParents(path string) error {
 	return nil
 }
 
-// noChroot is the error of a path that has to be there and is not.
+// noChroot returns the error of a missing path that has to exist.
 func (s *session) noChroot() error {
 	if s.d.chroot == "" {
 		return driver.Errorf(driver.NotDone, "create in %s: the path keeps vanishing", s.d.base)

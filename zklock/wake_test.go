@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// watchers asks the server which sessions watch which nodes of a line: for each
-// node, by its path, the sessions in hex.
-func watchers(t *testing.T, s *backends.ZooKeeperServer, line string) map[string][]string {
+// watchers asks the server which sessions watch which nodes of a queue. It
+// returns the sessions, in hex, by the node's path.
+func watchers(t *testing.T, s *servers.ZooKeeperServer, queue string) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	path := ""
@@ -20,26 +20,27 @@ func watchers(t *testing.T, s *backends.ZooKeeperServer, line string) map[string
 		switch session, ok := strings.CutPrefix(text, "\t"); {
 		case !ok:
 			path = strings.TrimSpace(text)
-		case strings.HasPrefix(path+"/", line+"/"):
+		case strings.HasPrefix(path+"/", queue+"/"):
 			all[path] = append(all[path], strings.TrimSpace(session))
 		}
 	}
 	return all
 }
 
-// TestEachWatchesOne: of a mutex's line each waiter watches the node before its
-// own; of a read/write lock's, readers watch the last writer before them, and a
-// writer the node before it. Nobody watches anything else but its own node. When
-// the first writer goes, the readers behind it hold, and the others ask nothing.
+// TestEachWatchesOne checks which node each waiter watches besides its own. In
+// a mutex's queue, each waiter watches the node before its own. In a read/write
+// lock's queue, readers watch the last writer before them, and a writer the
+// node before it. When the first writer goes, the readers behind it hold, and
+// the other tickets send nothing.
 func TestEachWatchesOne(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedZooKeeper(t)
+	s := servers.SharedZooKeeper(t)
 	look := raw(t, s.Addrs()...)
 	for kind, c := range map[string]struct {
 		limit int64
 		units []int64
-		waits []int // for whom; the first holds
-		next  int   // so many hold when the first has gone
+		waits []int // the node that each waits for; the first holds
+		next  int   // number of holders when the first has gone
 	}{
 		"mutex":      {1, []int64{1, 1, 1, 1, 1}, []int{0, 0, 1, 2, 3}, 1},
 		"read/write": {driver.RWLimit, []int64{driver.RWLimit, 1, 1, driver.RWLimit, 1}, []int{0, 0, 0, 2, 3}, 2},
@@ -56,7 +57,7 @@ func TestEachWatchesOne(t *testing.T) {
 				ds[i], ws[i], ps[i] = d, w, watch(t, d)
 				ts[i] = ticket2(name, i)
 				ts[i].Limit, ts[i].Units = c.limit, c.units[i]
-				ts[i].TTL = 5 * time.Minute // however slow the machine
+				ts[i].TTL = 5 * time.Minute // long enough for a slow machine
 				join(t, d, ts[i], []driver.State{driver.Held, driver.Waiting}[min(i, 1)])
 				for _, node := range children(t, look, lineOf(name)) {
 					if !known[node] {
@@ -70,7 +71,8 @@ func TestEachWatchesOne(t *testing.T) {
 				}
 				sessions[i] = fmt.Sprintf("0x%x", stat.EphemeralOwner)
 			}
-			// A ticket of some age watches its own node, too. Then all is quiet.
+			// A ticket older than watchAfter watches its own node, too. Then there
+			// are no more requests.
 			until(t, "all watch their own nodes", func() bool {
 				all := watchers(t, s, lineOf(name))
 				for i, node := range nodes {

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// The protocol's numbers of operations.
+// The protocol's numbers of the operations.
 const (
 	opDelete    = 2
 	opExists    = 3
@@ -32,14 +34,14 @@ const (
 	opCreate    = 1
 )
 
-// A wire makes connections, counts what is asked on them, and breaks them.
+// A wire makes connections, counts their requests, and breaks them.
 type wire struct {
 	mu    sync.Mutex
 	count map[int32]int
 	conns map[*wireConn]bool
-	fault func(op int32) cut // asked for every request
-	dark  bool               // nothing gets through, and nothing says so
-	last  session            // of the handshake seen last
+	fault func(op int32) cut // called for every request
+	dark  bool               // nothing gets through, and there is no error
+	last  session            // of the last handshake
 }
 
 type cut int
@@ -48,6 +50,7 @@ const (
 	pass      cut = iota
 	cutBefore     // the connection breaks before the request is sent
 	cutAfter      // the connection breaks when it has been carried out
+	stall         // the request hangs until the connection is closed
 )
 
 type session struct {
@@ -59,7 +62,7 @@ func newWire() *wire {
 	return &wire{count: make(map[int32]int), conns: make(map[*wireConn]bool)}
 }
 
-// Dial is a zk.Dialer.
+// Dial implements zk.Dialer.
 func (w *wire) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	w.mu.Lock()
 	dark := w.dark
@@ -97,7 +100,7 @@ func (c *wireConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write takes one packet: the library writes each at once.
+// Write takes one packet: the client library writes each in one call.
 func (c *wireConn) Write(b []byte) (int, error) {
 	if !c.began {
 		c.began = true
@@ -120,6 +123,9 @@ func (c *wireConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	case do == cutBefore:
 		c.Close()
+		return 0, net.ErrClosed
+	case do == stall:
+		<-c.lit
 		return 0, net.ErrClosed
 	}
 	n, err := c.Conn.Write(b)
@@ -147,14 +153,14 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	}
 }
 
-// on sets the fault and returns a function that ends it.
+// on sets the fault and returns a function that removes it.
 func (w *wire) on(f func(op int32) cut) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = f
 }
 
-// once cuts at the n-th request of a kind from now on, and no other.
+// once cuts at the n-th request of a kind from now on, and at no other.
 func (w *wire) once(op int32, n int, do cut) (hit func() bool) {
 	done := false
 	w.on(func(o int32) cut {
@@ -173,27 +179,37 @@ func (w *wire) once(op int32, n int, do cut) (hit func() bool) {
 	}
 }
 
-// setDark hides the servers, or shows them again; then all connections break.
+// setDark hides the servers, or shows them again; showing them breaks all
+// connections.
 func (w *wire) setDark(dark bool) {
 	w.mu.Lock()
 	w.dark = dark
-	var cs []*wireConn
-	for c := range w.conns {
-		cs = append(cs, c)
-	}
 	w.mu.Unlock()
 	if !dark {
-		for _, c := range cs {
-			c.Close()
-		}
+		w.closeAll()
 	}
 }
 
-// breakAll breaks the connections that there are.
+// lose hides the servers, and breaks all connections at once.
+func (w *wire) lose() {
+	w.setDark(true)
+	w.closeAll()
+}
+
+func (w *wire) closeAll() {
+	w.mu.Lock()
+	cs := slices.Collect(maps.Keys(w.conns))
+	w.mu.Unlock()
+	for _, c := range cs {
+		c.Close()
+	}
+}
+
+// breakAll breaks the open connections.
 func (w *wire) breakAll() { w.setDark(false) }
 
-// ops returns how many requests there were, without those that only keep
-// sessions alive.
+// ops returns the number of requests, without those that only keep sessions
+// alive.
 func (w *wire) ops() (n int, each map[int32]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +234,7 @@ func (w *wire) reset() {
 // expire ends the session made last, as its time-out would.
 func (w *wire) expire(t *testing.T, addr string) {
 	t.Helper()
-	w.setDark(true) // else the driver takes its session back
+	w.setDark(true) // otherwise the driver would take its session back
 	defer w.setDark(false)
 	w.mu.Lock()
 	s := w.last
@@ -279,7 +295,7 @@ func openWire(t *testing.T, servers []string, tick time.Duration) (*zklock.Drive
 	return d, w
 }
 
-// raw is a connection to look at nodes with.
+// raw returns a connection with which to read nodes.
 func raw(t *testing.T, addrs ...string) *zk.Conn {
 	t.Helper()
 	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogInfo(false))
@@ -294,7 +310,7 @@ func raw(t *testing.T, addrs ...string) *zk.Conn {
 	return c
 }
 
-// children lists a path; one that does not exist has none.
+// children lists a path; a missing path has none.
 func children(t *testing.T, c *zk.Conn, path string) []string {
 	t.Helper()
 	names, _, err := c.Children(path)
@@ -317,16 +333,16 @@ func until(t *testing.T, what string, cond func() bool) {
 // gap is the state of the empty id after a gap in the pushes.
 const gap = driver.State(99)
 
-// pushes collects what a driver tells.
+// pushes collects the pushes of a driver.
 type pushes struct {
 	mu  sync.Mutex
-	got map[string]driver.Place
+	got map[string]driver.Status
 }
 
 func watch(t *testing.T, d driver.Driver) *pushes {
 	t.Helper()
-	p := &pushes{got: make(map[string]driver.Place)}
-	err := d.Watch(t.Context(), func(id string, place driver.Place) {
+	p := &pushes{got: make(map[string]driver.Status)}
+	err := d.Watch(t.Context(), func(id string, place driver.Status) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if id == "" {

@@ -1,42 +1,46 @@
-// Package zklock keeps lines of tickets in ZooKeeper, 3.5 or later, of one
-// server or an ensemble, by way of github.com/go-zookeeper/zk.
+// Package zklock keeps queues of tickets in ZooKeeper, 3.5 or later, on one
+// server or an ensemble, through github.com/go-zookeeper/zk.
 //
-// # What is in the server
+// # Layout on the server
 //
-// A line is a container node, its tickets are ephemeral sequential children in
-// the format of Apache Curator's locks, so that Curator's InterProcessMutex
-// and InterProcessReadWriteLock, and the Lock of go-zookeeper, exclude and
-// wake Holdfast's tickets and are excluded and woken by them:
+// A queue is a container node. Its tickets are ephemeral sequential children in
+// the format of Apache Curator's locks. Curator's InterProcessMutex and
+// InterProcessReadWriteLock, and the Lock of go-zookeeper, therefore exclude
+// and wake Holdfast's tickets, and are excluded and woken by them:
 //
 //	_c_<uuid>-lock-<number>                  a mutex
 //	_c_<uuid>-__READ__<number>               a reader
 //	_c_<uuid>-__WRIT__<number>               a writer
 //	_c_<uuid>-sem-<limit>-<units>-<number>   a semaphore's permits
 //
-// The UUID follows from the ticket's id; the ten digits are the server's. A
-// named owner's nodes have "o<hash>-" after the UUID, and those that share a
-// place have one number. The content is JSON, for people and for Inspect.
+// The UUID follows from the ticket's id; the server appends the ten digits of
+// the number. The nodes of a named owner have "o<hash>-" after the UUID, and
+// nodes that share a place have the same number. The content is JSON, for
+// people and for Inspect.
 //
-// The path of a line is <chroot>/<root>/<name>, with every byte of the name
-// that is not printable ASCII, and '/', '%' and '~', as %XX; names that would
-// be longer than 512 bytes that way are '~' and their SHA-256.
+// The path of a queue is <chroot>/<root>/<name>. In the name, every byte that
+// is not printable ASCII, and '/', '%' and '~', are written as %XX. A name that
+// would be longer than 512 bytes in this form is written as '~' and its
+// SHA-256.
 //
-// Beside the lines are %sessions, with an ephemeral node for each session of a
-// driver, and %identity, which says which store this is.
+// Beside the queues are %sessions, which has an ephemeral node for each session
+// of a driver; %identity, which identifies the store; and %marks, which has a
+// persistent node for each mark. Its content is the version of the layout, "hf1",
+// and the token, each on a line of its own, and the mark's value.
 //
 // # Tokens
 //
-// A token is the zxid of the transaction that created the ticket's node; see
-// token.go for tickets with a floor. Sequence numbers are none: they restart
-// with their container. Zxids grow with every change of the ensemble for as
-// long as it keeps its data.
+// A token is the zxid of the transaction that created the ticket's node;
+// token.go describes tickets with a minimum token. Sequence numbers cannot be
+// tokens: they restart with their container. Zxids grow with every change of
+// the ensemble for as long as the ensemble keeps its data.
 //
 // # Sessions
 //
-// All tickets of one TTL live in one session, whose time-out is a little
-// longer than the TTL; beat.go has the reasons. The server keeps a session's
-// tickets together, so the driver itself drops those that were not renewed in
-// time.
+// All tickets of one TTL live in one session, whose time-out is a little longer
+// than the TTL; heartbeat.go has the reasons. The server keeps all tickets of a
+// session as long as the session, so the driver itself drops tickets that were
+// not renewed in time.
 package zklock
 
 import (
@@ -52,60 +56,65 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tombstone"
 )
 
-// Options say how a driver uses ZooKeeper. The zero value is right for most.
+// Options configure how a driver uses ZooKeeper. The zero value is right for
+// most programs.
 type Options struct {
-	// Chroot is the path below which everything is; it has to exist. Empty
-	// means the root of the server.
+	// Chroot is the path below which the driver keeps everything. The path has
+	// to exist. Empty means the root of the server.
 	Chroot string
-	// Root is the path below the chroot under which the lines are; it is made
-	// when it is missing. Empty means "/holdfast"; "/" puts lines directly
-	// below the chroot, where locks of other libraries may be.
+	// Root is the path of the queues below the chroot; the driver makes it when
+	// it is missing. Empty means "/holdfast"; "/" puts queues directly below
+	// the chroot, where locks of other libraries may be.
 	Root string
-	// User and Password are sent with the scheme "digest". Not for New: a
-	// connection brings its own.
+	// User and Password are sent with the scheme "digest". New refuses them:
+	// the user's connection brings its own.
 	User, Password string
-	// Open lets everybody read and change the nodes that the driver makes.
-	// Otherwise, with a User, only that user may.
+	// Open lets everybody read and change the nodes that the driver makes. If
+	// it is false and User is set, only that user may.
 	Open bool
-	// ACL is the access list of the nodes that the driver makes. Nil means as
-	// Open says.
+	// ACL is the access list of the nodes that the driver makes. Nil means that
+	// Open decides.
 	ACL []zk.ACL
-	// Tick is the tickTime of the servers. Zero means half the shortest
-	// session time-out that they grant, which is right unless they have
-	// minSessionTimeout in their configuration.
+	// Tick is the tickTime of the servers. Zero means half the shortest session
+	// time-out that the servers grant, which is right unless their
+	// configuration sets minSessionTimeout.
 	Tick time.Duration
 	// Dial makes connections; nil means net.DialTimeout.
 	Dial zk.Dialer
 }
 
-// Driver is one client of a ZooKeeper. Where several of its locks are taken,
-// it is in the order record.busy, session.marking, session.mu, Driver.mu.
+// Driver is one client of a ZooKeeper. A goroutine that takes several of its
+// mutexes takes them in the order entry.busy, session.marking, session.mu,
+// Driver.mu.
 type Driver struct {
 	opts    Options
 	servers []string
 	chroot  string // "" or "/a/b"
-	base    string // of the lines: chroot and root
+	base    string // of the queues: chroot and root
 	acl     []zk.ACL
 	tick    time.Duration
 	traits  driver.Traits
-	only    *session // of a user's connection
+	only    *session // the session of a user's connection; nil if the driver dials
 
 	watch atomic.Pointer[watcher]
 
-	mu       sync.Mutex
-	closed   bool
-	calls    sync.WaitGroup
-	sessions map[time.Duration]*session
-	homes    map[string]*session // by UUID of tickets
-	clients  map[string]bool     // whose UUIDs begin so are ours
-	gone     graves
+	mu         sync.Mutex
+	closed     bool
+	calls      sync.WaitGroup
+	sessions   map[time.Duration]*session
+	retired    map[*session]bool       // sessions that take no more tickets, see session.retireIfRefused
+	homes      map[string]*session     // the session of each ticket, by the ticket's UUID
+	clients    map[string]bool         // the first clientLen characters of this client's UUIDs
+	tombstones tombstone.Set[[16]byte] // the UUIDs of tickets that are gone
+	down       chan struct{}           // closed when a session loses its connection, then replaced
 }
 
 type watcher struct {
-	ctx   context.Context
-	moved func(string, driver.Place)
+	ctx    context.Context
+	notify func(string, driver.Status)
 }
 
 var (
@@ -114,26 +123,26 @@ var (
 	_ driver.Checker    = (*Driver)(nil)
 )
 
-// traits of a server with these limits.
+// traitsOf returns the traits of a server with these limits.
 func traitsOf(tick, shortest, longest time.Duration) driver.Traits {
 	return driver.Traits{
-		Scheme: "zk", Fencing: true, Shared: true, Owner: true, Fair: true, Push: true,
+		Scheme: "zk", Fencing: true, Shared: true, Owner: true, Fair: true, Push: true, Marks: true,
 		SurvivesRestart: true, SurvivesFailover: true,
 		MinTTL:      max(ttlFor(shortest, tick), 100*time.Millisecond),
 		MaxTTL:      ttlFor(longest, tick),
-		Granularity: late(tick),
+		Granularity: maxOverrun(tick),
 	}
 }
 
-// The limits of a server that has none in its configuration.
+// The limits of a server whose configuration sets none.
 const (
 	usualTick     = 2 * time.Second
 	usualShortest = 2 * usualTick
 	usualLongest  = 20 * usualTick
 )
 
-// Traits implements [driver.Driver]. A driver that was never opened has those
-// of a server with ZooKeeper's own defaults.
+// Traits implements [driver.Driver]. A driver that was never opened returns the
+// traits of a server with ZooKeeper's own defaults.
 func (d *Driver) Traits() driver.Traits {
 	if d.traits.Scheme == "" {
 		return traitsOf(usualTick, usualShortest, usualLongest)
@@ -141,13 +150,16 @@ func (d *Driver) Traits() driver.Traits {
 	return d.traits
 }
 
-// newDriver checks the options.
+// newDriver checks the options and returns a driver without sessions.
 func newDriver(opts *Options) (*Driver, error) {
 	d := &Driver{
 		sessions: make(map[time.Duration]*session),
+		retired:  make(map[*session]bool),
 		homes:    make(map[string]*session),
 		clients:  make(map[string]bool),
+		down:     make(chan struct{}),
 	}
+	d.tombstones.Keep = tombstoneTTL
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -176,7 +188,7 @@ func newDriver(opts *Options) (*Driver, error) {
 	return d, nil
 }
 
-// cleanPath returns a path without a slash at its end, "" for the root.
+// cleanPath returns a path without a slash at its end, and "" for the root.
 func cleanPath(p string) (string, error) {
 	p = strings.TrimSuffix(p, "/")
 	if p == "" {
@@ -185,15 +197,15 @@ func cleanPath(p string) (string, error) {
 	if p[0] != '/' {
 		p = "/" + p
 	}
-	for _, part := range strings.Split(p[1:], "/") {
-		if part == "" || part == "." || part == ".." || strings.ContainsFunc(part, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	for _, field := range strings.Split(p[1:], "/") {
+		if field == "" || field == "." || field == ".." || strings.ContainsFunc(field, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return "", errors.New("the path " + p + " has an element that ZooKeeper does not take")
 		}
 	}
 	return p, nil
 }
 
-func (d *Driver) before(ctx context.Context) error {
+func (d *Driver) checkOpen(ctx context.Context) error {
 	d.mu.Lock()
 	closed := d.closed
 	d.mu.Unlock()
@@ -203,41 +215,8 @@ func (d *Driver) before(ctx context.Context) error {
 	return driver.Before(ctx)
 }
 
-// do runs f on a goroutine, because the library's calls know no contexts, and
-// waits for it or for the end of ctx. Close waits for what goes on after that.
-func (d *Driver) do(ctx context.Context, f func()) error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return driver.ErrClosed
-	}
-	d.calls.Add(1)
-	d.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer d.calls.Done()
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ended(ctx)
-	}
-}
-
-// doFor is do for an f with a result, which nobody reads when ctx ends first.
-func doFor[T any](ctx context.Context, d *Driver, f func() (T, error)) (T, error) {
-	var got, none T
-	var err error
-	if e := d.do(ctx, func() { got, err = f() }); e != nil {
-		return none, e
-	}
-	return got, err
-}
-
-// session returns the session for tickets of a TTL, opened when there is none.
+// session returns the session for tickets of a TTL, and opens it when there is
+// none.
 func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, error) {
 	if d.only != nil {
 		return d.only, d.only.ready(ctx)
@@ -262,7 +241,7 @@ func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, erro
 	return s, s.ready(ctx)
 }
 
-// any returns a session to look at things with.
+// any returns a session for requests that belong to no ticket.
 func (d *Driver) any(ctx context.Context) (*session, error) {
 	if d.only != nil {
 		return d.only, d.only.ready(ctx)
@@ -270,7 +249,7 @@ func (d *Driver) any(ctx context.Context) (*session, error) {
 	d.mu.Lock()
 	sessions := slices.Collect(maps.Values(d.sessions))
 	d.mu.Unlock()
-	for _, s := range sessions { // never under d.mu: see the order of locks
+	for _, s := range sessions { // never under d.mu: session.mu is taken before Driver.mu
 		if s.up() {
 			return s, s.ready(ctx)
 		}
@@ -278,7 +257,8 @@ func (d *Driver) any(ctx context.Context) (*session, error) {
 	return d.session(ctx, min(max(10*time.Second, d.traits.MinTTL), d.traits.MaxTTL))
 }
 
-// home returns the session in which the ticket of a UUID is, or makes s that.
+// home returns the session in which the ticket of a UUID lives. If the ticket
+// has none, s becomes that session.
 func (d *Driver) home(uuid string, s *session) *session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -296,8 +276,8 @@ func (d *Driver) disown(uuid string) {
 	delete(d.homes, uuid)
 }
 
-// find returns the record of a ticket, nil when it has none.
-func (d *Driver) find(uuid string) *record {
+// find returns the entry of a ticket, or nil if the ticket has none.
+func (d *Driver) find(uuid string) *entry {
 	d.mu.Lock()
 	s := d.homes[uuid]
 	d.mu.Unlock()
@@ -306,24 +286,31 @@ func (d *Driver) find(uuid string) *record {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.recs[uuid]
+	return s.byUUID[uuid]
 }
 
-func (d *Driver) bury(uuid string) {
+// tombstoneTTL is the life of a tombstone: longer than any request of a ticket can be
+// under way.
+const tombstoneTTL = time.Minute
+
+func (d *Driver) addTombstone(uuid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gone.add(uuid, time.Now())
+	if b, err := parseUUID(uuid); err == nil {
+		d.tombstones.Add(b)
+	}
 }
 
-func (d *Driver) buried(uuid string) bool {
+func (d *Driver) hasTombstone(uuid string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.gone.has(uuid, time.Now())
+	b, err := parseUUID(uuid)
+	return err == nil && d.tombstones.Has(b)
 }
 
-// strays deletes nodes that this client made and knows nothing of: those of
-// creates that were carried out after all.
-func (d *Driver) strays(s *session, line string, v *view) {
+// deleteStrays deletes nodes that this client made but has no entry of. Creates left
+// them that were carried out although they seemed to have failed.
+func (d *Driver) deleteStrays(s *session, queue string, v *view) {
 	var found []string
 	d.mu.Lock()
 	for _, n := range v.nodes {
@@ -333,28 +320,28 @@ func (d *Driver) strays(s *session, line string, v *view) {
 	}
 	d.mu.Unlock()
 	for _, name := range found {
-		_ = s.conn.Delete(line+"/"+name, -1) // else it is seen again
+		_ = s.conn.Delete(queue+"/"+name, -1) // if this fails, the next listing shows the node again
 	}
 }
 
-// Watch implements [driver.Driver]. Pushes come by the watches of waiting
-// tickets; a session that had to connect again tells of the gap.
-func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	if err := d.before(ctx); err != nil {
+// Watch implements [driver.Driver]. Pushes come from the watches of waiting
+// tickets; a session that had to connect again reports the gap.
+func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
-	d.watch.Store(&watcher{ctx, moved})
+	d.watch.Store(&watcher{ctx, notify})
 	return nil
 }
 
-func (d *Driver) push(id string, p driver.Place) {
+func (d *Driver) push(id string, p driver.Status) {
 	if w := d.watch.Load(); w != nil && w.ctx.Err() == nil {
-		w.moved(id, p)
+		w.notify(id, p)
 	}
 }
 
-// Close implements [driver.Driver]. A session in which there are tickets is
-// not closed but left to its time-out.
+// Close implements [driver.Driver]. A session that still has tickets is not
+// closed: it ends with its time-out.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -362,23 +349,23 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	sessions := slices.Collect(maps.Values(d.sessions))
+	sessions := slices.AppendSeq(slices.Collect(maps.Values(d.sessions)), maps.Keys(d.retired))
 	d.mu.Unlock()
 	d.watch.Store(nil)
 	if d.only != nil {
 		sessions = append(sessions, d.only)
 	}
-	each(len(sessions), func(i int) { sessions[i].close(sessions[i].inUse()) })
+	inParallel(len(sessions), func(i int) { sessions[i].close(sessions[i].inUse()) })
 	d.calls.Wait()
 	return nil
 }
 
-// inUse says whether there are tickets that nobody gave up.
+// inUse reports whether the session has tickets that were not given up.
 func (s *session) inUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range s.recs {
-		if r.path != "" && !r.left && r.state != driver.Gone {
+	for _, r := range s.byUUID {
+		if r.path != "" && !r.mustLeave && r.state != driver.Gone {
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ func (c concurrencies) lock(ctx context.Context, name string) (held, error) {
 	}
 	m := concurrency.NewMutex(s, name)
 	if err := m.Lock(ctx); err != nil {
-		// What the failed wait left goes with its session.
+		// The rest of the failed wait goes with its session.
 		s.Orphan()
 		return nil, err
 	}

@@ -13,5 +13,5 @@
 //
 //	go test ./faults -run TestFaults -faults.all -faults.runs 6 -parallel 8 -v
 //
-// What came of it is in docs/safety.md.
+// The results are in docs/safety.md.
 package faults

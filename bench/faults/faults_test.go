@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 var (
@@ -112,7 +112,7 @@ type place struct {
 
 var places = map[string]func(t *testing.T) place{
 	"redis": func(t *testing.T) place {
-		addr := backends.SharedRedis(t).Addr()
+		addr := servers.SharedRedis(t).Addr()
 		return place{addr, func(t *testing.T, lock string) {
 			c := redis.NewClient(&redis.Options{Addr: addr})
 			defer c.Close()
@@ -126,7 +126,7 @@ var places = map[string]func(t *testing.T) place{
 		}}
 	},
 	"etcd": func(t *testing.T) place {
-		addr := strings.TrimPrefix(backends.SharedEtcd(t, backends.EtcdNewest).Endpoints()[0], "http://")
+		addr := strings.TrimPrefix(servers.SharedEtcd(t, servers.EtcdNewest).Endpoints()[0], "http://")
 		return place{addr, func(t *testing.T, lock string) {
 			c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second})
 			if err != nil {
@@ -149,7 +149,7 @@ var places = map[string]func(t *testing.T) place{
 		}}
 	},
 	"zookeeper": func(t *testing.T) place {
-		addr := backends.SharedZooKeeper(t).Addrs()[0]
+		addr := servers.SharedZooKeeper(t).Addrs()[0]
 		return place{addr, func(t *testing.T, lock string) {
 			c, _, err := zk.Connect([]string{addr}, 5*time.Second, zk.WithLogger(silent{}))
 			if err != nil {

@@ -24,7 +24,7 @@ type event struct {
 	Err   string `json:",omitempty"`
 }
 
-// What programs write.
+// The lines that programs write.
 const (
 	ready  = "ready"
 	ask    = "ask"    // it wants the lock

@@ -1,5 +1,3 @@
-//go:build unix
-
 // Command holdfast holds locks that processes and machines share. See
 // holdfast --help, or docs/cli.md.
 package main

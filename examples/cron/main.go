@@ -53,7 +53,7 @@ func run(ctx context.Context, store string) error {
 	return nil
 }
 
-// tick is what each host does each hour.
+// tick runs the job on one host in one hour.
 func tick(ctx context.Context, store, host string, hour int, done *book) (said string, err error) {
 	locks, err := anylock.Open(ctx, store, holdfast.WithNote(host))
 	if err != nil {

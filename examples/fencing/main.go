@@ -74,7 +74,7 @@ func (r *register) write(token uint64, value string) error {
 
 // sleeper is the process that will be paused: it takes the lock, looks at it for
 // the last time, and then writes, which is to send the token to the other
-// process. What it is paused by comes in between.
+// process. The pause comes in between.
 func sleeper(ctx context.Context, store string) error {
 	locks, err := anylock.Open(ctx, store, holdfast.WithTTL(ttl))
 	if err != nil {

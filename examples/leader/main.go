@@ -1,7 +1,7 @@
-// Command leader has one leader and one standby. Both ask for the same lock, and
-// who holds it leads; the other waits in line and costs nothing. The context of
-// the hold ends when the leadership does, and the token is the number of the
-// term: followers refuse orders of an earlier term.
+// Command leader has one leader and one standby, by Lead. Both ask for the same
+// lock, and its holder leads; the other waits in the queue and costs nothing. The
+// context of a term ends with it, and the token is the number of the term:
+// followers refuse orders of an earlier term.
 //
 //	go run ./examples/leader
 //	go run ./examples/leader -store redis://localhost:6379
@@ -34,30 +34,24 @@ type term struct {
 
 // campaign leads whenever it can, until ctx ends.
 func campaign(ctx context.Context, locks *holdfast.Client, who string, terms chan<- term) error {
-	for {
-		hold, err := locks.Mutex(name).Lock(ctx) // the standby waits here
-		if ctx.Err() != nil && err != nil {
+	for ctx.Err() == nil {
+		err := locks.Lead(ctx, name, func(ctx context.Context) error { // the standby waits here
+			leading, stepDown := context.WithCancel(ctx)
+			defer stepDown()
+			terms <- term{who, holdfast.Token(ctx, name), stepDown}
+			<-leading.Done() // the leader's work, which has to end when leading does
+			if errors.Is(context.Cause(ctx), holdfast.ErrLost) {
+				fmt.Println("a leader was told that it has lost the lock, and is a standby again")
+			} else if ctx.Err() == nil {
+				fmt.Println("a leader has stepped down, and is a standby again")
+			}
 			return nil
-		}
+		})
 		if err != nil {
 			return err
 		}
-		leading, stepDown := context.WithCancel(hold.Context())
-		terms <- term{who, hold.Token(), stepDown}
-		select { // the leader's work, which has to end when leading does
-		case <-leading.Done():
-		case <-ctx.Done():
-		}
-		stepDown()
-		switch err := hold.Unlock(); {
-		case errors.Is(err, holdfast.ErrLost):
-			fmt.Println("a leader was told that it has lost the lock, and is a standby again")
-		case err != nil:
-			return err
-		case ctx.Err() == nil:
-			fmt.Println("a leader has stepped down, and is a standby again")
-		}
 	}
+	return nil
 }
 
 func run(ctx context.Context, store string) error {
@@ -91,12 +85,12 @@ func run(ctx context.Context, store string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("term %d: one leads, with a later token than before, and %d stands by\n", nr, len(line.Waiters()))
+		fmt.Printf("term %d: one leads, with a later token than before, and %d stands by\n", nr, len(line.Waiters))
 		switch nr {
 		case 1:
 			now.stepDown()
 		case 2:
-			if err := operator.Break(ctx, name, line.Holders()[0].ID); err != nil {
+			if err := operator.Break(ctx, name, line.Holders[0].ID); err != nil {
 				return err
 			}
 		}
@@ -106,13 +100,13 @@ func run(ctx context.Context, store string) error {
 }
 
 // bothInLine looks at the line until there are a leader and a standby in it.
-func bothInLine(ctx context.Context, locks *holdfast.Client, terms <-chan term) (holdfast.Line, error) {
+func bothInLine(ctx context.Context, locks *holdfast.Client, terms <-chan term) (holdfast.LockInfo, error) {
 	for {
 		if len(terms) > 0 {
-			return holdfast.Line{}, errors.New("two lead at the same time")
+			return holdfast.LockInfo{}, errors.New("two lead at the same time")
 		}
 		line, err := locks.Inspect(ctx, name)
-		if err != nil || len(line.Holders()) == 1 && len(line.Waiters()) == 1 {
+		if err != nil || len(line.Holders) == 1 && len(line.Waiters) == 1 {
 			return line, err
 		}
 		time.Sleep(10 * time.Millisecond)

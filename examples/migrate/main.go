@@ -78,10 +78,9 @@ func run(ctx context.Context, store string) error {
 	return nil
 }
 
-// instance is what each one does before it serves. It returns how many
-// migrations it made.
+// instance makes the migrations before it serves, and returns how many it made.
 func instance(ctx context.Context, store string, db *sql.DB) (made int, err error) {
-	// Who hangs in a migration is given up after a minute.
+	// An instance that hangs in a migration loses the lock after a minute.
 	locks, err := anylock.Open(ctx, store, holdfast.WithMaxHold(time.Minute))
 	if err != nil {
 		return 0, err

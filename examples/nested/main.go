@@ -1,7 +1,7 @@
 // Command nested has two services that need the same lock, of which one calls
 // the other: orders charges through payments, and payments are also made alone.
 // The lock travels in the context, so the charge nests in the order's hold
-// instead of waiting for it for ever. Whoever comes with another context waits.
+// instead of waiting for it for ever. A caller with another context waits.
 //
 //	go run ./examples/nested
 //	go run ./examples/nested -store redis://localhost:6379

@@ -1,7 +1,7 @@
 // Command pool calls a service that takes so many calls at a time, and so many a
 // second, from several processes. A semaphore bounds the first over all of them:
-// each call needs one of its permits. Who keeps the permit for a while bounds
-// the second too, however quick the call is.
+// each call needs one of its permits. Keeping the permit for a while bounds the
+// second too, however quick the call is.
 //
 //	go run ./examples/pool
 //	go run ./examples/pool -store redis://localhost:6379

@@ -22,8 +22,8 @@ import (
 const (
 	name  = "examples/resume"
 	steps = 4
-	// The TTL has to cover the restart: it is how long the job keeps the lock
-	// while nobody works on it.
+	// ttl has to cover the restart: the job keeps the lock for this time while
+	// nobody works on it.
 	ttl = 5 * time.Second
 )
 
@@ -84,7 +84,7 @@ func run(ctx context.Context, store string) error {
 		return err
 	}
 	fmt.Println("the token is the same, since the hold is:", first == second)
-	// What worker 1 left at the store ends by its lease, not by the release of
+	// The place of worker 1 at the store ends by its lease, not by the release of
 	// worker 2, so the other job waits for what is left of the TTL.
 	hold, err := other.Mutex(name).Lock(ctx)
 	if err != nil {

@@ -11,16 +11,18 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/examples/internal/program"
@@ -57,28 +59,32 @@ func run(ctx context.Context, store string) error {
 	if err != nil {
 		return err
 	}
-	var running []*exec.Cmd
-	var said [sellers]bytes.Buffer
-	for i := range sellers {
-		cmd := exec.CommandContext(ctx, self, "-store", store)
-		cmd.Env = append(os.Environ(), asSeller+"="+file)
-		cmd.Stdout, cmd.Stderr = &said[i], os.Stderr
-		if err := cmd.Start(); err != nil {
-			return errors.Join(err, wait(running))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends those that are left after an error
+	var running []*seller
+	for range sellers {
+		s, err := start(ctx, self, store, file)
+		if err != nil {
+			return err
 		}
-		running = append(running, cmd)
+		running = append(running, s)
 	}
-	if err := wait(running); err != nil {
-		return err
+	// All of them are there: now they sell.
+	var selling sync.WaitGroup
+	for _, s := range running {
+		selling.Go(s.sells)
 	}
+	selling.Wait()
 
 	sold := map[string]int{} // how often each unit was sold
-	for i := range said {
-		n := 0
-		for unit := bufio.NewScanner(&said[i]); unit.Scan(); n++ {
-			sold[unit.Text()]++
+	for i, s := range running {
+		if s.err != nil {
+			return s.err
 		}
-		fmt.Printf("process %d sold %d units\n", i+1, n)
+		for _, unit := range s.sold {
+			sold[unit]++
+		}
+		fmt.Printf("process %d sold %d units\n", i+1, len(s.sold))
 	}
 	left, err := read(file)
 	if err != nil {
@@ -96,15 +102,49 @@ func run(ctx context.Context, store string) error {
 	return nil
 }
 
-func wait(running []*exec.Cmd) (err error) {
-	for _, cmd := range running {
-		err = errors.Join(err, cmd.Wait())
-	}
-	return err
+// seller is a process that sells.
+type seller struct {
+	cmd  *exec.Cmd
+	gate io.Closer // closed when it is to begin
+	out  *bufio.Scanner
+	sold []string
+	err  error
 }
 
-// sell is what each process does: it sells a unit at a time until there is
-// none, and writes the number of each that it sold.
+// start starts a seller, and waits until it is ready.
+func start(ctx context.Context, self, store, file string) (*seller, error) {
+	cmd := exec.CommandContext(ctx, self, "-store", store)
+	cmd.Env = append(os.Environ(), asSeller+"="+file)
+	cmd.Stderr = os.Stderr
+	gate, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &seller{cmd: cmd, gate: gate, out: bufio.NewScanner(out)}
+	if !s.out.Scan() {
+		return nil, errors.Join(errors.New("a seller was not ready"), cmd.Wait())
+	}
+	return s, nil
+}
+
+// sells lets the seller begin, and collects the units it sells.
+func (s *seller) sells() {
+	_ = s.gate.Close()
+	for s.out.Scan() {
+		s.sold = append(s.sold, s.out.Text())
+	}
+	s.err = s.cmd.Wait()
+}
+
+// sell sells one unit at a time until there is none, as each process does, and
+// writes the number of each unit that it sold.
 func sell(ctx context.Context, store string) error {
 	file := os.Getenv(asSeller)
 	locks, err := anylock.Open(ctx, store)
@@ -112,6 +152,10 @@ func sell(ctx context.Context, store string) error {
 		return err
 	}
 	defer locks.Close()
+	fmt.Println("ready")
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil { // until the others are, too
+		return err
+	}
 	for empty := false; !empty; {
 		err := locks.Do(ctx, "examples/stock", func(context.Context) error {
 			left, err := read(file)
@@ -124,6 +168,7 @@ func sell(ctx context.Context, store string) error {
 			if left < 0 {
 				return fmt.Errorf("the stock is %d: somebody sold what was not there", left)
 			}
+			time.Sleep(time.Millisecond) // the customer pays
 			fmt.Println(left)
 			return write(file, left-1)
 		})

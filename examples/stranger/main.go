@@ -59,7 +59,7 @@ func run(ctx context.Context, store string) error {
 	if err != nil {
 		return err
 	}
-	if err := ann.Break(ctx, name, line.Holders()[0].ID); err != nil {
+	if err := ann.Break(ctx, name, line.Holders[0].ID); err != nil {
 		return err
 	}
 	third, err := ann.Mutex(name).Lock(ctx)

@@ -1,6 +1,6 @@
 // Command trouble provokes the errors that a program may get, one after the
-// other, and prints each as it is. What to do about them is in
-// docs/what-can-go-wrong.md.
+// other, and prints each as it is. docs/what-can-go-wrong.md says how to handle
+// them.
 //
 //	go run ./examples/trouble
 //	go run ./examples/trouble -store redis://localhost:6379
@@ -53,6 +53,7 @@ func run(ctx context.Context, store string) error {
 	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	_, waited := bob.Mutex(name).Lock(short)
+	_, patient := bob.Mutex(name, holdfast.WithMaxWait(500*time.Millisecond)).Lock(ctx)
 	_, mismatch := bob.Semaphore(name, 3).TryAcquire(ctx, 1)
 
 	// An operator takes the lock from ann.
@@ -60,13 +61,13 @@ func run(ctx context.Context, store string) error {
 	if err != nil {
 		return err
 	}
-	if err := bob.Break(ctx, name, line.Holders()[0].ID); err != nil {
+	if err := bob.Break(ctx, name, line.Holders[0].ID); err != nil {
 		return err
 	}
 	<-hold.Context().Done() // at once on stores that push, else with the next renewal
 	lost := context.Cause(hold.Context())
 	unlock := hold.Unlock()
-	again := bob.Break(ctx, name, line.Holders()[0].ID)
+	again := bob.Break(ctx, name, line.Holders[0].ID)
 
 	// A worker that hangs is given up.
 	hung := ann.Mutex(name, holdfast.WithMaxHold(300*time.Millisecond)).Do(ctx, func(ctx context.Context) error {
@@ -96,12 +97,26 @@ func run(ctx context.Context, store string) error {
 	if bad == nil || gone == nil {
 		return errors.New("a bad TTL or an address where nobody listens was taken")
 	}
+
+	// A Shutdown that does not wait until the work has ended.
+	stays, err := bob.Mutex(name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	unfinished := bob.Shutdown(soon)
+	asked := context.Cause(stays.Context())
+	if err := errors.Join(stays.Unlock(), bob.Shutdown(ctx)); err != nil {
+		return err
+	}
 	closed := ann.Close()
 	_, after := ann.Mutex(name).TryLock(ctx)
 
 	err = errors.Join(closed,
 		show(held, holdfast.ErrHeld),
 		show(waited, context.DeadlineExceeded),
+		show(patient, holdfast.ErrMaxWait),
 		show(mismatch, holdfast.ErrKindMismatch),
 		show(lost, holdfast.ErrLost),
 		show(unlock, holdfast.ErrLost),
@@ -110,6 +125,8 @@ func run(ctx context.Context, store string) error {
 		show(upgrade, holdfast.ErrUpgrade),
 		show(late, holdfast.ErrReleased),
 		show(after, holdfast.ErrClosed),
+		show(asked, holdfast.ErrShutdown),
+		show(unfinished, context.DeadlineExceeded),
 	)
 	fmt.Println(bad)
 	fmt.Println(gone)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence/httpfence"
 )
 
-// FuzzHeaders: whatever a client sends, it is a token above zero or an error,
-// and a token is read as it was set.
+// FuzzHeaders checks that any headers of a client are a token above zero or an
+// error, and that a token is read as it was set.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range []string{"7", "", "0", "-1", "18446744073709551615", "18446744073709551616", "1e3", "0x7", "+7", " 7", "7\x00", "٧"} {
 		f.Add(s, "a%2Fb", "true", uint64(7), "own\r\ner", true)

@@ -1,15 +1,15 @@
-// Package httpfence carries tokens over HTTP, and refuses old ones there.
+// Package httpfence carries tokens over HTTP, and refuses old tokens there.
 //
-// The client's side is a Transport, which puts the token of the hold that a
-// request is made under into a header. The server's side is a Middleware, which
-// answers a request with an old token before the handler sees it, and lets
-// nobody with another token in while the handler works.
+// The client's side is a Transport. It adds a header with the token of the hold
+// that a request is made under. The server's side is a Middleware. It refuses a
+// request with an old token before the handler sees it, and lets no other token
+// in while the handler works.
 //
-// The middleware remembers tokens in memory. That guards what lives in the
-// memory of one server. Where several servers write to one database, or the
-// server's data outlive it, the check belongs where the data are: take the token
-// with FromRequest and give it to sqlfence or redisfence, in the same
-// transaction or script as the write.
+// The middleware remembers tokens in memory. That protects data in the memory
+// of one server. If several servers write to one database, or the data outlive
+// the server, check the token where the data are: take it with FromRequest and
+// pass it to sqlfence or redisfence, in the same transaction or script as the
+// write.
 package httpfence
 
 import (
@@ -22,23 +22,23 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// The headers of a request. In the answer to a request that was refused, Header
-// and OwnerHeader have the latest token.
+// The headers of a request. In the answer to a refused request, Header and
+// OwnerHeader have the latest token.
 const (
 	Header       = "Holdfast-Token"        // the number, in decimal digits
 	OwnerHeader  = "Holdfast-Token-Owner"  // the owner, percent-encoded; absent for none
 	SharedHeader = "Holdfast-Token-Shared" // "true" for a reader's token, absent otherwise
 )
 
-// The answers of a Middleware. A server that checks for itself can give them by
-// Refuse.
+// The answers of a Middleware. A server with a check of its own can send them
+// with Refuse.
 const (
-	StatusStale   = http.StatusPreconditionFailed   // 412: a later holder has been here
+	StatusStale   = http.StatusPreconditionFailed   // 412: a later holder has written
 	StatusTwin    = http.StatusConflict             // 409: another owner has used this number
 	StatusMissing = http.StatusPreconditionRequired // 428: the request has no token
 )
 
-// Set puts the token into a request's headers.
+// Set adds the token to a request's headers.
 func Set(h http.Header, t fence.Token) {
 	h.Set(Header, strconv.FormatUint(t.Value, 10))
 	h.Del(OwnerHeader)
@@ -51,9 +51,9 @@ func Set(h http.Header, t fence.Token) {
 	}
 }
 
-// FromRequest returns the token of a request: fence.ErrNoToken when it has none,
-// and another error when the headers are malformed or are there twice, which
-// nothing in this package sends.
+// FromRequest returns the token of a request. It returns fence.ErrNoToken if
+// there is none, and another error if the headers are malformed or occur twice,
+// which this package never sends.
 func FromRequest(r *http.Request) (fence.Token, error) { return get(r.Header) }
 
 func get(h http.Header) (t fence.Token, err error) {
@@ -86,8 +86,8 @@ func get(h http.Header) (t fence.Token, err error) {
 
 // Transport sends requests with a token.
 type Transport struct {
-	// Token returns the token of the hold that a request is made under, which
-	// it usually finds by the request's context:
+	// Token returns the token of the hold that a request is made under. It
+	// usually finds the hold by the request's context:
 	//
 	//	func(r *http.Request) fence.Token {
 	//		return fence.Token{Value: holdfast.Token(r.Context(), "invoice/42")}
@@ -101,8 +101,8 @@ type Transport struct {
 	Base http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. A refusal is an answer like others;
-// Err reads it.
+// RoundTrip implements http.RoundTripper. A refusal is an ordinary answer; Err
+// reads it.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.Base
 	if base == nil {
@@ -111,7 +111,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	token := t.Token(r)
 	if token.Value == 0 {
 		if r.Body != nil {
-			r.Body.Close() // as every RoundTripper has to
+			r.Body.Close() // every RoundTripper must close the body
 		}
 		return nil, fence.ErrNoToken
 	}
@@ -120,9 +120,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(r)
 }
 
-// Err returns a *fence.StaleError when the server has refused the token that the
-// request was sent with, and nil for every other answer. It leaves the body
-// alone.
+// Err returns a *fence.StaleError if the server has refused the token of the
+// request, and nil for every other answer. It does not read the body.
 func Err(resp *http.Response) error {
 	if resp.StatusCode != StatusStale && resp.StatusCode != StatusTwin {
 		return nil
@@ -138,12 +137,13 @@ func Err(resp *http.Response) error {
 	return &fence.StaleError{Given: given, Highest: highest}
 }
 
-// Middleware lets requests through to a handler that have the latest token for
-// what they write to, one at a time, and answers the others itself: StatusStale,
-// StatusTwin, StatusMissing, or 400 for malformed headers. name says which thing
-// a request writes to. Methods that only read (GET, HEAD, OPTIONS) pass without
-// a look. While a handler runs, requests for the same name wait, until they are
-// given up; those with shared tokens run together.
+// Middleware passes a request to a handler if it has the latest token for the
+// thing that it writes to, one request at a time. It answers the other requests
+// itself: StatusStale, StatusTwin, StatusMissing, or 400 for malformed headers.
+// name returns the name of the thing that a request writes to. Methods that
+// only read (GET, HEAD, OPTIONS) pass without a check. While a handler runs,
+// requests for the same name wait until their contexts end; those with shared
+// tokens run together.
 func Middleware(guards *fence.Guards, name func(*http.Request) string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +160,7 @@ func Middleware(guards *fence.Guards, name func(*http.Request) string) func(http
 				})
 			}
 			if err != nil && r.Context().Err() != nil && !errors.Is(err, fence.ErrStale) {
-				err = r.Context().Err() // whatever its cause
+				err = r.Context().Err() // whatever the cause of its end
 			}
 			if err != nil {
 				Refuse(w, err)
@@ -169,9 +169,9 @@ func Middleware(guards *fence.Guards, name func(*http.Request) string) func(http
 	}
 }
 
-// Refuse answers a request with what a guard, or FromRequest, said to its token:
+// Refuse answers a request with the error of a guard, or of FromRequest:
 // StatusStale or StatusTwin with the latest token in the headers, StatusMissing
-// for fence.ErrNoToken, 503 when the request's context ended, and 400 otherwise.
+// for fence.ErrNoToken, 503 if the request's context ended, and 400 otherwise.
 func Refuse(w http.ResponseWriter, err error) {
 	stale, ok := errors.AsType[*fence.StaleError](err)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/httpfence"
 	"github.com/holdfast-go/holdfast/fence/internal/paused"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 		}
 		return "it let it pass", put(ctx, target+"/guarded/x", t, "old data")
 	})
-	backends.Main(m)
+	servers.Main(m)
 }
 
-// put writes through a client that has a Transport.
+// put writes through a client with a Transport.
 func put(ctx context.Context, url string, t fence.Token, data string) error {
 	base := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: &httpfence.Transport{
@@ -55,7 +55,7 @@ func put(ctx context.Context, url string, t fence.Token, data string) error {
 	return nil
 }
 
-// pages is a server's memory.
+// pages is the memory of a server.
 type pages struct {
 	mu   sync.Mutex
 	text map[string]string
@@ -93,7 +93,7 @@ func serve(t testing.TB) (*pages, string) {
 
 func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owner: owner} }
 
-func TestAnswers(t *testing.T) {
+func TestMiddlewareAnswersByToken(t *testing.T) {
 	_, url := serve(t)
 	do := func(method string, h http.Header) *http.Response {
 		t.Helper()
@@ -151,7 +151,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("step %d: Err is %#v", i, stale)
 		}
 	}
-	// A 412 of another condition is none of ours.
+	// A 412 for another condition is not a refusal of the token.
 	r := httptest.NewRequest("PUT", "/", nil)
 	httpfence.Set(r.Header, tok(3, ""))
 	if err := httpfence.Err(&http.Response{StatusCode: 412, Request: r}); err != nil {
@@ -174,9 +174,10 @@ type body struct{ closed *bool }
 func (body) Read([]byte) (int, error) { return 0, io.EOF }
 func (b body) Close() error           { *b.closed = true; return nil }
 
-// A request that comes while another is handled waits, and one with a lower
-// token is refused meanwhile. Who gives up waiting is told.
-func TestOneAtATime(t *testing.T) {
+// TestOneWriterAtATime checks that a request waits while another is handled,
+// and that one with a lower token is refused meanwhile. A request whose context
+// ends while it waits is answered as well.
+func TestOneWriterAtATime(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	h := httpfence.Middleware(new(fence.Guards), func(*http.Request) string { return "x" })(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-leave }))
@@ -204,8 +205,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// A holder is stopped past its lease, another takes over and writes, and the
-// first wakes up and writes as well.
+// TestF12_PausedHolder stops a holder past its lease. Another process takes
+// over and writes, and the first one wakes up and writes as well.
 func TestF12_PausedHolder(t *testing.T) {
 	p, url := serve(t)
 	h := paused.Start(t, url)
@@ -225,7 +226,8 @@ func TestF12_PausedHolder(t *testing.T) {
 	}
 }
 
-// The client's requests carry the token of the hold that they are made under.
+// Example sends requests that carry the token of the hold that they are made
+// under.
 func Example() {
 	server := httptest.NewServer(httpfence.Middleware(new(fence.Guards), func(r *http.Request) string { return r.URL.Path })(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "written") })))

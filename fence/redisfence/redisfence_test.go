@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/internal/paused"
 	"github.com/holdfast-go/holdfast/fence/redisfence"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		_, err = put(ctx, c, "{data}", t, "old data")
 		return "written", err
 	})
-	backends.Main(m)
+	servers.Main(m)
 }
 
 func connect(url string) (rueidis.Client, error) {
@@ -39,7 +39,7 @@ func connect(url string) (rueidis.Client, error) {
 	return rueidis.NewClient(opt)
 }
 
-func dial(t testing.TB, s *backends.RedisServer) rueidis.Client {
+func dial(t testing.TB, s *servers.RedisServer) rueidis.Client {
 	t.Helper()
 	c, err := connect("redis://" + s.Addr())
 	if err != nil {
@@ -49,7 +49,7 @@ func dial(t testing.TB, s *backends.RedisServer) rueidis.Client {
 	return c
 }
 
-// A script of a user: it writes, and returns what was there before.
+// putScript is a user's script: it writes, and returns the former value.
 var putScript = redisfence.Script(`
 local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1])
@@ -68,9 +68,11 @@ func put(ctx context.Context, c rueidis.Client, key string, t fence.Token, value
 
 func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owner: owner} }
 
+// TestScriptAdmitsByToken checks the tokens that a script admits and refuses.
+//
 // Covers: F20, F38.
-func TestRules(t *testing.T) {
-	c := dial(t, backends.SharedRedis(t))
+func TestScriptAdmitsByToken(t *testing.T) {
+	c := dial(t, servers.SharedRedis(t))
 	reader := func(v uint64) fence.Token { return fence.Token{Value: v, Shared: true} }
 	for name, steps := range map[string][]struct {
 		t    fence.Token
@@ -96,9 +98,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A user's script finds its keys and arguments, and answers for itself.
+// TestScriptOfTheUser checks that a user's script finds its keys and arguments,
+// and that its answer is returned.
 func TestScriptOfTheUser(t *testing.T) {
-	s := backends.SharedRedis(t)
+	s := servers.SharedRedis(t)
 	c := dial(t, s)
 	if got, err := put(t.Context(), c, "k", tok(5, "a"), "one"); err != nil || got != "1 key, 1 argument" {
 		t.Errorf("the first write answers %q, %v", got, err)
@@ -117,14 +120,15 @@ func TestScriptOfTheUser(t *testing.T) {
 	if ttl := s.Do(t, "TTL", redisfence.Key("k")); ttl != int64(-1) {
 		t.Errorf("the guard goes in %v s", ttl)
 	}
-	// Other errors stay what they are.
+	// Other errors are returned unchanged.
 	s.Do(t, "SADD", "set", "x")
 	if _, err := put(t.Context(), c, "set", tok(5, ""), ""); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Errorf("a key of the wrong type: %v", err)
 	}
 }
 
-// On a cluster, data and guard have to be in one slot, so their tags are equal.
+// TestKey checks that data and guard have equal tags, so that they are in one
+// slot of a cluster, unless the data's key has braces and no tag.
 func TestKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"stock/7":     "holdfast_fence:{stock/7}",
@@ -146,10 +150,11 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// A holder is stopped past its lease, another takes over and writes, and the
-// first wakes up and writes as well: once past the guard, once through it.
+// TestF12_PausedHolder stops a holder past its lease. Another process takes
+// over and writes, and the first one wakes up and writes as well: once without
+// the guard, once with it.
 func TestF12_PausedHolder(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	c := dial(t, s)
 	h := paused.Start(t, "redis://"+s.Addr())
 	s.Do(t, "SET", "naive", "new data")
@@ -167,7 +172,7 @@ func TestF12_PausedHolder(t *testing.T) {
 	}
 }
 
-// The key, the arguments and the script go to EVAL of any client.
+// Example passes the key, the arguments and the script to EVAL of any client.
 func Example() {
 	script := redisfence.Script(`return redis.call('SET', KEYS[1], ARGV[1])`)
 	token := fence.Token{Value: 41} // hold.Token()
@@ -180,7 +185,7 @@ func Example() {
 	}
 	// err = redisfence.Err(client.Eval(ctx, script, keys, args).Err(), token)
 	fmt.Println(len(script) > 0, keys, args)
-	// What the server says to an older token:
+	// The server's answer to an older token:
 	fmt.Println(redisfence.Err(errors.New("FENCED 42 "), token))
 	// Output:
 	// true [price holdfast_fence:{price}] [9.90 41  0]

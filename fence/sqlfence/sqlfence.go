@@ -2,11 +2,11 @@
 // by database/sql.
 //
 // The shortest guard is a column beside the data and a condition in your own
-// UPDATE, which needs nothing of this package but Matched:
+// UPDATE. It uses only Matched of this package:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
-// Where the work is more than one statement, or inserts and deletes, Check keeps
+// If the work is more than one statement, or inserts and deletes, Check keeps
 // the highest token in a table of its own, in your transaction:
 //
 //	tx, err := db.BeginTx(ctx, nil)
@@ -16,9 +16,9 @@
 //	…
 //	err = tx.Commit()
 //
-// The row of the guard stays locked until the transaction ends, so that nobody
-// with a later token comes in between. Take it first in the transaction: what was
-// read before may be old. Take several in the order of their names, or two
+// The row of the guard stays locked until the transaction ends, so no later
+// token comes in between. Check first in the transaction: data that was read
+// before may be old. Check several names in the order of the names, or two
 // transactions may wait for each other.
 package sqlfence
 
@@ -43,22 +43,27 @@ const (
 	SQLite                        // 3.24 or newer
 )
 
-// maxName and maxOwner are what an index key of every database takes.
+// maxName and maxOwner are the longest texts that an index key of every
+// database can hold.
 const (
 	maxName  = 512
 	maxOwner = 256
 )
 
-// dialect has the statements of one database. Text compares byte for byte.
+// dialect has the statements for one kind of database. Text compares byte for
+// byte.
 type dialect struct {
 	schema string
-	// raise writes the token if it is admitted; its arguments are name, number,
-	// owner, and these again as often as there are placeholders.
+	// raise writes the token if it is admitted. Its arguments are name, number
+	// and owner; with twice, number and owner follow again, and then number.
 	raise string
-	twice bool // it takes number and owner again
-	// counted says that raise tells by its count of rows whether it did.
+	twice bool // raise has the repeated arguments
+	// lock excludes other transactions from the name, where read does not. It
+	// changes no row.
+	lock string
+	// counted means that the count of rows tells whether raise wrote the token.
 	counted bool
-	read    string // number and owner, locked against writers
+	read    string // returns number and owner, locked against writers
 }
 
 var dialects = map[Dialect]dialect{
@@ -80,8 +85,8 @@ WHERE f.token < excluded.token OR f.token = excluded.token AND f.owner = exclude
 	token BIGINT NOT NULL,
 	owner VARBINARY(256) NOT NULL
 ) ENGINE=InnoDB`,
-		// Assignments are made from left to right: owner still sees the old
-		// token. How many rows count as changed depends on the connection.
+		// Assignments run from left to right: owner still sees the old token.
+		// The number of rows that count as changed depends on the connection.
 		raise: `INSERT INTO holdfast_fence (name, token, owner) VALUES (?, ?, ?)
 ON DUPLICATE KEY UPDATE owner = IF(token < ?, ?, owner), token = GREATEST(token, ?)`,
 		twice: true,
@@ -97,27 +102,31 @@ ON DUPLICATE KEY UPDATE owner = IF(token < ?, ?, owner), token = GREATEST(token,
 ON CONFLICT (name) DO UPDATE SET token = excluded.token, owner = excluded.owner
 WHERE token < excluded.token OR token = excluded.token AND owner = excluded.owner`,
 		counted: true,
+		lock:    `DELETE FROM holdfast_fence WHERE name = ? AND token < 0`,
 		read:    `SELECT token, owner FROM holdfast_fence WHERE name = ?`,
 	},
 }
 
-// Schema returns the statement that makes the table holdfast_fence if there is
-// none. It is empty for a Dialect that is none of the constants.
+// Schema returns the statement that creates the table holdfast_fence if there
+// is none. It is empty for a Dialect that is none of the constants.
 func (d Dialect) Schema() string { return dialects[d].schema }
 
 // Check admits the token for a name or refuses it, in a transaction that it
 // leaves open. It blocks while another transaction that has checked the name is
 // open. It returns:
 //
-//   - nil: nobody with a later token has committed, and nobody will before this
-//     transaction has ended (a shared token keeps nobody out of a name that no
-//     other has checked yet);
+//   - nil: no later token has committed, and none will before this transaction has
+//     ended (a shared token does not exclude others from a name that has not been
+//     checked before);
 //   - a *fence.StaleError, or fence.ErrNoToken: roll back, and stop;
 //   - an error about the name (1 to 512 bytes of UTF-8 without a zero byte), the
 //     owner (at most 256 such bytes) or a number above 2^63-1: nothing was sent;
-//   - what the database says, wrapped. A deadlock or a serialization failure
+//   - the database's error, wrapped. A deadlock or a serialization failure
 //     (40001, 40P01, 1213, SQLITE_BUSY) means that another transaction came
 //     first: roll back and begin again with the same token.
+//
+// SQLite has one lock for all writes, which a shared token takes as well.
+// There, transactions that check any name run one after the other.
 func (d Dialect) Check(ctx context.Context, tx *sql.Tx, name string, t fence.Token) error {
 	text, ok := dialects[d]
 	if !ok {
@@ -141,12 +150,18 @@ func (d Dialect) Check(ctx context.Context, tx *sql.Tx, name string, t fence.Tok
 			}
 		}
 	}
-	// Either the token is one to compare, or it lost and this says to whom.
+	if t.Shared && text.lock != "" {
+		if _, err := tx.ExecContext(ctx, text.lock, name); err != nil {
+			return fmt.Errorf("sqlfence: check %q: %w", name, err)
+		}
+	}
+	// The token is still to be compared, or it was refused and the row has the
+	// reason.
 	var number int64
 	var highest fence.Token
 	err := tx.QueryRowContext(ctx, text.read, name).Scan(&number, &highest.Owner)
 	if errors.Is(err, sql.ErrNoRows) && t.Shared {
-		return nil // nobody has raised the guard yet
+		return nil // no token has raised the guard yet
 	}
 	if err != nil {
 		return fmt.Errorf("sqlfence: check %q: %w", name, err)
@@ -162,7 +177,8 @@ func (d Dialect) Check(ctx context.Context, tx *sql.Tx, name string, t fence.Tok
 	return nil
 }
 
-// valid says what no database would take, or not all in the same way.
+// valid returns an error for a token or a name that not every database can
+// store in the same way.
 func valid(name string, t fence.Token) error {
 	switch {
 	case t.Value == 0:
@@ -186,13 +202,13 @@ func plain(s string, most int) bool {
 	return len(s) <= most && utf8.ValidString(s)
 }
 
-// Matched reads the result of an UPDATE of yours that has the condition in it,
-// as in the package's first lines: fence.ErrStale when it has found no row, and
-// err when there is one. A row that was never there cannot be told from one that
-// refused.
+// Matched reads the result of an UPDATE of yours with the condition of the
+// package's first example. It returns fence.ErrStale if the UPDATE found no
+// row, and err if that is not nil. A missing row cannot be distinguished from
+// one that refused.
 //
 // MySQL counts the rows that were changed, not those found: a second write of
-// the same values by the same holder counts none. Connections to it need
+// the same values by the same holder counts none. Connections to MySQL need
 // clientFoundRows=true in their DSN.
 func Matched(res sql.Result, err error) error {
 	if err != nil {

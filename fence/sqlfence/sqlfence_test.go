@@ -18,24 +18,24 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/internal/paused"
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestMain(m *testing.M) {
 	paused.Child(writeLate)
-	backends.Main(m)
+	servers.Main(m)
 }
 
-// A database is one the tests run on.
+// A database is a database on which the tests run.
 type database struct {
 	dialect sqlfence.Dialect
 	driver  string
 	url     func(t testing.TB) string
-	// guarded is the user's own UPDATE, of value, token and id.
+	// guarded is the user's own UPDATE. Its arguments are value, token and id.
 	guarded, naive string
 }
 
-// args are the arguments of guarded: where placeholders have no numbers, the
+// args returns the arguments of guarded. If placeholders have no numbers, the
 // token is given twice.
 func (d database) args(data string, token uint64, id int) []any {
 	args := []any{data, int64(token), id}
@@ -45,8 +45,8 @@ func (d database) args(data string, token uint64, id int) []any {
 	return args
 }
 
-// dsn writes a URL as the driver takes it, as the documentation says: rows
-// count that were found.
+// dsn returns a URL in the form that the driver accepts. As the documentation
+// requires, rows that were found count.
 func dsn(t testing.TB, text string) string {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -64,14 +64,14 @@ func dsn(t testing.TB, text string) string {
 var databases = map[string]database{
 	"postgres": {
 		sqlfence.PostgreSQL, "pgx",
-		func(t testing.TB) string { return backends.SharedPostgres(t).URL("postgres", "sslmode=disable") },
+		func(t testing.TB) string { return servers.SharedPostgres(t).URL("postgres", "sslmode=disable") },
 		"UPDATE account SET data = $1, fence = $2 WHERE id = $3 AND fence <= $2",
 		"UPDATE account SET data = $1 WHERE id = $2",
 	},
 	"mariadb": {
 		sqlfence.MySQL, "mysql",
 		func(t testing.TB) string {
-			return dsn(t, backends.SharedMariaDB(t).URL("holdfast", ""))
+			return dsn(t, servers.SharedMariaDB(t).URL("holdfast", ""))
 		},
 		"UPDATE account SET data = ?, fence = ? WHERE id = ? AND fence <= ?",
 		"UPDATE account SET data = ? WHERE id = ?",
@@ -98,7 +98,7 @@ func onEach(t *testing.T, test func(t *testing.T, d database, db *sql.DB, url st
 			defer db.Close()
 			for _, text := range []string{
 				d.dialect.Schema(),
-				d.dialect.Schema(), // again is the same
+				d.dialect.Schema(), // a repetition changes nothing
 				"DELETE FROM holdfast_fence",
 				"DROP TABLE IF EXISTS account",
 				"CREATE TABLE account (id BIGINT PRIMARY KEY, data VARCHAR(40) NOT NULL, fence BIGINT NOT NULL)",
@@ -133,8 +133,10 @@ func guarded(ctx context.Context, d database, db *sql.DB, name string, t fence.T
 
 func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owner: owner} }
 
+// TestCheckAdmitsByToken checks the tokens that Check admits and refuses.
+//
 // Covers: F20, F38.
-func TestRules(t *testing.T) {
+func TestCheckAdmitsByToken(t *testing.T) {
 	reader := func(v uint64) fence.Token { return fence.Token{Value: v, Shared: true} }
 	long := strings.Repeat("n", 512)
 	onEach(t, func(t *testing.T, d database, db *sql.DB, _ string) {
@@ -160,7 +162,7 @@ func TestRules(t *testing.T) {
 				}
 			})
 		}
-		// What was rolled back was never there.
+		// A token that was rolled back leaves no trace.
 		_ = guarded(t.Context(), d, db, "undone", tok(9, ""), "NO SQL")
 		if err := guarded(t.Context(), d, db, "undone", tok(8, "")); err != nil {
 			t.Errorf("after a rollback: %v", err)
@@ -185,7 +187,7 @@ func TestBadInput(t *testing.T) {
 		"owner, no UTF-8":  {"a", tok(1, "\xff")},
 		"number too great": {"a", tok(1<<63, "")},
 	} {
-		// The transaction is not touched: nil would panic.
+		// Check does not touch the transaction: nil would panic.
 		if err := sqlfence.SQLite.Check(t.Context(), nil, c.name, c.t); err == nil || errors.Is(err, fence.ErrStale) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -195,8 +197,9 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Nobody with another token is between a check and the end of its transaction.
-// Each reads the number, and writes it back one greater.
+// TestCheckExcludes checks that no other token comes between a check and the
+// end of its transaction. Each transaction reads the number, and writes it back
+// one greater.
 func TestCheckExcludes(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, db *sql.DB, _ string) {
 		var all sync.WaitGroup
@@ -250,14 +253,15 @@ func TestCheckExcludes(t *testing.T) {
 	})
 }
 
-// deadlock says that the database chose this transaction to give way.
+// deadlock reports whether the database chose this transaction to give way.
 func deadlock(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && e.Number == 1213
 }
 
-// The user's own UPDATE, as the documentation has it.
-func TestOwnUpdate(t *testing.T) {
+// TestMatchedReportsStaleUpdate runs the user's own UPDATE, as the
+// documentation shows it.
+func TestMatchedReportsStaleUpdate(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, db *sql.DB, _ string) {
 		for i, s := range []struct {
 			token uint64
@@ -273,8 +277,8 @@ func TestOwnUpdate(t *testing.T) {
 	})
 }
 
-// writeLate is the paused holder's write: account 1 without a guard, 2 by a
-// condition, 3 in a transaction that checks.
+// writeLate is the paused holder's write: to account 1 without a guard, to 2
+// with a condition, to 3 in a transaction with a check.
 func writeLate(ctx context.Context, target string, t fence.Token) (string, error) {
 	name, url, _ := strings.Cut(target, " ")
 	d := databases[name]
@@ -293,8 +297,8 @@ func writeLate(ctx context.Context, target string, t fence.Token) (string, error
 	return "the check let it pass", guarded(ctx, d, db, "account/3", t, "UPDATE account SET data = 'old data' WHERE id = 3")
 }
 
-// A holder is stopped past its lease, another takes over and writes, and the
-// first wakes up and writes as well.
+// TestF12_PausedHolder stops a holder past its lease. Another process takes
+// over and writes, and the first one wakes up and writes as well.
 func TestF12_PausedHolder(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, db *sql.DB, target string) {
 		h := paused.Start(t, target)
@@ -322,7 +326,58 @@ func TestF12_PausedHolder(t *testing.T) {
 	})
 }
 
-// A transaction that begins with the check.
+// TestSharedTokenKeepsLaterOnesOut checks a shared token in a transaction that
+// SQLite begins without a lock: no later token commits while the transaction is
+// open, and it can write.
+func TestSharedTokenKeepsLaterOnesOut(t *testing.T) {
+	ctx := t.Context()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db")+"?_pragma=journal_mode(WAL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	begin := func() *sql.Tx {
+		t.Helper()
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback() })
+		return tx
+	}
+	for _, stmt := range []string{sqlfence.SQLite.Schema(), "CREATE TABLE account (id INTEGER PRIMARY KEY)"} {
+		if _, err := db.ExecContext(ctx, stmt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, known := range []bool{false, true} {
+		if known {
+			if _, err := db.ExecContext(ctx, "INSERT INTO holdfast_fence VALUES ('n', 5, '')"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shared, later := begin(), begin()
+		if err := sqlfence.SQLite.Check(ctx, shared, "n", fence.Token{Value: 5, Shared: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqlfence.SQLite.Check(ctx, later, "n", fence.Token{Value: 6}); err == nil || !strings.Contains(err.Error(), "SQLITE_BUSY") {
+			t.Errorf("a later token beside an open transaction: %v", err)
+		}
+		_ = later.Rollback()
+		if _, err := shared.ExecContext(ctx, "INSERT INTO account VALUES (?)", id); err != nil {
+			t.Errorf("its own write: %v", err)
+		}
+		if err := shared.Commit(); err != nil {
+			t.Errorf("its commit: %v", err)
+		}
+	}
+	later := begin()
+	if err := sqlfence.SQLite.Check(ctx, later, "n", fence.Token{Value: 6}); err != nil {
+		t.Errorf("the later token afterwards: %v", err)
+	}
+}
+
+// Example runs a transaction that begins with the check.
 func Example() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", "file::memory:?_txlock=immediate")
@@ -345,7 +400,7 @@ func Example() {
 		if err := sqlfence.SQLite.Check(ctx, tx, "account/7", fence.Token{Value: token}); err != nil {
 			return err
 		}
-		// Whatever there is to be written, in the same transaction.
+		// Any other writes, in the same transaction.
 		return tx.Commit()
 	}
 	fmt.Println(write(8))

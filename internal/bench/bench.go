@@ -1,8 +1,7 @@
 // Package bench measures locks. A scenario is written once and runs on every
 // implementation of [Client], interleaved with the others, in processes of its
-// own. What comes out are counts and times, and in every run a proof that no two
-// holders were inside at once; a run in which they were is an error, not a
-// number.
+// own. Every run yields counts and times, and a proof that no two holders were inside
+// at once; a run in which they were is an error, not a number.
 package bench
 
 import (
@@ -34,7 +33,7 @@ type Counter interface {
 	Counts() Counts
 }
 
-// Counts is what was asked and told since the beginning.
+// Counts are the requests and wake-ups since the beginning.
 type Counts struct {
 	Requests float64 `json:"requests"`           // commands, RPCs, statements: whatever the store counts
 	Wakes    float64 `json:"wakes,omitempty"`    // waiters told that they hold, or that they should look
@@ -68,7 +67,7 @@ type Seat struct {
 // Open makes a client of a Spec.
 type Open func(ctx context.Context, s Spec, seat Seat) (Client, error)
 
-// What a scenario does.
+// The kinds of scenarios.
 const (
 	Cycles = "cycles" // lock, work, unlock, again and again
 	Idle   = "idle"   // hold many locks, and use another one meanwhile

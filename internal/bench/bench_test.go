@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/internal/safety/checker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,28 +62,42 @@ func TestHoldfastOnMemory(t *testing.T) {
 	if last := steps[len(steps)-1]; last.Done != len(steps)-1 || last.Steps != len(steps) {
 		t.Errorf("the last of %d steps was %+v", len(steps), last)
 	}
+	all := cfg.Scenarios
 	for _, row := range r.Rows {
-		f := row.Figures
-		if row.Scenario == "held-1000" {
-			if n := f["requests_per_100_renewed"].Median; !(n > 0 && n <= 10) || f["bytes_per_lock"].Median <= 0 {
-				t.Errorf("held: %v", f)
+		for impossible(row) && cfg.Duration < 4*time.Second { // too short on a machine with other work
+			cfg.Duration *= 4
+			cfg.Scenarios = slices.DeleteFunc(slices.Clone(all), func(s Scenario) bool { return s.Name != row.Scenario })
+			again, err := Run(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
 			}
-			continue
+			row = again.Rows[0]
 		}
-		if len(row.Runs) != 2 || f["per_s"].Min <= 0 || f["allocs"].Median <= 0 || f["lock_p50_us"].Median > f["lock_max_us"].Median {
-			t.Errorf("%s: %v", row.Scenario, f)
-		}
-		if n := f["requests"].Median; strings.HasPrefix(row.Scenario, "alone") && math.Abs(n-2) > 0.1 {
-			t.Errorf("%s: %v requests", row.Scenario, n)
-		}
-		// In one process some hand-overs ask nobody, on the busiest machine too.
-		if n := f["requests"].Median; row.Scenario == "process-1000" && n >= 2 {
-			t.Errorf("%s: %v requests", row.Scenario, n)
-		}
-		if row.Scenario == "clients-2" && (f["jain"].Median < 0.9 || f["handoff_p50_us"].Median <= 0) {
-			t.Errorf("%s: %v", row.Scenario, f)
+		if impossible(row) {
+			t.Errorf("%s: %d runs, %v", row.Scenario, len(row.Runs), row.Figures)
 		}
 	}
+}
+
+// impossible reports whether a row of Holdfast on memory has figures that no lock
+// can have.
+func impossible(row Row) bool {
+	f := row.Figures
+	if row.Scenario == "held-1000" {
+		n := f["requests_per_100_renewed"].Median
+		return n <= 0 || n > 10 || f["bytes_per_lock"].Median <= 0
+	}
+	switch {
+	case len(row.Runs) != 2, f["per_s"].Min <= 0, f["allocs"].Median <= 0, f["lock_p50_us"].Median > f["lock_max_us"].Median:
+		return true
+	case strings.HasPrefix(row.Scenario, "alone"):
+		return math.Abs(f["requests"].Median-2) > 0.1
+	case row.Scenario == "process-1000": // some local hand-offs send no request, on the busiest machine too
+		return f["requests"].Median >= 2
+	case row.Scenario == "clients-2":
+		return f["jain"].Median < 0.9 || f["handoff_p50_us"].Median <= 0
+	}
+	return false
 }
 
 // leaky is a lock that lets two in, now and then, unless it is sound.
@@ -125,6 +140,10 @@ func TestOverlapIsCaught(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := Run(t.Context(), cfg)
+			for err == nil && r.Rows[0].Failed == "" && cfg.Duration < 5*time.Second { // nobody was preempted inside
+				cfg.Duration *= 4
+				r, err = Run(t.Context(), cfg)
+			}
 			if role == RoleHoldfast && !errors.Is(err, ErrOverlap) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -138,8 +157,8 @@ func TestOverlapIsCaught(t *testing.T) {
 	}
 }
 
-// TestLateOverlap: nor do the runs before the one in which two held.
-func TestLateOverlap(t *testing.T) {
+// TestLateOverlapDiscardsEarlierRuns: nor do the runs before the one in which two held.
+func TestLateOverlapDiscardsEarlierRuns(t *testing.T) {
 	shared := new(leaky)
 	cfg := config(t, func(context.Context, Spec, Seat) (Client, error) { return shared, nil }, "leaky")
 	cfg.Targets[0].Role = RolePeer
@@ -169,7 +188,7 @@ func TestOverlapOfRecords(t *testing.T) {
 	}
 }
 
-func TestFairness(t *testing.T) {
+func TestFairnessFigures(t *testing.T) {
 	s := Scenario{Clients: 2, Goroutines: 2, Shared: true}
 	// Of four, one got nothing and waits until the end; client 0 had three in a row.
 	f, err := figuresOf(s, []record{
@@ -190,17 +209,17 @@ func TestRecordsTravel(t *testing.T) {
 	var buf bytes.Buffer
 	want := []record{{1, 2, 3, 4, 5, 6}, {-1, 1 << 60, 0, 7, 8, 9}}
 	p := newPipe(&buf, &buf)
-	if err := p.send(&answer{Records: 2, CPU: 7, records: want}); err != nil {
+	if err := p.send(&response{Records: 2, CPU: 7, records: want}); err != nil {
 		t.Fatal(err)
 	}
-	a, err := p.answer()
+	a, err := p.response()
 	if err != nil || a.CPU != 7 || fmt.Sprint(a.records) != fmt.Sprint(want) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
 
-// TestRunEnds: when its context does, also while workers wait for a lock.
-func TestRunEnds(t *testing.T) {
+// TestRunEndsWithItsContext: when its context does, also while workers wait for a lock.
+func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cfg := config(t, OpenHoldfast, Holdfast)
 	cfg.Duration = time.Hour
@@ -214,7 +233,7 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-func TestUnknown(t *testing.T) {
+func TestUnknownNamesAreErrors(t *testing.T) {
 	if _, err := Choose([]string{"alone-1", "sideways"}); err == nil || !strings.Contains(err.Error(), `no scenario "sideways"`) {
 		t.Errorf("Choose: %v", err)
 	}
@@ -229,14 +248,14 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// The processes of a run compare their times, so each has to tell the clock that
-// they share.
+// TestSharedClock checks that every process of a run reads the clock that all share,
+// because they compare their times.
 func TestSharedClock(t *testing.T) {
 	const slack = int64(50 * time.Microsecond)
 	for range 100 {
-		before := check.Now()
+		before := checker.Now()
 		at := now()
-		after := check.Now()
+		after := checker.Now()
 		if at < before-slack || at > after+slack {
 			t.Fatalf("%d is not between %d and %d", at, before, after)
 		}

@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// What a lock on Redis that nobody else wants allocates, from Lock to Unlock,
-// the client library's share included, and what one that is held keeps. The
-// target is 8, and 12 with Context(); it is 5, and 8. Under the race detector
-// pools forget some of what they are given.
+// TestCostsOnRedis counts the allocations of an uncontended lock on Redis, from
+// Lock to Unlock, the client library's share included, and the memory that a held
+// lock keeps. The target is 8, and 12 with Context(); it is 5, and 8. Under the race detector
+// pools forget some of what they are given, so the bounds are wider there; scripts/test
+// runs this test without it, too.
 func TestCostsOnRedis(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	c, err := OpenHoldfast(t.Context(), Spec{Kind: Holdfast, Server: s.URL(""), TTL: time.Hour}, Seat{})
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +53,8 @@ func TestCostsOnRedis(t *testing.T) {
 	} {
 		got := testing.AllocsPerRun(300, test.run)
 		t.Logf("%s: %v allocations", test.what, got)
-		if got > test.most {
-			t.Errorf("%s: %v allocations, want at most %v", test.what, got, test.most)
+		if most := test.most * slack; got > most {
+			t.Errorf("%s: %v allocations, want at most %v", test.what, got, most)
 		}
 	}
 	// Many at a time share a connection, and a look at their contexts.
@@ -72,14 +73,14 @@ func TestCostsOnRedis(t *testing.T) {
 	}
 	crowd()
 	got := math.Inf(1)
-	for range 3 { // who else is at work on the machine decides how many wait together
+	for range 3 { // other load on the machine changes how many goroutines wait together
 		allocs := mallocs()
 		crowd()
 		got = min(got, float64(mallocs()-allocs)/(goroutines*cycles))
 	}
 	t.Logf("many at a time: %.1f allocations", got)
-	if got > 10 {
-		t.Errorf("many at a time: %.1f allocations, want at most 10", got)
+	if most := 10.0 * slack; got > most {
+		t.Errorf("many at a time: %.1f allocations, want at most %v", got, most)
 	}
 
 	const n = 2000

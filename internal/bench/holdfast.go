@@ -21,12 +21,12 @@ func OpenHoldfast(ctx context.Context, s Spec, _ Seat) (Client, error) {
 	if s.Kind != Holdfast {
 		return nil, fmt.Errorf("bench: there is no implementation %q", s.Kind)
 	}
-	d, err := anylock.Driver(ctx, s.Server)
+	d, err := anylock.OpenDriver(ctx, s.Server)
 	if err != nil {
 		return nil, err
 	}
 	c := &counted{Driver: d}
-	opts := []holdfast.Option{holdfast.WithPrefix(s.Prefix)}
+	opts := []holdfast.ClientOption{holdfast.WithPrefix(s.Prefix)}
 	if s.TTL > 0 {
 		opts = append(opts, holdfast.WithTTL(s.TTL))
 	}
@@ -34,10 +34,10 @@ func OpenHoldfast(ctx context.Context, s Spec, _ Seat) (Client, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	return &ours{Client: locks, counted: c, handles: make(map[string]*holdfast.Mutex)}, nil
+	return &holdfastClient{Client: locks, counted: c, handles: make(map[string]*holdfast.Mutex)}, nil
 }
 
-type ours struct {
+type holdfastClient struct {
 	*holdfast.Client
 	counted *counted
 
@@ -45,16 +45,16 @@ type ours struct {
 	handles map[string]*holdfast.Mutex // programs keep those of locks they use often
 }
 
-const mostHandles = 64
+const maxHandles = 64
 
-func (o *ours) handle(name string) *holdfast.Mutex {
+func (o *holdfastClient) handle(name string) *holdfast.Mutex {
 	o.mu.RLock()
 	m := o.handles[name]
 	o.mu.RUnlock()
 	if m == nil {
 		m = o.Mutex(name)
 		o.mu.Lock()
-		if len(o.handles) < mostHandles {
+		if len(o.handles) < maxHandles {
 			o.handles[name] = m
 		}
 		o.mu.Unlock()
@@ -63,7 +63,7 @@ func (o *ours) handle(name string) *holdfast.Mutex {
 }
 
 // Lock implements Client.
-func (o *ours) Lock(ctx context.Context, name string) (Held, error) {
+func (o *holdfastClient) Lock(ctx context.Context, name string) (Held, error) {
 	h, err := o.handle(name).Lock(ctx)
 	if err != nil {
 		return nil, err // a nil Hold in a Held would not be nil
@@ -72,7 +72,7 @@ func (o *ours) Lock(ctx context.Context, name string) (Held, error) {
 }
 
 // Counts implements Counter.
-func (o *ours) Counts() Counts { return o.counted.counts() }
+func (o *holdfastClient) Counts() Counts { return o.counted.counts() }
 
 // counted counts what goes to a driver, and what it tells.
 type counted struct {
@@ -87,27 +87,27 @@ func (c *counted) counts() Counts {
 }
 
 // Join implements driver.Driver.
-func (c *counted) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Place, error) {
+func (c *counted) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	c.joins.Add(1)
 	return c.Driver.Join(ctx, t, wait)
 }
 
 // Renew implements driver.Driver.
-func (c *counted) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (c *counted) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	c.renews.Add(1)
 	c.renewed.Add(int64(len(refs)))
 	return c.Driver.Renew(ctx, refs)
 }
 
 // Leave implements driver.Driver.
-func (c *counted) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Place, error) {
+func (c *counted) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	c.leaves.Add(1)
 	return c.Driver.Leave(ctx, refs)
 }
 
 // Watch implements driver.Driver.
-func (c *counted) Watch(ctx context.Context, moved func(string, driver.Place)) error {
-	return c.Driver.Watch(ctx, func(id string, p driver.Place) {
+func (c *counted) Watch(ctx context.Context, moved func(string, driver.Status)) error {
+	return c.Driver.Watch(ctx, func(id string, p driver.Status) {
 		if p.State == driver.Held {
 			c.pushes.Add(1)
 		}

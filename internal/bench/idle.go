@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// holdTime is how long it may take to take all locks of an idle scenario.
+// holdTime bounds the time to take all locks of an idle scenario.
 const holdTime = 30 * time.Second
 
 // hold takes all locks of an idle scenario, and says what each costs while it
 // is held and its context is in use.
-func (w *worker) hold(parent context.Context) (*answer, error) {
+func (w *worker) hold(parent context.Context) (*response, error) {
 	// The locks may live as long as the context that they were taken with.
 	ctx, cancel := context.WithCancelCause(parent)
 	late := time.AfterFunc(holdTime, func() {
@@ -52,7 +52,7 @@ func (w *worker) hold(parent context.Context) (*answer, error) {
 		}
 		return nil, err
 	}
-	return &answer{
+	return &response{
 		PerLock:    (heap() - before) / float64(len(w.held)),
 		Goroutines: float64(runtime.NumGoroutine() - w.before),
 	}, nil
@@ -68,17 +68,17 @@ func (w *worker) own(what string, i int) string {
 
 func heap() float64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools let go
+	runtime.GC() // frees memory that finalizers and pools release
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
 // idle uses a lock of its own while the others are renewed.
-func (w *worker) idle(ctx context.Context, start, end int64) (*answer, error) {
+func (w *worker) idle(ctx context.Context, start, end int64) (*response, error) {
 	sleepUntil(ctx, start)
 	at := w.meter()
-	a := new(answer)
+	a := new(response)
 	name := w.own("other-", 0)
 	for {
 		r := record{asked: now()}
@@ -110,7 +110,7 @@ func (w *worker) idle(ctx context.Context, start, end int64) (*answer, error) {
 }
 
 // take takes the shared lock and keeps it.
-func (w *worker) take(ctx context.Context) (*answer, error) {
+func (w *worker) take(ctx context.Context) (*response, error) {
 	r := record{asked: now()}
 	name := sharedName
 	if w.Spec.Kind != Holdfast {
@@ -122,5 +122,5 @@ func (w *worker) take(ctx context.Context) (*answer, error) {
 	}
 	r.granted = now()
 	w.held = append(w.held, h)
-	return &answer{records: []record{r}}, nil
+	return &response{records: []record{r}}, nil
 }

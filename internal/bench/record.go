@@ -9,14 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/check"
+	"github.com/holdfast-go/holdfast/internal/safety/checker"
 )
 
 // record is one acquisition. Times are nanoseconds of the clock that processes
 // share; granted 0 means that it was still waiting at the end.
 type record struct {
 	asked, granted, released, done int64
-	who                            int64 // the goroutine, counted over all clients
+	goroutine                      int64 // the goroutine, counted over all clients
 	client                         int64
 }
 
@@ -26,16 +26,16 @@ const recordSize = 6 * 8
 // from one look at it.
 func now() int64 { return epoch + int64(time.Since(began)) }
 
-var began, epoch = compare()
+var began, epoch = syncClocks()
 
-// compare looks at both clocks at one instant, as nearly as it can: what lies
+// syncClocks looks at both clocks at one instant, as nearly as it can: what lies
 // between the two looks is an error of every time that this process tells, and
 // the processor may be taken away there. So the shortest of several counts.
-func compare() (began time.Time, epoch int64) {
+func syncClocks() (began time.Time, epoch int64) {
 	least := time.Duration(math.MaxInt64)
 	for range 32 {
 		before := time.Now()
-		shared := check.Now()
+		shared := checker.Now()
 		if took := time.Since(before); took < least {
 			least, began, epoch = took, before.Add(took/2), shared
 		}
@@ -49,7 +49,7 @@ func writeRecords(w io.Writer, rs []record) error {
 		n := min(len(rs), 1024)
 		buf = buf[:0]
 		for _, r := range rs[:n] {
-			for _, v := range [...]int64{r.asked, r.granted, r.released, r.done, r.who, r.client} {
+			for _, v := range [...]int64{r.asked, r.granted, r.released, r.done, r.goroutine, r.client} {
 				buf = binary.LittleEndian.AppendUint64(buf, uint64(v))
 			}
 		}
@@ -81,13 +81,13 @@ func overlap(sorted []record) error {
 		a, b := sorted[i-1], sorted[i]
 		if b.granted < a.released {
 			return fmt.Errorf("bench: %w: goroutine %d held for %v when goroutine %d got it, and for %v on", ErrOverlap,
-				a.who, time.Duration(b.granted-a.granted), b.who, time.Duration(a.released-b.granted))
+				a.goroutine, time.Duration(b.granted-a.granted), b.goroutine, time.Duration(a.released-b.granted))
 		}
 	}
 	return nil
 }
 
-// Figures are what one run came to, by name; see [Names].
+// Figures are the results of one run, by name; see [Columns].
 type Figures map[string]float64
 
 // figuresOf makes figures of the records of one run in a window of time.
@@ -112,14 +112,14 @@ func figuresOf(s Scenario, rs []record, start, end int64) (Figures, error) {
 			longest = max(longest, float64(end-r.asked))
 			continue
 		}
-		counts[r.who]++
+		counts[r.goroutine]++
 		lock = append(lock, r.granted-r.asked)
 		unlock = append(unlock, r.done-r.released)
 		cycle = append(cycle, r.granted-r.asked+r.done-r.released)
 		waits += float64(r.granted - r.asked)
 		longest = max(longest, float64(r.granted-r.asked))
 		if i > 0 && s.Shared {
-			if last := held[i-1]; r.asked < last.released && last.who != r.who {
+			if last := held[i-1]; r.asked < last.released && last.goroutine != r.goroutine {
 				hand = append(hand, r.granted-last.released)
 			}
 		}

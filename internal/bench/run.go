@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What an implementation is to the comparison.
+// The roles of implementations in the comparison.
 const (
 	RoleHoldfast = "holdfast"
 	RolePeer     = "peer"
@@ -54,7 +54,7 @@ type Config struct {
 	Skip     func(Scenario) string // why a scenario is not run; nil or "" runs it
 }
 
-// Step is what a run is at.
+// Step is the progress of a run.
 type Step struct {
 	Scenario       Scenario
 	Implementation string
@@ -62,7 +62,7 @@ type Step struct {
 	Done, Steps    int // of the whole
 }
 
-// Row is what one implementation came to in one scenario.
+// Row is the result of one implementation in one scenario.
 type Row struct {
 	Scenario       string            `json:"scenario"`
 	Title          string            `json:"title"`
@@ -132,8 +132,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return r.report, nil
 }
 
-// runs is how often a scenario is run. One with thousands of locks has them
-// all in one run.
+// runs returns the number of runs of a scenario. A scenario with thousands of
+// locks takes a single one.
 func (r *runner) runs(s Scenario) int {
 	if s.Kind == Idle {
 		return 1
@@ -154,9 +154,9 @@ func (r *runner) targets(s Scenario) []Target {
 // entry is a target in the scenario that is run.
 type entry struct {
 	Target
-	row  Row
-	crew *crew
-	base Figures // what is counted once, not in every run
+	row         Row
+	workerGroup *workerGroup
+	base        Figures // counted once, not in every run
 }
 
 // scenario has the targets take turns, and each run begins with another one.
@@ -169,8 +169,8 @@ func (r *runner) scenario(ctx context.Context, s Scenario) error {
 	}
 	defer func() {
 		for _, e := range entries {
-			if e.crew != nil {
-				_ = e.crew.dismiss()
+			if e.workerGroup != nil {
+				_ = e.workerGroup.stopAll()
 			}
 			e.row.Figures = spreadOf(e.row.Runs)
 			r.report.Rows = append(r.report.Rows, e.row)
@@ -191,9 +191,9 @@ func (r *runner) scenario(ctx context.Context, s Scenario) error {
 					return context.Cause(ctx)
 				}
 				e.row.Failed, e.row.Runs = err.Error(), nil // also those before it
-				if e.crew != nil {
-					_ = e.crew.dismiss()
-					e.crew = nil
+				if e.workerGroup != nil {
+					_ = e.workerGroup.stopAll()
+					e.workerGroup = nil
 				}
 				if e.Role == RoleHoldfast {
 					return fmt.Errorf("bench: %s, %s on %s: %w", s.Name, e.Name, e.Store, err)
@@ -216,9 +216,9 @@ func (r *runner) turn(ctx context.Context, s Scenario, e *entry, run int) error 
 		}
 		return err
 	}
-	if e.crew == nil {
+	if e.workerGroup == nil {
 		var err error
-		if e.crew, err = r.assemble(ctx, e.Target, s); err != nil {
+		if e.workerGroup, err = r.startWorkers(ctx, e.Target, s); err != nil {
 			return err
 		}
 	}
@@ -277,8 +277,8 @@ func (r *runner) counted(ctx context.Context, s Scenario, e *entry) error {
 	return nil
 }
 
-// startIn is the time that workers have for getting ready to run.
-const startIn = 30 * time.Millisecond
+// startDelay is the time that workers have for getting ready to run.
+const startDelay = 30 * time.Millisecond
 
 // cycles is one run of cycles.
 func (r *runner) cycles(ctx context.Context, s Scenario, e *entry, long time.Duration, profile string) (Figures, error) {
@@ -286,9 +286,9 @@ func (r *runner) cycles(ctx context.Context, s Scenario, e *entry, long time.Dur
 	if err != nil {
 		return nil, err
 	}
-	start := now() + int64(startIn)
+	start := now() + int64(startDelay)
 	end := start + int64(long)
-	answers, err := e.crew.all(ctx, order{Do: doRun, Start: start, End: end, Profile: profile})
+	replies, err := e.workerGroup.all(ctx, request{Do: doRun, Start: start, End: end, Profile: profile})
 	if err != nil {
 		return nil, err
 	}
@@ -296,8 +296,8 @@ func (r *runner) cycles(ctx context.Context, s Scenario, e *entry, long time.Dur
 	if err != nil {
 		return nil, err
 	}
-	var sum answer
-	for _, a := range answers {
+	var sum response
+	for _, a := range replies {
 		sum.records = append(sum.records, a.records...)
 		sum.Mallocs += a.Mallocs
 		sum.Bytes += a.Bytes

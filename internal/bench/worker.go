@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// drainTime is how long goroutines that wait at the end of a run may go on
-// waiting before they are told to give up.
+// drainTime bounds the waits that are still open at the end of a run; then they are
+// cancelled.
 const drainTime = 2 * time.Second
 
 // worker is one process of a run.
 type worker struct {
-	order   // the first
+	request // the first
 	open    Open
 	clients []Client
 	before  int // goroutines when nothing was open
@@ -38,13 +38,13 @@ func Work(ctx context.Context, in io.Reader, out io.Writer, open Open) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := newPipe(in, out)
-	orders := make(chan order)
+	requests := make(chan request)
 	var failed error
 	go func() { // ends with in
-		defer close(orders)
+		defer close(requests)
 		defer cancel()
 		for {
-			var o order
+			var o request
 			if err := p.line(&o); err != nil {
 				if !errors.Is(err, io.EOF) {
 					failed = err
@@ -52,17 +52,17 @@ func Work(ctx context.Context, in io.Reader, out io.Writer, open Open) error {
 				return
 			}
 			select {
-			case orders <- o:
+			case requests <- o:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
 	w := &worker{open: open}
-	for o := range orders {
-		a, err := w.obey(ctx, o)
+	for o := range requests {
+		a, err := w.execute(ctx, o)
 		if a == nil {
-			a = new(answer)
+			a = new(response)
 		}
 		if w.overlap.Load() {
 			err = fmt.Errorf("bench: %w, in one process", ErrOverlap)
@@ -90,10 +90,10 @@ func (w *worker) close() error {
 	return errors.Join(errs...)
 }
 
-func (w *worker) obey(ctx context.Context, o order) (*answer, error) {
+func (w *worker) execute(ctx context.Context, o request) (*response, error) {
 	switch o.Do {
 	case doOpen:
-		w.order = o
+		w.request = o
 		w.before = runtime.NumGoroutine()
 		for i := range o.Clients {
 			c, err := w.open(ctx, o.Spec, Seat{o.First + i, o.Scenario.Clients})
@@ -161,7 +161,7 @@ func (w *worker) meter() *meter {
 }
 
 // since fills an answer with what was used since the meter was read.
-func (w *worker) since(m *meter, a *answer) {
+func (w *worker) since(m *meter, a *response) {
 	a.CPU = int64(cpuTime() - m.cpu)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -180,13 +180,13 @@ func (w *worker) counts() (sum Counts, known bool) {
 	return sum, known
 }
 
-// notes are the records of one goroutine, and what keeping them has allocated.
-type notes struct {
+// recordLog are the records of one goroutine, and what keeping them has allocated.
+type recordLog struct {
 	rs             []record
 	mallocs, bytes float64
 }
 
-func (n *notes) add(r record) {
+func (n *recordLog) add(r record) {
 	if len(n.rs) == cap(n.rs) {
 		n.rs = slices.Grow(n.rs, max(64, len(n.rs)))
 		n.mallocs++
@@ -197,10 +197,10 @@ func (n *notes) add(r record) {
 
 // run has all goroutines take locks from start to end. Those who wait at the
 // end get their turn, for a while, so that the next run finds nobody in line.
-func (w *worker) run(ctx context.Context, start, end int64) (*answer, error) {
+func (w *worker) run(ctx context.Context, start, end int64) (*response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all := make([]notes, len(w.clients)*w.Scenario.Goroutines)
+	all := make([]recordLog, len(w.clients)*w.Scenario.Goroutines)
 	errs := make([]error, len(all))
 	sleepUntil(ctx, start-int64(time.Millisecond))
 	var group sync.WaitGroup
@@ -208,11 +208,11 @@ func (w *worker) run(ctx context.Context, start, end int64) (*answer, error) {
 	for i := range all {
 		group.Go(func() { errs[i] = w.cycle(ctx, i, start, end, &all[i]) })
 	}
-	a := new(answer)
+	a := new(response)
 	sleepUntil(ctx, start+(end-start)/2)
 	a.Goroutines = float64(runtime.NumGoroutine() - w.before - len(all))
 	sleepUntil(ctx, end)
-	w.since(at, a) // what draining costs is not in it
+	w.since(at, a) // excludes the cost of draining
 	late := time.AfterFunc(drainTime, cancel)
 	group.Wait()
 	late.Stop()
@@ -227,19 +227,19 @@ func (w *worker) run(ctx context.Context, start, end int64) (*answer, error) {
 }
 
 // cycle is one goroutine of a run.
-func (w *worker) cycle(ctx context.Context, i int, start, end int64, n *notes) error {
+func (w *worker) cycle(ctx context.Context, i int, start, end int64, n *recordLog) error {
 	c := i / w.Scenario.Goroutines
-	client, who := w.clients[c], int64(w.First*w.Scenario.Goroutines+i)
+	client, goroutine := w.clients[c], int64(w.First*w.Scenario.Goroutines+i)
 	name := w.Spec.Prefix + sharedName
 	if !w.Scenario.Shared {
-		name = fmt.Sprint(w.Spec.Prefix, "own-", who)
+		name = fmt.Sprint(w.Spec.Prefix, "own-", goroutine)
 	}
 	if w.Spec.Kind == Holdfast { // its client puts the prefix there
 		name = name[len(w.Spec.Prefix):]
 	}
 	sleepUntil(ctx, start)
 	for {
-		r := record{asked: now(), who: who, client: int64(w.First + c)}
+		r := record{asked: now(), goroutine: goroutine, client: int64(w.First + c)}
 		if r.asked >= end {
 			return nil
 		}

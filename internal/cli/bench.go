@@ -19,10 +19,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bench"
 )
 
-// workerVerb is how bench starts its workers.
+// workerVerb is the verb by which bench starts its workers.
 const workerVerb = "bench-worker"
 
-// benchWorker is one process of a bench.
+// benchWorker returns the verb of one worker process.
 func (a *app) benchWorker() *cobra.Command {
 	return &cobra.Command{
 		Use:    workerVerb,
@@ -37,10 +37,10 @@ func (a *app) benchWorker() *cobra.Command {
 	}
 }
 
-// usualScenarios are what bench runs when nothing is chosen.
+// usualScenarios are the scenarios that bench runs unless --scenario is given.
 var usualScenarios = []string{"alone-1", "alone-64", "process-16-1ms", "process-1000", "clients-2", "clients-8-1ms", "held-1000", "crash"}
 
-// benchFlags are those of bench.
+// benchFlags are the flags of bench.
 type benchFlags struct {
 	duration  time.Duration
 	runs      int
@@ -121,7 +121,7 @@ func (a *app) runBench(f benchFlags) error {
 	}
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	client, l, err := a.open(ctx) // says at once what is wrong with the store
+	client, l, err := a.open(ctx) // reports a problem with the store at once
 	if err != nil {
 		return err
 	}
@@ -152,16 +152,16 @@ func (a *app) runBench(f benchFlags) error {
 			return ""
 		},
 	}
-	line := &progress{}
+	display := &progress{}
 	if file, ok := a.stderr().(*os.File); ok && !a.json && term.IsTerminal(int(file.Fd())) {
-		line.screen = file
-		cfg.Progress = func(s bench.Step) { line.write(benchStep(s)) }
+		display.screen = file
+		cfg.Progress = func(s bench.Step) { display.write(benchStep(s)) }
 	}
 	if !a.json {
 		fmt.Fprintf(a.stderr(), "holdfast: %s, %d runs of %v of each of %d scenarios\n", l.shown(), f.runs, f.duration, len(scenarios))
 	}
 	report, err := bench.Run(ctx, cfg)
-	line.clear()
+	display.clear()
 	if err != nil && ctx.Err() != nil {
 		return cause(ctx, err)
 	}

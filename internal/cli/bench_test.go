@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,22 +17,32 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	// On a slow disk that others use too there were five acquisitions in 200 ms.
-	r := command(t, "bench", "--store", url, "--scenario", "alone-1,clients-2,crash", "--runs", "1", "--duration", "1s", "--json").start().end()
-	r.want(t, exitOK, "", "")
-	o := objects(t, r.out)
-	if len(o) != 1 {
-		t.Fatalf("%d objects: %q", len(o), r.out)
-	}
-	rows := o[0]["rows"].([]any)
-	if len(rows) != 3 {
-		t.Fatalf("%d rows: %v", len(rows), rows)
-	}
-	for i, figure := range []string{"cycle_p50_us", "handoff_p50_us", "recovery_ms"} {
-		row := rows[i].(map[string]any)
-		f := row["figures"].(map[string]any)[figure]
-		if f == nil || f.(map[string]any)["median"].(float64) <= 0 {
-			t.Errorf("%v has no %s: %v", row["scenario"], figure, row["figures"])
+	var lack []string
+	for _, duration := range []string{"1s", "4s", "16s"} {
+		r := command(t, "bench", "--store", url, "--scenario", "alone-1,clients-2,crash", "--runs", "1", "--duration", duration, "--json").start().end()
+		r.want(t, exitOK, "", "")
+		o := objects(t, r.out)
+		if len(o) != 1 {
+			t.Fatalf("%d objects: %q", len(o), r.out)
 		}
+		rows := o[0]["rows"].([]any)
+		if len(rows) != 3 {
+			t.Fatalf("%d rows: %v", len(rows), rows)
+		}
+		lack = nil
+		for i, figure := range []string{"cycle_p50_us", "handoff_p50_us", "recovery_ms"} {
+			row := rows[i].(map[string]any)
+			f := row["figures"].(map[string]any)[figure]
+			if f == nil || f.(map[string]any)["median"].(float64) <= 0 {
+				lack = append(lack, fmt.Sprintf("%v has no %s: %v", row["scenario"], figure, row["figures"]))
+			}
+		}
+		if lack == nil {
+			break
+		}
+	}
+	for _, text := range lack {
+		t.Error(text)
 	}
 	// Nothing stays behind.
 	if out := holdfastHere("ls", "--store", url, "--json").out; out != "" {
@@ -53,10 +64,19 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
+// TestBenchMemory gives the goroutines a second, and longer on a machine on which
+// not both hold within it: without a hand-off there is none to report.
 func TestBenchMemory(t *testing.T) {
 	t.Parallel()
-	r := command(t, "bench", "--store", "memory:", "--scenario", "process-2,clients-8", "--runs", "1", "--duration", "100ms").start().end()
-	r.want(t, exitOK, "hand-off p50 µs", "1 runs of 100ms of each of 2 scenarios")
+	var r result
+	for _, duration := range []string{"1s", "4s", "16s"} {
+		r = command(t, "bench", "--store", "memory:", "--scenario", "process-2,clients-8", "--runs", "1", "--duration", duration).start().end()
+		r.want(t, exitOK, "", "1 runs of "+duration+" of each of 2 scenarios")
+		if strings.Contains(r.out, "hand-off p50 µs") {
+			break
+		}
+	}
+	r.want(t, exitOK, "hand-off p50 µs", "")
 	if !strings.Contains(r.out, "clients-8: not run: processes do not share memory") {
 		t.Errorf("output %q", r.out)
 	}

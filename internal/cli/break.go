@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ It asks before it does so, unless --yes is given. If several hold the lock,
   holdfast break nightly --ticket 7d1c0a52-6c1b-4f0e-9a55-0e5d3a1f2b11:1 --yes`,
 		ValidArgsFunction: a.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := one("NAME", args)
+			name, err := exactlyOne("NAME", args)
 			if err != nil {
 				return err
 			}
@@ -50,15 +51,16 @@ It asks before it does so, unless --yes is given. If several hold the lock,
 				return err
 			}
 			defer client.Close()
-			line, err := client.Inspect(ctx, name)
+			queue, err := client.Inspect(ctx, name)
 			if err != nil {
 				return cause(ctx, err)
 			}
-			t, err := choose(line, ticket)
+			t, err := choose(queue, ticket)
 			if err != nil {
 				return err
 			}
-			if !yes && !a.confirm(ctx, line, t) {
+			state := stateOf(queue, t)
+			if !yes && !a.confirm(ctx, queue, t) {
 				return fail(exitNo, "nothing was broken")
 			}
 			if err := client.Break(ctx, name, t.ID); err != nil {
@@ -68,9 +70,9 @@ It asks before it does so, unless --yes is given. If several hold the lock,
 				return a.outJSON(struct {
 					Name   string     `json:"name"`
 					Broken ticketJSON `json:"broken"`
-				}{name, ticketDetail(t)})
+				}{name, ticketDetail(state, t)})
 			}
-			fmt.Fprintf(a.stdout(), "broke the ticket of %s, which %s %s\n", holderText(t.Holder), did(t), shown(name))
+			fmt.Fprintf(a.stdout(), "broke the ticket of %s, which %s %s\n", holderText(t.Holder), did(state), shown(name))
 			return nil
 		},
 	}
@@ -80,39 +82,40 @@ It asks before it does so, unless --yes is given. If several hold the lock,
 }
 
 // choose returns the ticket to break.
-func choose(l holdfast.Line, id string) (holdfast.LineTicket, error) {
+func choose(q holdfast.LockInfo, id string) (holdfast.TicketInfo, error) {
 	if id != "" {
-		for _, t := range l.Tickets {
+		for _, t := range slices.Concat(q.Holders, q.Waiters) {
 			if t.ID == id {
 				return t, nil
 			}
 		}
-		return holdfast.LineTicket{}, fail(exitNo, "%s has no ticket %s", shown(l.Name), clean(id))
+		return holdfast.TicketInfo{}, fail(exitNo, "%s has no ticket %s", shown(q.Name), printable(id))
 	}
-	switch hs := l.Holders(); {
-	case len(l.Tickets) == 0:
-		return holdfast.LineTicket{}, fail(exitNo, "nobody holds %s", shown(l.Name))
+	switch hs := q.Holders; {
+	case isFree(q):
+		return holdfast.TicketInfo{}, fail(exitNo, "nobody holds %s", shown(q.Name))
 	case len(hs) == 0:
-		return holdfast.LineTicket{}, fail(exitNo, "nobody holds %s, and %d wait: choose one of their tickets with --ticket",
-			shown(l.Name), len(l.Waiters()))
+		return holdfast.TicketInfo{}, fail(exitNo, "nobody holds %s, and %d wait: choose one of their tickets with --ticket",
+			shown(q.Name), len(q.Waiters))
 	case len(hs) > 1:
 		ids := make([]string, len(hs))
 		for i, t := range hs {
-			ids[i] = clean(t.ID) + " of " + holderText(t.Holder)
+			ids[i] = printable(t.ID) + " of " + holderText(t.Holder)
 		}
-		return holdfast.LineTicket{}, usage("%d hold %s: choose one with --ticket: %s", len(hs), shown(l.Name), strings.Join(ids, ", "))
+		return holdfast.TicketInfo{}, usage("%d hold %s: choose one with --ticket: %s", len(hs), shown(q.Name), strings.Join(ids, ", "))
 	default:
 		return hs[0], nil
 	}
 }
 
 // confirm asks on standard error and reads the answer from standard input. The
-// end of that, or of ctx, is no.
-func (a *app) confirm(ctx context.Context, l holdfast.Line, t holdfast.LineTicket) bool {
+// end of standard input, or of ctx, counts as no.
+func (a *app) confirm(ctx context.Context, q holdfast.LockInfo, t holdfast.TicketInfo) bool {
+	state := stateOf(q, t)
 	fmt.Fprintf(a.stderr(), "%s is a %s.\nThe ticket of %s %s it since %s; %d wait.\nIf that party lives, it goes on for a moment beside the next holder. Break it? [y/N] ",
-		shown(l.Name), l.Kind(), holderText(t.Holder), did(t), age(t.Holder.Since), len(l.Waiters()))
+		shown(q.Name), q.Kind(), holderText(t.Holder), did(state), formatAge(t.Holder.Since), len(q.Waiters))
 	answer := make(chan string, 1)
-	go func() { // reading cannot be ended; it ends with the process
+	go func() { // a read cannot be cancelled; it ends with the process
 		text, _ := bufio.NewReader(a.root.InOrStdin()).ReadString('\n')
 		answer <- text
 	}()
@@ -126,9 +129,10 @@ func (a *app) confirm(ctx context.Context, l holdfast.Line, t holdfast.LineTicke
 	}
 }
 
-// did says what a ticket does or did, before the name of the lock.
-func did(t holdfast.LineTicket) string {
-	if t.State.String() == "held" {
+// did returns the verb that stands before the name of the lock: the ticket held
+// it, or waited for it.
+func did(state string) string {
+	if state == stateHeld {
 		return "held"
 	}
 	return "waited for"

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-func TestBreak(t *testing.T) {
+func TestBreakAsksAndEndsTheHold(t *testing.T) {
 	url, c := memory(t)
 	holdfastHere("--store", url, "break", "--yes", "m").want(t, exitNo, "", "nobody holds m")
 	holdfastHere("--store", url, "break", "--yes").want(t, exitUsage, "", "NAME is missing")
@@ -33,8 +33,8 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// TestBreakOne has several tickets to choose from.
-func TestBreakOne(t *testing.T) {
+// TestBreakTakesTheTicketChosen has several tickets to choose from.
+func TestBreakTakesTheTicketChosen(t *testing.T) {
 	url, c := memory(t)
 	s := c.Semaphore("s", 2)
 	for range 2 {
@@ -48,20 +48,20 @@ func TestBreakOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := line.Tickets[1].ID
-	holdfastHere("--store", url, "break", "--yes", "s").want(t, exitUsage, "", "2 hold s: choose one with --ticket: "+line.Tickets[0].ID)
+	id := line.Holders[1].ID
+	holdfastHere("--store", url, "break", "--yes", "s").want(t, exitUsage, "", "2 hold s: choose one with --ticket: "+line.Holders[0].ID)
 	holdfastHere("--store", url, "break", "--yes", "s", "--ticket", "none:1").want(t, exitNo, "", "s has no ticket none:1")
 	r := holdfastHere("--store", url, "break", "--yes", "--json", "s", "--ticket", id).want(t, exitOK, "", "")
 	if o := objects(t, r.out); o[0]["name"] != "s" || o[0]["broken"].(map[string]any)["id"] != id {
 		t.Errorf("%v", o)
 	}
-	if line, err = c.Inspect(t.Context(), "s"); err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID == id {
+	if line, err = c.Inspect(t.Context(), "s"); err != nil || len(line.Holders)+len(line.Waiters) != 1 || line.Holders[0].ID == id {
 		t.Errorf("%v, %v", line, err)
 	}
 }
 
-// TestBreakWaiter takes the second of two waiters out of the line.
-func TestBreakWaiter(t *testing.T) {
+// TestBreakRemovesAWaiter takes the second of two waiters out of the line.
+func TestBreakRemovesAWaiter(t *testing.T) {
 	url, c := memory(t)
 	lock(t, c.Mutex("m"))
 	waitBehind(t, open(t, url), "m", 1)
@@ -70,9 +70,9 @@ func TestBreakWaiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := line.Waiters()[1].ID
+	id := line.Waiters[1].ID
 	holdfastHere("--store", url, "break", "--yes", "m", "--ticket", id).want(t, exitOK, "which waited for m", "")
-	for _, ticket := range line.Tickets[:2] {
+	for _, ticket := range []holdfast.TicketInfo{line.Holders[0], line.Waiters[0]} {
 		if r := holdfastHere("--store", url, "show", "m"); !strings.Contains(r.out, ticket.ID) {
 			t.Errorf("ticket %s is gone: %s", ticket.ID, r.out)
 		}

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package cli is the command holdfast: one file for each verb, and beside them
-// what the verbs share. Results go to standard output, messages to standard
+// the parts that the verbs share. Results go to standard output, messages to standard
 // error; with --json both are JSON, one object a line.
 package cli
 
@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,17 +21,24 @@ import (
 	"github.com/holdfast-go/holdfast/anylock"
 )
 
-// app is what the verbs of one invocation share.
+// app has the state that the verbs of one invocation share.
 type app struct {
 	root *cobra.Command
 	path string // of the verb, for hints
 
 	store, storeFile string
 	json             bool
+	quiet            bool // of run: print errors only
 
 	// interrupted is set by a verb whose end was caused by SIGINT: the
 	// process then ends by that signal, so that a script that runs it ends too.
 	interrupted bool
+
+	out *output
+
+	// closing counts the calls that release something at a store that may be
+	// silent. The end of the process does not wait for them.
+	closing sync.WaitGroup
 }
 
 // Main runs the command with the arguments and files of the process, and
@@ -55,7 +63,13 @@ func (a *app) execute(args []string) int {
 		}
 		a.json = a.json || arg == "--json"
 	}
+	a.out = &output{to: a.root.OutOrStdout()}
+	a.root.SetOut(a.out)
+	a.initCompletion(args)
 	cmd, err := a.root.ExecuteC()
+	if a.out.err != nil {
+		err = fail(exitInternal, "standard output: %w", a.out.err)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -66,6 +80,7 @@ func (a *app) execute(args []string) int {
 
 func newApp() *app {
 	a := &app{path: "holdfast"}
+	showVersion := false
 	a.root = &cobra.Command{
 		Use:   "holdfast",
 		Short: "Locks that processes and machines share",
@@ -73,22 +88,25 @@ func newApp() *app {
 
   holdfast run NAME -- COMMAND   runs a command while holding a lock
 
-Who holds a lock renews it while it works. A holder that dies, or that loses
-touch with the store, loses the lock after its TTL, and the next in line gets it.
+A holder renews its lock while it works. A holder that dies, or that loses touch
+with the store, loses the lock after its TTL, and the next in line gets it.
 
 The store is given by a URL:
 
   ` + strings.Join(anylock.Forms(), "\n  ") + `
 
 with --store, in a file with --store-file, or in the environment variable
-HOLDFAST_STORE, of which the first counts. Without one it is a SQLite file in the
-user's state folder ($XDG_STATE_HOME/holdfast/locks.db, by default
-~/.local/state/holdfast/locks.db; on macOS ~/Library/Application
-Support/holdfast/locks.db), which the user's processes on this machine share.
+HOLDFAST_STORE, of which the first counts; one that is set and empty is refused.
+Without one it is a SQLite file in the user's state folder
+($XDG_STATE_HOME/holdfast/locks.db, by default ~/.local/state/holdfast/locks.db;
+on macOS ~/Library/Application Support/holdfast/locks.db), which the user's
+processes on this machine share; standard error says so.
 
 A command line can be read by every user of the machine. A URL with a password
 belongs into a file that only you can read, given as --store-file FILE,
---store @FILE or HOLDFAST_STORE=@FILE, or into HOLDFAST_STORE itself.
+--store @FILE or HOLDFAST_STORE=@FILE, or into HOLDFAST_STORE itself. Relative
+paths in a URL begin at the folder of the file that has it, or else at the working
+folder.
 
 Exit status:
     0   done
@@ -96,7 +114,7 @@ Exit status:
         break did not break
    64   the command line, a name, an option or the store's URL is wrong
    69   the store cannot be reached, or refuses
-   70   something that should not happen
+   70   something that should not happen, such as output that cannot be written
    74   the lock was lost, or in doubt, and the command was stopped (run)
    75   the lock was not acquired: others hold it (run)
    78   the name is in use as another kind of lock (run)
@@ -112,7 +130,10 @@ and for run, when the command has run: the command's own.`,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case showVersion:
+				return a.writeVersion()
+			case len(args) == 0:
 				return cmd.Help()
 			}
 			err := usage("there is no command %q", args[0])
@@ -123,13 +144,14 @@ and for run, when the command has run: the command's own.`,
 		},
 	}
 	a.root.SuggestionsMinimumDistance = 2
-	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
+	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	flags := a.root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "`URL` of the store, or @FILE that has it in its first line")
 	flags.StringVar(&a.storeFile, "store-file", "", "`FILE` whose first line is the URL of the store")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line, errors too")
-	a.root.AddCommand(a.run(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.torture(), a.bench(), a.schema(), a.version(),
+	a.root.AddCommand(a.run(), a.serve(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.torture(), a.bench(), a.schema(), a.version(),
 		a.guard(), a.tortureClient(), a.benchWorker())
+	a.root.Flags().BoolVar(&showVersion, "version", false, "print the version of holdfast, as the command version does")
 	return a
 }
 
@@ -138,24 +160,28 @@ func (a *app) stderr() io.Writer { return a.root.ErrOrStderr() }
 
 func (a *app) outJSON(v any) error { return writeJSON(a.stdout(), v) }
 
-// errJSON writes to standard error. That nobody reads it is no failure.
+// errJSON writes to standard error. A failed write is ignored: nobody reads it.
 func (a *app) errJSON(v any) { _ = writeJSON(a.stderr(), v) }
 
 // untilSignal returns a context that ends when a signal asks this process to
-// end; its cause is an *endedBy. The function frees what it needs.
+// end; its cause is a *signalError. The returned function frees its resources.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	ctx, stop := endOn(ctx, c)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // as by nohup
+			signal.Notify(c, s)
+		}
+	}
+	ctx, stop := cancelOn(ctx, c)
 	return ctx, func() {
 		signal.Stop(c)
 		stop()
 	}
 }
 
-// endOn ends a context by the first signal from c that ends programs. The
-// function it returns waits until nobody reads from c any more.
-func endOn(ctx context.Context, c <-chan os.Signal) (context.Context, func()) {
+// cancelOn returns a context that the first signal from c that ends programs
+// cancels. The returned function waits until nothing reads from c any more.
+func cancelOn(ctx context.Context, c <-chan os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -167,7 +193,7 @@ func endOn(ctx context.Context, c <-chan os.Signal) (context.Context, func()) {
 			case s := <-c:
 				switch s {
 				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-					cancel(&endedBy{s.(syscall.Signal)})
+					cancel(&signalError{s.(syscall.Signal)})
 				}
 			}
 		}
@@ -178,17 +204,20 @@ func endOn(ctx context.Context, c <-chan os.Signal) (context.Context, func()) {
 	}
 }
 
-// interruptSelf ends this process by SIGINT: shells go on with a script whose
-// command only exits. It returns when the signal is ignored.
+// interruptSelf ends this process by SIGINT, because a shell goes on with a
+// script whose command merely exits. It returns if the signal is ignored.
 func interruptSelf() {
+	if os.Getpid() == 1 {
+		return // the first process of a container does not die by its own signal
+	}
 	signal.Reset(syscall.SIGINT)
 	if syscall.Kill(os.Getpid(), syscall.SIGINT) == nil && !signal.Ignored(syscall.SIGINT) {
-		time.Sleep(time.Second) // it may come a little after Kill has returned
+		time.Sleep(time.Second) // the signal may arrive a little after Kill has returned
 	}
 }
 
-// one returns the only argument, which is called what.
-func one(what string, args []string) (string, error) {
+// exactlyOne returns the only argument; errors call it what.
+func exactlyOne(what string, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
 		return "", usage("%s is missing", what)
@@ -200,7 +229,7 @@ func one(what string, args []string) (string, error) {
 	return args[0], nil
 }
 
-// atMostOne is one, but empty when there is none.
+// atMostOne returns the only argument, or "" without any.
 func atMostOne(what string, args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil
@@ -211,11 +240,17 @@ func atMostOne(what string, args []string) (string, error) {
 	return args[0], nil
 }
 
-// cause is the error of an operation that a signal ended, or else its own.
+// cause returns the error of an operation: if a signal or the verb itself ended
+// its context, that cause, else err.
 func cause(ctx context.Context, err error) error {
-	var by *endedBy
-	if err != nil && errors.As(context.Cause(ctx), &by) {
+	var by *signalError
+	var f *failure
+	switch why := context.Cause(ctx); {
+	case err == nil:
+	case errors.As(why, &by):
 		return by
+	case errors.As(why, &f):
+		return f
 	}
 	return err
 }

@@ -16,33 +16,40 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// TestUsageErrors: one line that names the mistake, and where to read on.
-func TestUsageErrors(t *testing.T) {
+// TestUsageErrorsNameTheMistake: one line that names the mistake, and where to read on.
+func TestUsageErrorsNameTheMistake(t *testing.T) {
 	for line, want := range map[string]string{
-		"rnu":                                `there is no command "rnu"; did you mean run? (see 'holdfast --help')`,
-		"--bogus":                            "unknown flag: --bogus (see 'holdfast --help')",
-		"ls --bogus":                         "unknown flag: --bogus (see 'holdfast ls --help')",
-		"run":                                "NAME and COMMAND are missing (see 'holdfast run --help')",
-		"run a":                              "the command is given after --, as in: holdfast run a -- COMMAND",
-		"run a true":                         "given after --",
-		"run a --":                           "COMMAND is missing after --",
-		"run a b -- true":                    "one NAME is wanted before --, not 2",
-		"run -- true":                        "one NAME is wanted before --, not 0",
-		"run --ttl 0s a -- true":             "--ttl 0s is not positive",
-		"run --ttl soon a -- true":           "invalid argument \"soon\"",
-		"run --wait -1s a -- true":           "--wait -1s is negative",
-		"run --wait 1s --no-wait a -- true":  "[no-wait wait]",
-		"run --slots 0 a -- true":            "--slots 0",
-		"run --slots -2 a -- true":           "--slots -2",
-		"run --slots 2 --shared a -- true":   "[shared slots]",
-		"run --shared --exclusive a -- true": "[exclusive shared]",
-		"run --slots 2 --owner o a -- true":  "[owner slots]",
-		"run --max-hold -1s a -- true":       "--max-hold -1s",
-		"run --grace 20s a -- true":          "--grace 20s is not between 0 and half of the TTL, 15s",
-		"run --ttl 1ns a -- true":            "below this store's minimum",
-		"run --note \x01 a -- true":          "note contains a control character",
-		"run --owner \x01 a -- true":         "owner contains a control character",
-		"show a b":                           "one NAME is wanted, not 2 arguments",
+		"rnu":                                          `there is no command "rnu"; did you mean run? (see 'holdfast --help')`,
+		"--bogus":                                      "unknown flag: --bogus (see 'holdfast --help')",
+		"ls --bogus":                                   "unknown flag: --bogus (see 'holdfast ls --help')",
+		"run":                                          "NAME and COMMAND are missing (see 'holdfast run --help')",
+		"run a":                                        "the command is given after --, as in: holdfast run a -- COMMAND",
+		"run a true":                                   "given after --",
+		"run a --":                                     "COMMAND is missing after --",
+		"run a b -- true":                              "one NAME is wanted before --, not 2",
+		"run -- true":                                  "one NAME is wanted before --, not 0",
+		"run --ttl 0s a -- true":                       "--ttl 0s is not positive",
+		"run --ttl soon a -- true":                     "--ttl soon is not a duration, such as ",
+		"run --wait -1s a -- true":                     "--wait -1s is negative",
+		"run --wait 1s --no-wait a -- true":            "--wait and --no-wait cannot be given together",
+		"run --slots 0 a -- true":                      "--slots 0",
+		"run --slots -2 a -- true":                     "--slots -2",
+		"run --slots 2 --shared a -- true":             "--shared and --slots cannot be given together",
+		"run --shared --exclusive a -- true":           "--shared and --exclusive cannot be given together",
+		"run --slots 2 --owner o a -- true":            "--slots and --owner cannot be given together",
+		"run --max-hold -1s a -- true":                 "--max-hold -1s",
+		"run --grace 20s a -- true":                    "--grace 20s is not between 0 and half of the TTL, 15s",
+		"run --ttl 1ns a -- true":                      "below this store's minimum",
+		"run --note \x01 a -- true":                    "note contains a control character",
+		"run --owner \x01 a -- true":                   "owner contains a control character",
+		"run --ttl 5 a -- true":                        "--ttl 5 has no unit: write 5s for seconds, or 5m for minutes",
+		"run --wait 1,5s a -- true":                    "--wait 1,5s is not a duration, such as 500ms",
+		"run --slots many a -- true":                   "--slots many is not a number",
+		"run --shared --slots 2 --exclusive a -- true": "--shared, --exclusive and --slots cannot be given together",
+		"run --ttl 4s --grace 3s a -- true":            "--grace 3s is not between 0 and half of the TTL, 2s",
+		"watch --interval 2":                           "--interval 2 has no unit",
+		"torture --processes x":                        "--processes x is not a number",
+		"show a b":                                     "one NAME is wanted, not 2 arguments",
 	} {
 		t.Run(line, func(t *testing.T) {
 			r := holdfastHere(append([]string{"--store", "memory:"}, strings.Fields(line)...)...)
@@ -60,8 +67,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// TestHelp: every verb has all of its parts.
-func TestHelp(t *testing.T) {
+// TestHelpHasAllParts: every verb has all of its parts.
+func TestHelpHasAllParts(t *testing.T) {
 	for _, args := range [][]string{{}, {"--help"}, {"help"}} {
 		holdfastHere(args...).want(t, exitOK, "holdfast run NAME -- COMMAND", "")
 	}
@@ -81,8 +88,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestExamples: the flags in the examples exist.
-func TestExamples(t *testing.T) {
+// TestFlagsOfExamplesExist: the flags in the examples exist.
+func TestFlagsOfExamplesExist(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for line := range strings.Lines(c.Example) {
@@ -108,11 +115,10 @@ func TestStatusOf(t *testing.T) {
 		{nil, 0},
 		{fmt.Errorf("wrapped: %w", usage("x")), 64},
 		{&holdfast.StoreError{Op: "acquire", Err: driver.Errorf(driver.Refused, "x")}, 69},
-		{driver.Errorf(driver.Unavailable, "x"), 69},
 		{&holdfast.LostError{}, 74},
 		{&holdfast.HeldError{}, 75},
 		{&holdfast.WaitError{Cause: context.DeadlineExceeded}, 75},
-		{&holdfast.WaitError{Cause: &endedBy{15}}, 143},
+		{&holdfast.WaitError{Cause: &signalError{15}}, 143},
 		{fmt.Errorf("x: %w", holdfast.ErrKindMismatch), 78},
 		{fmt.Errorf("x: %w", holdfast.ErrUpgrade), 78},
 		{fmt.Errorf("x: %w", holdfast.ErrNoTicket), 1},

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,21 +13,45 @@ import (
 	"github.com/holdfast-go/holdfast/anylock"
 )
 
-// Completion by cobra asks a verb for words with the keys already typed. A
-// person waits for the answer, so it is short and may be nothing.
+// Cobra's completion asks a verb for the words that continue the typed text. A
+// person waits for the answer, so it is bounded in time and length, and may be
+// empty.
 const (
-	completionTime = time.Second
-	completionMost = 200
+	completionTimeout = time.Second
+	maxCompletions    = 200
 )
 
+// initCompletion adds cobra's verb completion, which keeps the standard output
+// that is set when the verb is added.
+func (a *app) initCompletion(args []string) {
+	a.root.InitDefaultCompletionCmd(args...)
+	for _, cmd := range a.root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, unknownShell
+		}
+	}
+}
+
+// unknownShell runs the verb completion when no known shell is named.
+func unknownShell(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var shells []string
+	for _, c := range cmd.Commands() {
+		shells = append(shells, c.Name())
+	}
+	return usage("there is no completion for %s, but for %s", shown(args[0]), strings.Join(shells, ", "))
+}
+
 // completeNames offers the names of locks in use that begin with what was typed.
-// Names that a shell would have to quote, or that are not plain text, are left
-// out.
+// It leaves out names that a shell would have to quote or that are not plain
+// text.
 func (a *app) completeNames(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	l, err := a.locate()
 	if err != nil {
@@ -39,7 +64,7 @@ func (a *app) completeNames(_ *cobra.Command, args []string, typed string) ([]st
 	defer client.Close()
 	var names []string
 	for name, err := range client.Names(ctx, typed) {
-		if err != nil || len(names) == completionMost {
+		if err != nil || len(names) == maxCompletions {
 			break
 		}
 		if shown(name) == name {

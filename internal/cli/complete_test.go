@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestComplete(t *testing.T) {
+func TestCompletionOffersLockNames(t *testing.T) {
 	url, c := memory(t)
 	for _, name := range []string{"invoice/1", "invoice/2", "other", "invoice/\x1b"} {
 		lock(t, c.Mutex(name))
@@ -32,4 +32,6 @@ func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		holdfastHere("completion", shell).want(t, exitOK, "holdfast", "")
 	}
+	holdfastHere("completion", "tcsh").want(t, exitUsage, "", "no completion for tcsh, but for bash, fish, powershell, zsh")
+	holdfastHere("completion").want(t, exitOK, "holdfast completion", "")
 }

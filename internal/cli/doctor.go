@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -36,30 +35,30 @@ one, and with 69 if the store cannot be reached or examined.`,
 			}
 			ctx, stop := untilSignal(context.Background())
 			defer stop()
-			client, place, err := a.open(ctx)
+			client, loc, err := a.open(ctx)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			found, err := client.Check(ctx)
+			findings, err := client.Check(ctx)
 			switch {
 			case errors.Is(err, holdfast.ErrUnsupported):
-				found = []driver.Finding{{Topic: "check", Level: driver.Warning, Detail: "this store has no check of its own",
+				findings = []holdfast.Finding{{Topic: "check", Level: holdfast.LevelWarning, Detail: "this store has no check of its own",
 					Advice: "see docs/guarantees.md for what it promises"}}
 			case err != nil:
 				return cause(ctx, err)
 			}
-			first := []driver.Finding{place.finding()}
-			if way, remote := transportOf(place.url); remote {
-				first = append(first, way.finding())
+			first := []holdfast.Finding{loc.finding()}
+			if tr, remote := transportOf(loc.url); remote {
+				first = append(first, tr.finding())
 			}
-			found = append(first, found...)
-			if err := a.writeFindings(place, client.Traits(), found); err != nil {
+			findings = append(first, findings...)
+			if err := a.writeFindings(loc, client.Traits(), findings); err != nil {
 				return err
 			}
-			for _, f := range found {
-				if f.Level == driver.Problem {
-					return ended(exitNo)
+			for _, f := range findings {
+				if f.Level == holdfast.LevelProblem {
+					return exitWith(exitNo)
 				}
 			}
 			return nil
@@ -67,20 +66,20 @@ one, and with 69 if the store cannot be reached or examined.`,
 	}
 }
 
-// finding judges how the URL of the store was given.
-func (l location) finding() driver.Finding {
-	f := driver.Finding{Topic: "url", Detail: l.shown() + ", from " + l.from}
+// finding reports whether the URL was given in a way that shows its password.
+func (l location) finding() holdfast.Finding {
+	f := holdfast.Finding{Topic: "url", Detail: l.shown() + ", from " + l.from}
 	if l.argv && strings.Contains(anylock.Redact(l.url), anylock.Hidden) {
-		f.Level = driver.Warning
+		f.Level = holdfast.LevelWarning
 		f.Detail += ": every user of this machine can read the password in the command line"
 		f.Advice = "put the URL into a file that only you can read, and give that by --store-file or HOLDFAST_STORE=@FILE"
 	}
 	return f
 }
 
-func (a *app) writeFindings(l location, t driver.Traits, found []driver.Finding) error {
+func (a *app) writeFindings(l location, t holdfast.Traits, findings []holdfast.Finding) error {
 	if a.json {
-		for _, f := range found {
+		for _, f := range findings {
 			err := a.outJSON(struct {
 				Store  string `json:"store"`
 				Topic  string `json:"topic"`
@@ -95,21 +94,21 @@ func (a *app) writeFindings(l location, t driver.Traits, found []driver.Finding)
 		return nil
 	}
 	rows := [][]string{{"LEVEL", "TOPIC", "FOUND"}}
-	for _, f := range found {
-		rows = append(rows, []string{f.Level.String(), clean(f.Topic), clean(f.Detail)})
+	for _, f := range findings {
+		rows = append(rows, []string{f.Level.String(), printable(f.Topic), printable(f.Detail)})
 		if f.Advice != "" {
-			rows = append(rows, []string{"", "", "-> " + clean(f.Advice)})
+			rows = append(rows, []string{"", "", "-> " + printable(f.Advice)})
 		}
 	}
 	if err := table(a.stdout(), rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.stdout(), "\nThis store: %s.\n", promises(t))
+	_, err := fmt.Fprintf(a.stdout(), "\nThis store: %s.\n", describeTraits(t))
 	return err
 }
 
-// promises sums up what a store's traits say.
-func promises(t driver.Traits) string {
+// describeTraits summarises a store's traits in words.
+func describeTraits(t holdfast.Traits) string {
 	var yes, no []string
 	for _, p := range []struct {
 		has  bool
@@ -120,6 +119,7 @@ func promises(t driver.Traits) string {
 		{t.Owner, "named owners"},
 		{t.Fair, "first in, first out"},
 		{t.Push, "waking of waiters"},
+		{t.Marks, "once for each slot"},
 		{t.SurvivesRestart, "holds survive a restart"},
 		{t.SurvivesFailover, "holds survive the loss of a server"},
 	} {

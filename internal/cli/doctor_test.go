@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func TestDoctor(t *testing.T) {
@@ -29,12 +29,12 @@ func TestDoctor(t *testing.T) {
 	holdfastHere("--store", "memory:", "doctor", "all").want(t, exitUsage, "", "no arguments")
 }
 
-// TestDoctorFinds has a store with something to find: a server that may throw
+// TestDoctorFindsEviction has a store with something to find: a server that may throw
 // locks away.
 //
 // Covers: F35.
-func TestDoctorFinds(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{Args: []string{"--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"}})
+func TestDoctorFindsEviction(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{Args: []string{"--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"}})
 	r := holdfastHere("--store", s.URL(""), "doctor").want(t, exitNo, "problem", "")
 	if !strings.Contains(r.out, "eviction") || !strings.Contains(r.out, "-> ") || r.err != "" {
 		t.Errorf("%+v", r)
@@ -48,7 +48,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 }
 
-func TestDoctorUnreachable(t *testing.T) {
+func TestDoctorReportsUnreachableStore(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +65,9 @@ func TestDoctorUnreachable(t *testing.T) {
 	}
 }
 
-// TestDoctorPassword: a wrong one is told, a right one is not shown.
-func TestDoctorPassword(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{Password: "hunter2Qx"})
+// TestDoctorShowsNoPassword: a wrong one is told, a right one is not shown.
+func TestDoctorShowsNoPassword(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{Password: "hunter2Qx"})
 	wrong := holdfastHere("--store", "redis://:Hunter3Qx@"+s.Addr(), "doctor").want(t, exitUnavailable, "", "")
 	right := holdfastHere("--store", s.URL(""), "doctor").want(t, exitOK, "can read the password in the command line", "")
 	file := filepath.Join(t.TempDir(), "store")

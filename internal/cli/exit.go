@@ -12,10 +12,10 @@ import (
 	"syscall"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/anylock"
 )
 
-// The exit statuses of holdfast's own. Those of programs are mostly small, so
+// The exit statuses of holdfast itself. Programs mostly use small numbers, so
 // these follow sysexits.h, and env and timeout for a command that cannot run.
 const (
 	exitOK          = 0
@@ -31,8 +31,8 @@ const (
 	exitSignal      = 128 // plus the number of the signal that ended the command, or the wait for the lock
 )
 
-// failure is an error with the status that the process ends with. Without an
-// error in it, nothing more is to be said.
+// failure is an error with the exit status of the process. Without an error in
+// it, nothing more is printed.
 type failure struct {
 	status int
 	err    error
@@ -53,10 +53,10 @@ func fail(status int, format string, args ...any) error {
 
 func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
-// ended is the error of a verb that has said all there is to say.
-func ended(status int) error { return &failure{status, nil} }
+// exitWith returns the error of a verb that has already printed everything.
+func exitWith(status int) error { return &failure{status, nil} }
 
-// reasons name the statuses for those who read JSON.
+// reasons are the names of the statuses in JSON.
 var reasons = map[int]string{
 	exitNo:          "no",
 	exitUsage:       "usage",
@@ -69,7 +69,7 @@ var reasons = map[int]string{
 	exitNotFound:    "command not found",
 }
 
-// reasonOf names any status.
+// reasonOf returns the name of any status.
 func reasonOf(status int) string {
 	if status > exitSignal {
 		return "signal"
@@ -80,9 +80,8 @@ func reasonOf(status int) string {
 // statusOf returns the exit status that an error stands for.
 func statusOf(err error) int {
 	var f *failure
-	var s *endedBy
+	var s *signalError
 	var store *holdfast.StoreError
-	var classed *driver.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -98,19 +97,19 @@ func statusOf(err error) int {
 		return exitMismatch
 	case errors.Is(err, holdfast.ErrNoTicket):
 		return exitNo
-	case errors.As(err, &store), errors.As(err, &classed):
+	case errors.As(err, &store) && !errors.Is(err, anylock.ErrConfig):
 		return exitUnavailable
 	case errors.Is(err, holdfast.ErrClosed):
 		return exitInternal
 	}
-	// What is left are values that the library refused before it asked anybody.
+	// All other errors are values that the library refused before any request.
 	return exitUsage
 }
 
 // report writes the error of a verb, as one line.
 func (a *app) report(err error) {
 	if f := (*failure)(nil); errors.As(err, &f) && f.err == nil {
-		return // all is said
+		return // already printed
 	}
 	status := statusOf(err)
 	text := message(err)
@@ -133,22 +132,25 @@ type failureJSON struct {
 	Error  string `json:"error"`
 }
 
-// message is the text of an error in one line that is safe for a terminal,
-// without the name of the program or package that most begin with.
+// message returns the text of an error in one line that is safe for a terminal,
+// without the program's or package's name with which most errors begin.
 func message(err error) string {
+	if store := (*holdfast.StoreError)(nil); errors.Is(err, anylock.ErrConfig) && errors.As(err, &store) {
+		err = store.Err // nothing was opened yet
+	}
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	for _, prefix := range []string{"holdfast: ", "anylock: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
-	return clean(text)
+	return printable(text)
 }
 
-// endedBy is the cause of a wait that a signal ended.
-type endedBy struct{ signal syscall.Signal }
+// signalError is the cause of a wait that a signal ended.
+type signalError struct{ signal syscall.Signal }
 
-func (e *endedBy) Error() string { return "ended by signal: " + e.signal.String() }
+func (e *signalError) Error() string { return "ended by signal: " + e.signal.String() }
 
-// notRun is the failure of a command that cannot be run.
+// notRun returns the error of a command that cannot be run.
 func notRun(name string, err error) error {
 	status := exitNotRunnable
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -162,5 +164,5 @@ func notRun(name string, err error) error {
 	case errors.As(err, &path):
 		err = path.Err
 	}
-	return fail(status, "cannot run %s: %w", clean(name), err)
+	return fail(status, "cannot run %s: %w", printable(name), err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/cli/job"
 )
 
-// guardVerb is how run starts the guard of its command.
+// guardVerb is the verb by which run starts the guard of its command.
 const guardVerb = "guard"
 
 func (a *app) guard() *cobra.Command {

@@ -39,15 +39,15 @@ With --json it writes an object for each lock. An empty list is no error.`,
 				return err
 			}
 			defer client.Close()
-			lines, err := linesOf(ctx, client, prefix)
+			queues, err := queuesOf(ctx, client, prefix)
 			if err != nil {
 				return cause(ctx, err)
 			}
 			if !a.json {
-				return table(a.stdout(), listing(lines))
+				return table(a.stdout(), listing(queues))
 			}
-			for _, l := range lines {
-				if err := a.outJSON(lineSummary(l)); err != nil {
+			for _, q := range queues {
+				if err := a.outJSON(queueSummary(q)); err != nil {
 					return err
 				}
 			}
@@ -56,8 +56,8 @@ With --json it writes an object for each lock. An empty list is no error.`,
 	}
 }
 
-// linesOf returns the lines in use, sorted by name.
-func linesOf(ctx context.Context, c *holdfast.Client, prefix string) ([]holdfast.Line, error) {
+// queuesOf returns the queues in use, sorted by name.
+func queuesOf(ctx context.Context, c *holdfast.Client, prefix string) ([]holdfast.LockInfo, error) {
 	var names []string
 	for name, err := range c.Names(ctx, prefix) {
 		if err != nil {
@@ -66,35 +66,35 @@ func linesOf(ctx context.Context, c *holdfast.Client, prefix string) ([]holdfast
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	lines := make([]holdfast.Line, 0, len(names))
+	queues := make([]holdfast.LockInfo, 0, len(names))
 	for _, name := range names {
-		l, err := c.Inspect(ctx, name)
+		q, err := c.Inspect(ctx, name)
 		if err != nil {
-			// What the store cannot read is shown by name; it must not hide
-			// the others.
+			// A lock that the store cannot read is listed by name; it must not
+			// hide the others.
 			if s := (*holdfast.StoreError)(nil); ctx.Err() != nil || !errors.As(err, &s) {
 				return nil, err
 			}
-			l = holdfast.Line{Name: name, Limit: -1}
+			q = holdfast.LockInfo{Name: name, Size: -1}
 		}
-		if len(l.Tickets) > 0 || l.Limit < 0 {
-			lines = append(lines, l)
+		if !isFree(q) || q.Size < 0 {
+			queues = append(queues, q)
 		}
 	}
-	return lines, nil
+	return queues, nil
 }
 
-// listing is the table of ls and watch.
-func listing(lines []holdfast.Line) [][]string {
+// listing returns the table of ls and watch.
+func listing(queues []holdfast.LockInfo) [][]string {
 	rows := [][]string{{"NAME", "KIND", "HOLD", "WAIT", "SINCE", "HOLDER"}}
-	for _, l := range lines {
-		row := []string{shown(l.Name), l.Kind(), "-", "-", "-", "-"}
-		if l.Limit < 0 {
+	for _, q := range queues {
+		row := []string{shown(q.Name), q.Kind(), "-", "-", "-", "-"}
+		if q.Size < 0 {
 			row[1] = "unreadable"
 		} else {
-			row[2], row[3] = fmt.Sprint(len(l.Holders())), fmt.Sprint(len(l.Waiters()))
-			if h, ok := oldest(l); ok {
-				row[4], row[5] = age(h.Since), holderText(h)
+			row[2], row[3] = fmt.Sprint(len(q.Holders)), fmt.Sprint(len(q.Waiters))
+			if h, ok := oldest(q); ok {
+				row[4], row[5] = formatAge(h.Since), holderText(h)
 			}
 		}
 		rows = append(rows, row)
@@ -102,17 +102,17 @@ func listing(lines []holdfast.Line) [][]string {
 	return rows
 }
 
-// oldest is the holder that asked first.
-func oldest(l holdfast.Line) (holdfast.Holder, bool) {
-	hs := l.Holders()
+// oldest returns the holder that joined first.
+func oldest(q holdfast.LockInfo) (holdfast.Holder, bool) {
+	hs := q.Holders
 	if len(hs) == 0 {
 		return holdfast.Holder{}, false
 	}
-	first := slices.MinFunc(hs, func(a, b holdfast.LineTicket) int { return a.Holder.Since.Compare(b.Holder.Since) })
+	first := slices.MinFunc(hs, func(a, b holdfast.TicketInfo) int { return a.Holder.Since.Compare(b.Holder.Since) })
 	return first.Holder, true
 }
 
-// summaryJSON is a lock in a list.
+// summaryJSON is a lock in a list, in JSON.
 type summaryJSON struct {
 	Name    string      `json:"name"`
 	Kind    string      `json:"kind"`
@@ -123,16 +123,16 @@ type summaryJSON struct {
 	Age     *float64    `json:"age_seconds,omitempty"`
 }
 
-func lineSummary(l holdfast.Line) summaryJSON {
-	if l.Limit < 0 {
-		return summaryJSON{Name: l.Name, Kind: "unreadable"}
+func queueSummary(q holdfast.LockInfo) summaryJSON {
+	if q.Size < 0 {
+		return summaryJSON{Name: q.Name, Kind: "unreadable"}
 	}
 	s := summaryJSON{
-		Name: l.Name, Kind: l.Kind(), Limit: l.Limit,
-		Holders: len(l.Holders()), Waiters: len(l.Waiters()),
+		Name: q.Name, Kind: q.Kind(), Limit: q.Size,
+		Holders: len(q.Holders), Waiters: len(q.Waiters),
 	}
-	if h, ok := oldest(l); ok {
-		s.Oldest = toJSON(h)
+	if h, ok := oldest(q); ok {
+		s.Oldest = holderToJSON(h)
 		if !h.Since.IsZero() {
 			s.Age = new(seconds(max(0, time.Since(h.Since))))
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 // asHoldfast in the environment makes the test binary the command. A guard has
@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	for _, name := range []string{storeVar, "HOLDFAST_NAME", "HOLDFAST_TOKEN"} {
+	for _, name := range []string{storeVar, heldVar, "HOLDFAST_NAME", "HOLDFAST_TOKEN"} {
 		os.Unsetenv(name)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
-// result is what a verb that ran in this process left.
+// result is the status and the output of a verb that ran in this process.
 type result struct {
 	status   int
 	out, err string
@@ -60,6 +60,7 @@ func holdfastAsked(in string, args ...string) result {
 	a.root.SetOut(&out)
 	a.root.SetErr(&errs)
 	status := a.execute(args)
+	a.closing.Wait()
 	return result{status, out.String(), errs.String()}
 }
 
@@ -87,14 +88,14 @@ func objects(t *testing.T, text string) (all []map[string]any) {
 }
 
 // memory returns the URL of a store in this process, and a client of it.
-func memory(t *testing.T, opts ...holdfast.Option) (string, *holdfast.Client) {
+func memory(t *testing.T, opts ...holdfast.ClientOption) (string, *holdfast.Client) {
 	t.Helper()
 	url := "memory:" + t.Name()
 	url = strings.ReplaceAll(url, "/", "-")
 	return url, open(t, url, opts...)
 }
 
-func open(t *testing.T, url string, opts ...holdfast.Option) *holdfast.Client {
+func open(t *testing.T, url string, opts ...holdfast.ClientOption) *holdfast.Client {
 	t.Helper()
 	c, err := anylock.Open(t.Context(), url, opts...)
 	if err != nil {
@@ -131,7 +132,7 @@ func waitBehind(t *testing.T, c *holdfast.Client, name string, waiters int) {
 	})
 	eventually(t, func() bool {
 		l, err := c.Inspect(t.Context(), name)
-		return err == nil && len(l.Waiters()) == waiters
+		return err == nil && len(l.Waiters) == waiters
 	}, func() string { return "nobody waits" })
 }
 
@@ -157,7 +158,7 @@ type where struct {
 func everywhere(t *testing.T, f func(t *testing.T, url string)) {
 	for _, w := range []where{
 		{"sqlite", sqlite},
-		{"redis", func(t *testing.T) string { return backends.SharedRedis(t).URL("prefix=" + t.Name() + ":") }},
+		{"redis", func(t *testing.T) string { return servers.SharedRedis(t).URL("prefix=" + t.Name() + ":") }},
 	} {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
@@ -222,7 +223,24 @@ func run(t *testing.T, args ...string) result {
 	return start(t, args...).end()
 }
 
-func (p *process) wait() { p.once.Do(func() { _ = p.cmd.Wait() }) }
+// endLimit bounds the end of a process, on a machine that does much
+// else.
+const endLimit = 2 * time.Minute
+
+// wait waits for the process. One that does not end is made to show its
+// goroutines, and killed.
+func (p *process) wait() {
+	p.once.Do(func() {
+		abort := time.AfterFunc(endLimit, func() {
+			p.t.Errorf("holdfast %q had not ended after %v", p.cmd.Args[1:], endLimit)
+			_ = p.cmd.Process.Signal(syscall.SIGABRT)
+		})
+		kill := time.AfterFunc(endLimit+5*time.Second, func() { _ = p.cmd.Process.Kill() })
+		_ = p.cmd.Wait()
+		abort.Stop()
+		kill.Stop()
+	})
+}
 
 // end waits for the process.
 func (p *process) end() result {

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -20,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/internal/cli/job"
 )
 
@@ -39,13 +37,18 @@ type runner struct {
 	shared, exclusive bool
 	slots             int
 	owner, note       string
-	quiet             bool
+	lead              bool
+	oncePer, slotText string
+	slot              time.Time // with oncePer
 
-	place   location
-	client  *holdfast.Client
-	signals <-chan os.Signal
-	asked   time.Time
-	trouble atomic.Pointer[error] // what failed last in the background
+	loc             location
+	client          *holdfast.Client
+	signals         <-chan os.Signal
+	startedAt       time.Time
+	backgroundError atomic.Pointer[error] // the last error of a background request
+	show            atomic.Pointer[waitDisplay]
+	stopSignal      atomic.Pointer[signalError] // with --lead: the signal that told run to stop
+	unconfirmed     bool                        // the store has not confirmed the release in its time
 }
 
 func (a *app) run() *cobra.Command {
@@ -53,68 +56,7 @@ func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
-		Long: `Run waits for the lock NAME, first come first served, runs COMMAND while holding
-it, and releases it when COMMAND has ended. It exits with COMMAND's exit status,
-or 128 plus the number of the signal that ended it.
-
-Statuses of its own, of which standard error tells the reason:
-
-   64  the command line, a name, an option or the store's URL is wrong
-   69  the store cannot be reached, or refuses
-   74  the lock was lost or in doubt, or --max-hold was over: COMMAND was stopped
-   75  not acquired: --no-wait found it held, or --wait was over
-   78  NAME is in use as another kind of lock
-  126  COMMAND cannot be run
-  127  COMMAND was not found
-
-A command may end with such a status too. With --json, the last line on standard
-error is an object whose "status" is the exit status, and whose "by" says whose:
-"command" or "holdfast".
-
-The command. Standard input, output and error are its own; run writes to standard
-error only. In its environment are HOLDFAST_NAME, the lock's name; HOLDFAST_TOKEN,
-the fencing token, greater than that of every earlier holder (with --shared and
---slots it only orders); and HOLDFAST_STORE, the store's URL without its
-password. It runs in a process group of its own, to which INT, TERM, HUP, QUIT,
-USR1, USR2 and WINCH are passed on. On a terminal that group is the foreground
-while it runs, so keys work as they would without holdfast; in a pipeline it
-becomes that as soon as it reads from the terminal. Ctrl-Z stops holdfast too,
-which then renews nothing: if it is not continued, the command is stopped as
-described next. Background processes that COMMAND leaves behind run on without
-the lock, unless holdfast stopped COMMAND.
-
-When the lock is in doubt. The lock is renewed every third of the TTL. If the
-store has not confirmed a renewal until --grace before the lease ends (a quarter
-of the TTL, unless given), the process group is sent TERM, and, a fifth of that
-time before the end (a second at most), KILL: when the next holder can start,
-nothing of COMMAND is left. A lock that is already gone, such as one that an
-operator broke, is followed by KILL at once.
-
-When holdfast itself dies. A second process of it, the guard, is in the group of
-COMMAND. If holdfast is killed with SIGKILL, the guard kills the group at once;
-if it is stopped, or starved, the guard sends TERM and KILL in time. On Linux and
-FreeBSD the kernel kills COMMAND also if the guard was killed together with
-holdfast; elsewhere, and for what COMMAND started, nobody does in that case. The
-lock is free again after its TTL. What has left the process group (daemons) or
-runs as another user cannot be stopped: say "sudo holdfast run", not "holdfast run
-NAME -- sudo".
-
-Kinds of locks. A lock is a mutex unless --shared or --exclusive make it a
-read/write lock, or --slots a semaphore. All who use a name have to agree on the
-kind.`,
-		Example: `  # A cron job that must not overlap with itself, on whatever machine it runs
-  holdfast run --no-wait nightly -- /usr/local/bin/backup --all
-
-  # Wait for a minute at most, and say why
-  holdfast run --wait 1m --note "release 1.4" deploy -- ./deploy.sh
-
-  # Four encoders at a time, many readers beside one writer
-  holdfast run --slots 4 encode -- ffmpeg -i in.mov out.mp4
-  holdfast run --shared catalogue -- ./report
-  holdfast run --exclusive catalogue -- ./reindex
-
-  # Refuse a late write with the fencing token
-  holdfast run import -- sh -c 'psql -v token="$HOLDFAST_TOKEN" -f import.sql'`,
+		Long:  runLong, Example: runExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.arguments(cmd, args); err != nil {
 				return r.fail(err)
@@ -126,22 +68,23 @@ kind.`,
 	f.DurationVar(&r.wait, "wait", -1, "wait no longer than `DURATION`; 0 is --no-wait (default: as long as it takes)")
 	f.Lookup("wait").DefValue = "0s" // so that help shows none
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: give up when the lock is held")
-	f.DurationVar(&r.ttl, "ttl", holdfast.DefaultTTL, "how long a holder that died keeps the lock from others")
+	f.DurationVar(&r.ttl, "ttl", 0, "how long a holder that died keeps the lock from others (default: "+
+		holdfast.DefaultTTL.String()+", or the nearest that the store allows)")
 	f.DurationVar(&r.grace, "grace", 0, "stop the command so long before the lease ends without a renewal (default: a quarter of the TTL)")
 	f.DurationVar(&r.maxHold, "max-hold", 0, "stop the command before it has held the lock for `DURATION`")
 	f.BoolVar(&r.shared, "shared", false, "hold NAME as a read/write lock, beside other readers")
 	f.BoolVar(&r.exclusive, "exclusive", false, "hold NAME as a read/write lock, alone")
 	f.IntVar(&r.slots, "slots", 0, "hold one of `N` slots of NAME, a semaphore")
 	f.StringVar(&r.owner, "owner", "", "hold together with all who name this owner: it names a job, not a service")
+	f.BoolVar(&r.lead, "lead", false, "run the command whenever this run leads: wait again and start it anew when the lock was lost")
+	f.StringVar(&r.oncePer, "once-per", "", "run the command once for each `PERIOD`, on one machine of all: day, week, month (local time), or a duration below 24h (UTC)")
+	f.StringVar(&r.slotText, "slot", "", "with --once-per: the `TIME` for which the command runs, in RFC 3339 (default: the start of the present period)")
 	f.StringVar(&r.note, "note", "", "text for those who look who holds the lock (default: the name of the command's program)")
-	f.BoolVarP(&r.quiet, "quiet", "q", false, "do not say that it waits")
-	cmd.MarkFlagsMutuallyExclusive("shared", "exclusive", "slots")
-	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
-	cmd.MarkFlagsMutuallyExclusive("slots", "owner")
+	f.BoolVarP(&r.quiet, "quiet", "q", false, "say neither that it waits nor which store it uses")
 	return cmd
 }
 
-// arguments checks what can be checked before anything is opened.
+// arguments makes the checks that need no store.
 func (r *runner) arguments(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
@@ -155,30 +98,46 @@ func (r *runner) arguments(cmd *cobra.Command, args []string) error {
 		return usage("COMMAND is missing after --")
 	case args[0] == "":
 		return usage("NAME is empty")
+	case args[1] == "":
+		return usage("COMMAND is empty")
+	}
+	for _, group := range [][]string{{"shared", "exclusive", "slots"}, {"wait", "no-wait"}, {"slots", "owner"},
+		{"lead", "wait"}, {"lead", "no-wait"}, {"lead", "shared"}, {"lead", "exclusive"}, {"lead", "slots"},
+		{"once-per", "lead"}, {"once-per", "shared"}, {"once-per", "exclusive"}, {"once-per", "slots"}, {"once-per", "owner"}} {
+		if err := oneOf(cmd, group...); err != nil {
+			return err
+		}
 	}
 	r.name, r.argv = args[0], args[1:]
 	flags := cmd.Flags()
 	switch {
 	case flags.Changed("wait") && r.wait < 0:
 		return usage("--wait %v is negative", r.wait)
-	case r.ttl <= 0:
+	case flags.Changed("ttl") && r.ttl <= 0:
 		return usage("--ttl %v is not positive", r.ttl)
-	case flags.Changed("grace") && (r.grace <= 0 || r.grace > r.ttl/2):
-		return usage("--grace %v is not between 0 and half of the TTL, %v", r.grace, r.ttl/2)
+	case flags.Changed("grace") && r.grace <= 0:
+		return usage("--grace %v is not positive", r.grace)
 	case flags.Changed("max-hold") && r.maxHold <= 0:
 		return usage("--max-hold %v is not positive", r.maxHold)
 	case flags.Changed("slots") && (r.slots < 1 || r.slots > math.MaxInt32):
 		return usage("--slots %d is not a number of slots", r.slots)
 	}
+	if flags.Changed("once-per") && r.oncePer == "" {
+		return usage("--once-per is empty")
+	}
+	if err := r.checkOnce(flags.Changed("slot")); err != nil {
+		return err
+	}
 	r.noWait = r.noWait || r.wait == 0
-	if r.grace == 0 {
-		r.grace = r.ttl / 4
+	if r.ttl > 0 {
+		if err := r.checkGrace(); err != nil {
+			return err
+		}
 	}
 	if !flags.Changed("note") {
 		r.note = programName(r.argv[0])
 	}
-	// Whoever has to wait for an hour wants to know before that the command is
-	// misspelt.
+	// A misspelt command is reported now, not after an hour of waiting.
 	path, err := exec.LookPath(r.argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return notRun(r.argv[0], err)
@@ -187,7 +146,20 @@ func (r *runner) arguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// programName is the default note: no arguments, since they may hold secrets.
+// checkGrace sets the default grace, or checks the one given. It needs the TTL,
+// which is known without --ttl only when the store is open.
+func (r *runner) checkGrace() error {
+	switch {
+	case r.grace == 0:
+		r.grace = r.ttl / 4
+	case r.grace > r.ttl/2:
+		return usage("--grace %v is not between 0 and half of the TTL, %v", r.grace, r.ttl/2)
+	}
+	return nil
+}
+
+// programName returns the default note: no arguments, since they may hold
+// secrets.
 func programName(command string) string {
 	name := strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) || c == utf8.RuneError {
@@ -203,115 +175,67 @@ func programName(command string) string {
 
 // execute waits for the lock and runs the command.
 func (r *runner) execute() error {
-	// Standard error may be a pipe that nobody reads any more: from here on
-	// that is no reason to die.
+	// Standard error may be a pipe without a reader. From here on a write to it
+	// does not end this process.
 	signals, stop := job.Signals()
 	defer stop()
 	r.signals = signals
-	r.asked = time.Now()
+	r.startedAt = time.Now()
 
-	hold, err := r.acquire()
-	if r.client != nil {
-		defer r.client.Close()
+	switch {
+	case r.lead:
+		return r.executeLead()
+	case r.oncePer != "":
+		return r.executeOnce()
 	}
+	hold, err := r.acquire()
+	defer r.close()
 	if err != nil {
-		var by *endedBy
-		r.interrupted = errors.As(err, &by) && by.signal == syscall.SIGINT
-		return r.fail(err)
+		return r.failedWait(err)
 	}
 	return r.command(hold)
 }
 
-// acquire opens the store and takes the lock. Signals that end programs end it.
-func (r *runner) acquire() (*holdfast.Hold, error) {
-	ctx, stop := endOn(context.Background(), r.signals)
-	defer stop()
-	show := newWaitLine(r)
-	var err error
-	r.client, r.place, err = r.open(ctx, holdfast.WithTTL(r.ttl), holdfast.WithOwner(r.owner), holdfast.WithNote(r.note),
-		holdfast.WithObserver(&holdfast.Observer{Waiting: show.begin, Trouble: func(err error) { r.trouble.Store(&err) }}))
-	if err != nil {
-		return nil, cause(ctx, err)
-	}
-	if r.wait > 0 {
-		limit := &waitOver{r.wait}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.wait, limit)
-		defer cancel()
-	}
-	hold, err := r.take()(ctx)
-	show.end()
-	if err != nil {
-		return nil, r.explain(cause(ctx, err))
-	}
-	r.event(eventJSON{Event: "acquired", Token: hold.Token(), Waited: new(seconds(time.Since(r.asked)))})
-	return hold, nil
-}
-
-// waitOver is the cause of a wait that --wait ended.
-type waitOver struct{ limit time.Duration }
-
-func (w *waitOver) Error() string { return fmt.Sprintf("--wait %v is over", w.limit) }
-
-// take is the call that the flags ask for.
-func (r *runner) take() func(context.Context) (*holdfast.Hold, error) {
-	pick := func(lock, try func(context.Context) (*holdfast.Hold, error)) func(context.Context) (*holdfast.Hold, error) {
-		if r.noWait {
-			return try
-		}
-		return lock
-	}
-	switch {
-	case r.shared:
-		m := r.client.RWMutex(r.name)
-		return pick(m.RLock, m.TryRLock)
-	case r.exclusive:
-		m := r.client.RWMutex(r.name)
-		return pick(m.Lock, m.TryLock)
-	case r.slots > 0:
-		s := r.client.Semaphore(r.name, r.slots)
-		return pick(
-			func(ctx context.Context) (*holdfast.Hold, error) { return s.Acquire(ctx, 1) },
-			func(ctx context.Context) (*holdfast.Hold, error) { return s.TryAcquire(ctx, 1) })
-	}
-	m := r.client.Mutex(r.name)
-	return pick(m.Lock, m.TryLock)
-}
-
-// explain says which flag would help.
-func (r *runner) explain(err error) error {
-	if !errors.Is(err, holdfast.ErrKindMismatch) {
-		return err
-	}
-	return fmt.Errorf("%w (a read/write lock is asked for by --shared or --exclusive, a semaphore by --slots, a mutex by neither)", err)
+// failedWait returns the error of a wait that ended without the lock.
+func (r *runner) failedWait(err error) error {
+	var by *signalError
+	r.interrupted = errors.As(err, &by) && by.signal == syscall.SIGINT
+	return r.fail(err)
 }
 
 // command runs the command under the hold, and releases it.
 func (r *runner) command(hold *holdfast.Hold) error {
-	j := &job.Job{
-		Path: r.path, Args: r.argv, Env: r.environment(hold, os.Environ()),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		GuardArgs: []string{guardVerb},
-		Deadline:  hold.Deadline, Over: hold.Context().Done(),
-		Grace: r.grace, Longest: r.maxHold,
-		Signals: r.signals,
-		Notice:  r.notice,
-	}
-	res, err := j.Run()
-	over := hold.Err() // judged at the instant at which the command had ended
-	released := hold.Unlock()
+	res, err := r.job(hold, r.environment(hold, os.Environ())).Run()
+	over := hold.Err() // read at the instant at which the command had ended
+	released := r.release(hold)
 	if over == nil && errors.Is(released, holdfast.ErrLost) {
 		over = released
+	}
+	if lost := res.Stopped != "" || over != nil; lost && r.lead && r.stopSignal.Load() == nil {
+		return &lostTerm{r.lost(res.Stopped, over)}
 	}
 	return r.outcome(res, err, over, released)
 }
 
-// environment is that of the command.
+// job returns the command, guarded by the hold.
+func (r *runner) job(hold *holdfast.Hold, env []string) *job.Job {
+	return &job.Job{
+		Path: r.path, Args: r.argv, Env: env,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		GuardArgs: []string{guardVerb},
+		Deadline:  hold.Deadline, Expired: hold.Context().Done(),
+		Grace: r.grace, MaxDuration: r.maxHold,
+		Signals: r.signals,
+		Notice:  r.notice,
+	}
+}
+
+// environment returns the environment of the command.
 func (r *runner) environment(hold *holdfast.Hold, inherited []string) []string {
-	env := make([]string, 0, len(inherited)+3)
+	env := make([]string, 0, len(inherited)+4)
 	for _, v := range inherited {
 		switch name, _, _ := strings.Cut(v, "="); name {
-		case storeVar, "HOLDFAST_NAME", "HOLDFAST_TOKEN":
+		case storeVar, heldVar, "HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_SLOT":
 		default:
 			env = append(env, v)
 		}
@@ -319,12 +243,11 @@ func (r *runner) environment(hold *holdfast.Hold, inherited []string) []string {
 	return append(env,
 		"HOLDFAST_NAME="+r.name,
 		fmt.Sprintf("HOLDFAST_TOKEN=%d", hold.Token()),
-		// Without its password, a nested holdfast is refused. Without the
-		// variable, it would lock in another store, and say nothing.
-		storeVar+"="+anylock.Redact(r.place.url))
+		heldVar+"="+heldValue(r.name, hold.Token()),
+		storeVar+"="+r.loc.environmentValue())
 }
 
-// outcome turns the end of the command into that of the process.
+// outcome turns the end of the command into the end of the process.
 func (r *runner) outcome(res job.Result, err, over, released error) error {
 	var start *job.StartError
 	switch {
@@ -346,34 +269,35 @@ func (r *runner) outcome(res job.Result, err, over, released error) error {
 		e.Signal = int(res.Status.Signal())
 	}
 	r.event(e)
-	return ended(status)
+	return exitWith(status)
 }
 
-// lost says why the command was stopped, or ended too late.
+// lost returns why the command was stopped, or ended too late.
 func (r *runner) lost(why job.Reason, over error) error {
 	switch {
-	case why == job.Longest:
+	case why == job.MaxDuration:
 		return fmt.Errorf("lock %s: --max-hold %v is over", shown(r.name), r.maxHold)
 	case over != nil:
 		return over
 	}
-	return fmt.Errorf("lock %s: the store confirmed no renewal in time%s", shown(r.name), r.lastTrouble())
+	return fmt.Errorf("lock %s: the store confirmed no renewal in time%s", shown(r.name), r.lastBackgroundError())
 }
 
-// lastTrouble is what the store said last, if it has failed in the background.
-func (r *runner) lastTrouble() string {
-	if err := r.trouble.Load(); err != nil {
+// lastBackgroundError returns the last error of a background request, after a
+// colon, or "".
+func (r *runner) lastBackgroundError() string {
+	if err := r.backgroundError.Load(); err != nil {
 		return ": " + message(*err)
 	}
 	return ""
 }
 
-// fail ends run with a status of its own, and reports it where JSON is wanted.
+// fail returns the error of run, and with --json reports its status.
 func (r *runner) fail(err error) error {
 	if !r.json {
 		return err
 	}
 	status := statusOf(err)
 	r.event(eventJSON{Event: "exit", Status: &status, By: "holdfast", Reason: reasonOf(status), Error: message(err)})
-	return ended(status)
+	return exitWith(status)
 }

@@ -5,7 +5,7 @@ package cli
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 // sh makes the arguments of a run with a shell script, in the process's folder.
@@ -22,8 +22,8 @@ func sh(url string, flags, script string) []string {
 	return append(args, "--", "sh", "-c", script)
 }
 
-// TestTurns: two runs of one name take turns, in order, with growing tokens.
-func TestTurns(t *testing.T) {
+// TestRunsTakeTurnsInOrder: two runs of one name take turns, in order, with growing tokens.
+func TestRunsTakeTurnsInOrder(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, url string) {
 		script := `echo $HOLDFAST_TOKEN >token; ` + untilStop
@@ -81,7 +81,7 @@ func TestExitStatuses(t *testing.T) {
 		{"--ttl 1ms a", []string{"true"}, 64, "holdfast", "below this store's minimum"},
 		{"--no-wait held", []string{"true"}, 75, "holdfast", "held by pid " + strconv.Itoa(os.Getpid())},
 		{"--wait 0s held", []string{"true"}, 75, "holdfast", "held by pid"},
-		{"--wait 100ms held", []string{"true"}, 75, "holdfast", "--wait 100ms is over"},
+		{"--wait 5s held", []string{"true"}, 75, "holdfast", "--wait 5s is over"}, // it bounds the opening of the store too,
 		{"--shared held", []string{"true"}, 78, "holdfast", "mutex there"},
 		{"--slots 3 held", []string{"true"}, 78, "holdfast", "mutex there"},
 		{"rw", []string{"true"}, 78, "holdfast", "asked for by --shared or --exclusive"},
@@ -100,12 +100,12 @@ func TestExitStatuses(t *testing.T) {
 			}
 		})
 	}
-	if line, err := c.Inspect(t.Context(), "held"); err != nil || len(line.Tickets) != 1 {
-		t.Errorf("those who gave up left %+v, %v", line.Tickets, err)
+	if line, err := c.Inspect(t.Context(), "held"); err != nil || len(line.Holders)+len(line.Waiters) != 1 {
+		t.Errorf("those who gave up left %+v, %v", line.Holders, err)
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestJSONEventsInOrder(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	h := lock(t, open(t, url).Mutex("m", holdfast.WithNote("first")))
@@ -134,7 +134,7 @@ func TestEvents(t *testing.T) {
 // it holds, and nothing secret.
 func TestInputAndEnvironment(t *testing.T) {
 	t.Parallel()
-	server := backends.Redis(t, backends.RedisOptions{Password: "hunter2Qx"})
+	server := servers.Redis(t, servers.RedisOptions{Password: "hunter2Qx"})
 	p := command(t, sh(server.URL(""), "a b", `cat; env >env; echo sent >&2`)...)
 	p.cmd.Args = append([]string{p.cmd.Args[0]}, "--store", server.URL(""), "run", "a b", "--", "sh", "-c", `cat; env >env; echo sent >&2`)
 	p.cmd.Env = append(p.cmd.Env, "HOLDFAST_TOKEN=old", "HOLDFAST_NAME=old", "OTHER=kept")
@@ -161,32 +161,6 @@ func TestInputAndEnvironment(t *testing.T) {
 	}
 }
 
-// TestNested: a run inside a run uses the same store by itself, or is refused
-// when it would need a password.
-func TestNested(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p := command(t, "--store", "sqlite:locks.db", "run", "outer", "--", "sh", "-c", `cd /; "$0" ls --json; "$0" run inner -- env`, os.Args[0])
-	p.cmd.Dir = dir
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := p.start().end().want(t, 0, `"name":"outer"`, "")
-	if !strings.Contains(r.out, "HOLDFAST_NAME=inner\n") || !strings.Contains(r.out, "HOLDFAST_STORE=sqlite:"+dir) && !strings.Contains(r.out, "HOLDFAST_STORE=sqlite:"+real) {
-		t.Errorf("%q", r.out)
-	}
-
-	server := backends.Redis(t, backends.RedisOptions{Password: "hunter2Qx"})
-	run(t, "--store", server.URL(""), "run", "outer", "--", os.Args[0], "run", "inner", "--", "true").
-		want(t, exitUsage, "", "was taken out by the holdfast run that started this command")
-	file := filepath.Join(dir, "store")
-	if err := os.WriteFile(file, []byte(server.URL("")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run(t, "--store-file", file, "run", "outer", "--", os.Args[0], "--store", "@"+file, "run", "inner", "--", "true").want(t, 0, "", "")
-}
-
 func TestDefaultStoreOfRun(t *testing.T) {
 	t.Parallel()
 	p := start(t, "run", "demo", "--", "echo", "hi")
@@ -196,7 +170,7 @@ func TestDefaultStoreOfRun(t *testing.T) {
 	}
 }
 
-func TestSlots(t *testing.T) {
+func TestSlotsBoundTheHolders(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, url string) {
 		a := start(t, sh(url, "--slots 2 s", untilStop)...).says("out", "in")
@@ -231,8 +205,8 @@ func TestReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestOwner: two runs of one owner hold together, a stranger waits for both.
-func TestOwner(t *testing.T) {
+// TestRunsOfOneOwnerShareTheLock: two runs of one owner hold together, a stranger waits for both.
+func TestRunsOfOneOwnerShareTheLock(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, url string) {
 		a := start(t, sh(url, "--owner job m", untilStop)...).says("out", "in")
@@ -250,8 +224,8 @@ func TestOwner(t *testing.T) {
 	})
 }
 
-// TestNote: the default is the program's name, and none of its arguments.
-func TestNote(t *testing.T) {
+// TestDefaultNoteHasNoArguments: the default is the program's name, and none of its arguments.
+func TestDefaultNoteHasNoArguments(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	c := open(t, url)
@@ -259,10 +233,10 @@ func TestNote(t *testing.T) {
 		name := flags[len(flags)-1:]
 		p := start(t, append(sh(url, flags, untilStop), "sh", "hunter2Qx")...).says("out", "in")
 		line, err := c.Inspect(t.Context(), name)
-		if err != nil || len(line.Tickets) != 1 {
+		if err != nil || len(line.Holders)+len(line.Waiters) != 1 {
 			t.Fatal(line, err)
 		}
-		h := line.Tickets[0].Holder
+		h := line.Holders[0].Holder
 		if h.Note != want || h.PID != p.cmd.Process.Pid || strings.Contains(fmt.Sprint(h), "hunter2Qx") {
 			t.Errorf("%s: %+v, want the note %q", flags, h, want)
 		}
@@ -274,8 +248,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestWaitingIsTold: once, where standard error is no terminal.
-func TestWaitingIsTold(t *testing.T) {
+// TestWaitingIsPrintedOnce: once, where standard error is no terminal.
+func TestWaitingIsPrintedOnce(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	h := lock(t, open(t, url).Mutex("m", holdfast.WithNote("first")))
@@ -283,7 +257,7 @@ func TestWaitingIsTold(t *testing.T) {
 	quiet := start(t, sh(url, "--quiet m", "true")...)
 	eventually(t, func() bool {
 		l, err := open(t, url).Inspect(t.Context(), "m")
-		return err == nil && len(l.Waiters()) == 2
+		return err == nil && len(l.Waiters) == 2
 	}, func() string { return "they do not wait" })
 	if err := h.Unlock(); err != nil {
 		t.Fatal(err)
@@ -297,15 +271,18 @@ func TestWaitingIsTold(t *testing.T) {
 	}
 }
 
-// TestWaitingOnTerminal: one line that is kept up to date, and goes away.
-func TestWaitingOnTerminal(t *testing.T) {
+// TestWaitingOnTerminalUpdatesOneLine: one line that is kept up to date, and goes away.
+func TestWaitingOnTerminalUpdatesOneLine(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	h := lock(t, open(t, url).Mutex("m", holdfast.WithNote("first")))
 	p := command(t, sh(url, "m", "echo done")...)
 	s := p.onScreen(24, 60)
-	s.expect("waiting for m for 0s, held by pid ", 1)
-	s.expect("waiting for m for 2s, held by pid ", 1)
+	drawn := regexp.MustCompile(`waiting for m for \d+s, held by pid `)
+	eventually(t, func() bool {
+		first := drawn.FindString(s.shows())
+		return first != "" && strings.Count(s.shows(), first) < len(drawn.FindAllString(s.shows(), -1))
+	}, func() string { return "the line does not count seconds: " + s.shows() })
 	if err := h.Unlock(); err != nil {
 		t.Fatal(err)
 	}
@@ -327,8 +304,8 @@ func TestWaitingOnTerminal(t *testing.T) {
 	}
 }
 
-// TestEndedWhileWaiting: a signal ends the wait, and nothing of it stays.
-func TestEndedWhileWaiting(t *testing.T) {
+// TestSignalEndsTheWait: a signal ends the wait, and nothing of it stays.
+func TestSignalEndsTheWait(t *testing.T) {
 	t.Parallel()
 	url := sqlite(t)
 	c := open(t, url)
@@ -345,8 +322,8 @@ func TestEndedWhileWaiting(t *testing.T) {
 		if s == syscall.SIGINT && (!ws.Signaled() || ws.Signal() != syscall.SIGINT) {
 			t.Errorf("it ended with %v, want the signal itself", p.cmd.ProcessState)
 		}
-		if line, err := c.Inspect(t.Context(), "m"); err != nil || len(line.Waiters()) != 0 {
-			t.Errorf("%v left %+v, %v", s, line.Waiters(), err)
+		if line, err := c.Inspect(t.Context(), "m"); err != nil || len(line.Waiters) != 0 {
+			t.Errorf("%v left %+v, %v", s, line.Waiters, err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ be left out. Nothing is sent to any server.`,
 			if strings.ContainsAny(store, ":/@") {
 				return usage("schema takes the name of a database, and a URL by --store")
 			}
-			if given := a.store != "" || a.storeFile != "" || os.Getenv(storeVar) != ""; given {
+			if a.storeGiven() {
 				l, err := a.locate()
 				if err != nil {
 					return err
@@ -63,8 +62,8 @@ be left out. Nothing is sent to any server.`,
 	}
 }
 
-// sameDatabase says whether a name and the scheme of a URL mean one kind of
-// database.
+// sameDatabase reports whether a name and the scheme of a URL stand for the same
+// kind of database.
 func sameDatabase(name, scheme string) bool {
 	alias := map[string]string{"mariadb": "mysql", "postgresql": "postgres"}
 	of := func(s string) string {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 // hushed is a password that nothing may show, as it is or as a URL has it.
@@ -64,9 +64,9 @@ func TestSecretsOfUnreachableStores(t *testing.T) {
 // find it in its environment.
 func TestSecretsInTheProcessList(t *testing.T) {
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
-		backends.Lack(t, "the arguments of processes are read from /proc: "+err.Error())
+		servers.Lack(t, "the arguments of processes are read from /proc: "+err.Error())
 	}
-	s := backends.Redis(t, backends.RedisOptions{Password: "hunter2Qx"})
+	s := servers.Redis(t, servers.RedisOptions{Password: "hunter2Qx"})
 	dir := t.TempDir()
 	file, seen := filepath.Join(dir, "store"), filepath.Join(dir, "seen")
 	if err := os.WriteFile(file, []byte(s.URL("")+"\n"), 0o600); err != nil {

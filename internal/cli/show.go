@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,12 +24,14 @@ takes), who that is (owner, process, host, note), since when by their own clock,
 and the time left until the store drops them unless they renew; for holders also
 the token.
 
+Of a job of run --once-per it also shows the slot that was done last.
+
 A lock that nobody uses is shown as free; that is no error.`,
 		Example: `  holdfast show nightly
   holdfast show --json nightly | jq '.tickets[] | select(.state == "held")'`,
 		ValidArgsFunction: a.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := one("NAME", args)
+			name, err := exactlyOne("NAME", args)
 			if err != nil {
 				return err
 			}
@@ -39,72 +42,104 @@ A lock that nobody uses is shown as free; that is no error.`,
 				return err
 			}
 			defer client.Close()
-			line, err := client.Inspect(ctx, name)
+			queue, err := client.Inspect(ctx, name)
 			if err != nil {
 				return cause(ctx, err)
 			}
+			last := lastDone(ctx, client, name)
 			if a.json {
-				return a.outJSON(lineDetail(line))
+				d := queueDetail(queue)
+				if last != nil {
+					d.Done = &doneJSON{Slot: last.Slot, At: last.At, Token: last.Token, Holder: holderToJSON(last.By)}
+				}
+				return a.outJSON(d)
 			}
-			fmt.Fprintf(a.stdout(), "%s: %s\n", shown(line.Name), headline(line))
-			if len(line.Tickets) == 0 {
+			fmt.Fprintf(a.stdout(), "%s: %s\n", shown(queue.Name), headline(queue))
+			if last != nil {
+				fmt.Fprintf(a.stdout(), "last slot: %s\n", doneText(*last))
+			}
+			if isFree(queue) {
 				return nil
 			}
-			return table(a.stdout(), ticketRows(line))
+			return table(a.stdout(), ticketRows(queue))
 		},
 	}
 }
 
-// headline sums a line up.
-func headline(l holdfast.Line) string {
-	if len(l.Tickets) == 0 {
+// The states of a ticket, in tables and in JSON.
+const (
+	stateHeld    = "held"
+	stateWaiting = "waiting"
+)
+
+// isFree reports whether nobody holds a lock or waits for it.
+func isFree(q holdfast.LockInfo) bool { return len(q.Holders)+len(q.Waiters) == 0 }
+
+// stateOf returns the state of a ticket of a queue.
+func stateOf(q holdfast.LockInfo, t holdfast.TicketInfo) string {
+	if slices.Contains(q.Holders, t) {
+		return stateHeld
+	}
+	return stateWaiting
+}
+
+// headline summarises a queue.
+func headline(q holdfast.LockInfo) string {
+	if isFree(q) {
 		return "free"
 	}
-	s := fmt.Sprintf("%s, held by %d, %d waiting", l.Kind(), len(l.Holders()), len(l.Waiters()))
-	if l.Token > 0 {
-		s += fmt.Sprintf(", last token %d", l.Token)
+	s := fmt.Sprintf("%s, held by %d, %d waiting", q.Kind(), len(q.Holders), len(q.Waiters))
+	if q.Token > 0 {
+		s += fmt.Sprintf(", last token %d", q.Token)
 	}
 	return s
 }
 
-// ticketRows is the table of a line's tickets.
-func ticketRows(l holdfast.Line) [][]string {
+// ticketRows returns the table of a queue's tickets.
+func ticketRows(q holdfast.LockInfo) [][]string {
 	rows := [][]string{{"STATE", "UNITS", "SINCE", "LEFT", "TOKEN", "TICKET", "WHO"}}
-	for _, t := range l.Tickets {
+	row := func(state string, t holdfast.TicketInfo) {
 		token := "-"
 		if t.Token > 0 {
 			token = fmt.Sprint(t.Token)
 		}
 		rows = append(rows, []string{
-			t.State.String(), units(l, t), age(t.Holder.Since), span(t.Left), token, clean(t.ID), holderText(t.Holder),
+			state, units(q, t), formatAge(t.Holder.Since), formatDuration(t.Left), token, printable(t.ID), holderText(t.Holder),
 		})
+	}
+	for _, t := range q.Holders {
+		row(stateHeld, t)
+	}
+	for _, t := range q.Waiters {
+		row(stateWaiting, t)
 	}
 	return rows
 }
 
-// units is what a ticket takes, in the words of its kind of lock.
-func units(l holdfast.Line, t holdfast.LineTicket) string {
-	switch kind := l.Kind(); {
+// units returns the units of a ticket, in the words of its kind of lock.
+func units(q holdfast.LockInfo, t holdfast.TicketInfo) string {
+	switch kind := q.Kind(); {
 	case kind == "mutex":
 		return "-"
 	case !strings.HasPrefix(kind, "read"):
 		return fmt.Sprint(t.Units)
-	case t.Units == l.Limit:
+	case t.Units == q.Size:
 		return "write"
 	}
 	return "read"
 }
 
-// detailJSON is all there is to say about a lock.
+// detailJSON is a lock with all of its tickets, in JSON.
 type detailJSON struct {
 	Name    string       `json:"name"`
 	Kind    string       `json:"kind"`
 	Limit   int64        `json:"limit,omitempty"`
 	Token   uint64       `json:"token,omitempty"`
 	Tickets []ticketJSON `json:"tickets"`
+	Done    *doneJSON    `json:"last_done,omitempty"` // by run --once-per
 }
 
-// ticketJSON is one ticket.
+// ticketJSON is one ticket, in JSON.
 type ticketJSON struct {
 	ID     string      `json:"id"`
 	State  string      `json:"state"`
@@ -115,17 +150,20 @@ type ticketJSON struct {
 	Holder *holderJSON `json:"holder,omitempty"`
 }
 
-func lineDetail(l holdfast.Line) detailJSON {
-	d := detailJSON{Name: l.Name, Kind: l.Kind(), Limit: l.Limit, Token: l.Token, Tickets: []ticketJSON{}}
-	for _, t := range l.Tickets {
-		d.Tickets = append(d.Tickets, ticketDetail(t))
+func queueDetail(q holdfast.LockInfo) detailJSON {
+	d := detailJSON{Name: q.Name, Kind: q.Kind(), Limit: q.Size, Token: q.Token, Tickets: []ticketJSON{}}
+	for _, t := range q.Holders {
+		d.Tickets = append(d.Tickets, ticketDetail(stateHeld, t))
+	}
+	for _, t := range q.Waiters {
+		d.Tickets = append(d.Tickets, ticketDetail(stateWaiting, t))
 	}
 	return d
 }
 
-func ticketDetail(t holdfast.LineTicket) ticketJSON {
+func ticketDetail(state string, t holdfast.TicketInfo) ticketJSON {
 	j := ticketJSON{
-		ID: t.ID, State: t.State.String(), Units: t.Units, Token: t.Token, Left: seconds(t.Left), Holder: toJSON(t.Holder),
+		ID: t.ID, State: state, Units: t.Units, Token: t.Token, Left: seconds(t.Left), Holder: holderToJSON(t.Holder),
 	}
 	if !t.Holder.Since.IsZero() {
 		j.Age = new(seconds(max(0, time.Since(t.Holder.Since))))

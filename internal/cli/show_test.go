@@ -30,12 +30,12 @@ func TestShow(t *testing.T) {
 		t.Fatalf("rows %q", rows)
 	}
 	who := fmt.Sprintf("owner job-7, pid %d on %s (nightly)", os.Getpid(), host)
-	for _, want := range []string{"held", line.Tickets[0].ID, who, fmt.Sprint(h.Token() &^ 255)} {
+	for _, want := range []string{"held", line.Holders[0].ID, who, fmt.Sprint(h.Token() &^ 255)} {
 		if !strings.Contains(rows[2], want) {
 			t.Errorf("row %q lacks %q", rows[2], want)
 		}
 	}
-	for _, want := range []string{"waiting", line.Tickets[1].ID, "(patient)"} {
+	for _, want := range []string{"waiting", line.Waiters[0].ID, "(patient)"} {
 		if !strings.Contains(rows[3], want) {
 			t.Errorf("row %q lacks %q", rows[3], want)
 		}
@@ -46,7 +46,7 @@ func TestShow(t *testing.T) {
 	tickets := o[0]["tickets"].([]any)
 	first := tickets[0].(map[string]any)
 	if len(o) != 1 || o[0]["name"] != "m" || o[0]["kind"] != "mutex" || len(tickets) != 2 ||
-		first["id"] != line.Tickets[0].ID || first["state"] != "held" || first["left_seconds"].(float64) <= 0 ||
+		first["id"] != line.Holders[0].ID || first["state"] != "held" || first["left_seconds"].(float64) <= 0 ||
 		first["holder"].(map[string]any)["owner"] != "job-7" || first["holder"].(map[string]any)["pid"] != float64(os.Getpid()) {
 		t.Errorf("%v", o)
 	}

@@ -5,8 +5,8 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
@@ -18,87 +18,103 @@ const storeVar = "HOLDFAST_STORE"
 
 // location is the store that a command uses.
 type location struct {
-	url  string
-	from string // where the URL was found, for people
-	argv bool   // it stood on the command line, where other users can read it
+	url       string
+	from      string // where the URL was found, for people
+	argv      bool   // it was on the command line, where other users can read it
+	file      string // the file that it was read from, as an absolute path; empty for none
+	isDefault bool   // no store was given, and this is the user's own
 }
 
-// shown is the URL without secrets.
-func (l location) shown() string { return clean(anylock.Redact(l.url)) }
+// shown returns the URL without secrets.
+func (l location) shown() string { return printable(anylock.Redact(l.url)) }
+
+// storeGiven reports whether a flag or the environment gives a store, even an
+// empty one.
+func (a *app) storeGiven() bool {
+	_, env := os.LookupEnv(storeVar)
+	return env || a.flagGiven("store") || a.flagGiven("store-file")
+}
+
+// flagGiven reports whether a flag that all verbs have is on the command line.
+func (a *app) flagGiven(flag string) bool { return a.root.PersistentFlags().Changed(flag) }
 
 // locate finds the store: --store, --store-file, the environment, or the file
-// that every user has.
+// that every user has. It refuses a store that is given and empty: that comes
+// from an unset variable, and another store would exclude nobody.
 func (a *app) locate() (location, error) {
-	l := location{from: "the default"}
-	var err error
-	switch env := os.Getenv(storeVar); {
-	case a.store != "" && a.storeFile != "":
+	var l location
+	env, inEnv := os.LookupEnv(storeVar)
+	switch {
+	case a.flagGiven("store") && a.flagGiven("store-file"):
 		return l, usage("--store and --store-file are given both")
-	case a.store != "":
-		l = location{a.store, "--store", !strings.HasPrefix(a.store, "@")}
-	case a.storeFile != "":
-		l = location{"@" + a.storeFile, "--store-file", false}
-	case env != "":
-		l = location{env, storeVar, false}
+	case a.flagGiven("store"):
+		l = location{url: a.store, from: "--store", argv: !strings.HasPrefix(a.store, "@")}
+	case a.flagGiven("store-file"):
+		l = location{url: "@" + a.storeFile, from: "--store-file"}
+	case inEnv:
+		l = location{url: env, from: storeVar}
 	default:
+		l = location{from: "the default", isDefault: true}
+		var err error
 		if l.url, err = userstore.URL(); err != nil {
 			return l, fail(exitUnavailable, "%w; give a store with --store or %s", err, storeVar)
 		}
 	}
+	if l.url == "" || l.url == "@" {
+		return l, usage("%s is set and empty: give a store, or leave it out for the user's own store on this machine", l.from)
+	}
+	dir := ""
 	if file, ok := strings.CutPrefix(l.url, "@"); ok {
-		if l.url, err = readStoreFile(file); err != nil {
+		var err error
+		if l.url, err = anylock.ReadURL(l.url); err != nil {
 			return l, err
+		}
+		if l.file, err = rereadablePath(file); err != nil {
+			return l, fail(exitUnavailable, "the store's URL: %w", err)
+		}
+		if l.file != "" {
+			dir = filepath.Dir(l.file)
 		}
 	}
 	if strings.Contains(l.url, ":"+anylock.Hidden+"@") {
 		return l, usage("the password in %s was taken out by the holdfast run that started this command: give the store by --store-file", l.from)
 	}
-	l.url, err = absolute(l.url)
+	var err error
+	l.url, err = absolute(l.url, dir)
 	return l, err
 }
 
-// readStoreFile reads a URL from the first line of a file.
-func readStoreFile(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", usage("the store's URL: %w", err)
+// rereadablePath returns the absolute path of a file that another process can
+// read too, and "" for a pipe and the like, which can be read only once.
+func rereadablePath(name string) (string, error) {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 16<<10))
-	if err != nil {
-		return "", usage("the store's URL: %w", err)
-	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	if line = strings.TrimSpace(line); line == "" {
-		return "", usage("the store's URL: the first line of %s is empty", name)
-	}
-	return line, nil
+	return filepath.Abs(name)
 }
 
-// absolute makes the path of a SQLite store independent of the working folder,
-// so that the command that is run can use the URL too.
-func absolute(storeURL string) (string, error) {
-	rest, ok := strings.CutPrefix(storeURL, "sqlite:")
-	if !ok || rest == "" || strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "?") {
-		return storeURL, nil
+// environmentValue returns HOLDFAST_STORE for the command of run: the file that
+// the URL was read from, or else the URL without its password. Without the
+// variable a nested holdfast would silently lock in another store.
+func (l location) environmentValue() string {
+	if l.file != "" {
+		return "@" + l.file
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fail(exitUnavailable, "the working folder: %w", err)
-	}
-	return userstore.FileURL(dir) + "/" + rest, nil
+	return anylock.Redact(l.url)
 }
 
 // open opens the store.
-func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Client, location, error) {
+func (a *app) open(ctx context.Context, opts ...holdfast.ClientOption) (*holdfast.Client, location, error) {
 	l, err := a.locate()
 	if err != nil {
 		return nil, l, err
 	}
-	a.warn(l)
+	a.warnTransport(l)
+	a.printDefaultStore(l)
 	c, err := anylock.Open(ctx, l.url, opts...)
 	if err != nil {
-		if by, ok := context.Cause(ctx).(*endedBy); ok {
+		if by, ok := context.Cause(ctx).(*signalError); ok {
 			err = by
 		}
 		return nil, l, err
@@ -106,19 +122,42 @@ func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Clie
 	return c, l, nil
 }
 
-// warn says, before anything is sent, that somebody has chosen an option by
-// which the way to the store is not protected.
-func (a *app) warn(l location) {
+// warnTransport warns, before anything is sent, of an option by which the
+// connection to the store is not protected.
+func (a *app) warnTransport(l location) {
 	t, _ := transportOf(l.url)
-	switch w := t.warning(); {
-	case w == "":
-	case a.json:
+	if w := t.warning(); w != "" {
+		a.printWarning(w, t.advice)
+	}
+}
+
+// printWarning writes a warning.
+func (a *app) printWarning(detail, advice string) {
+	if a.json {
 		a.errJSON(struct {
 			Event  string `json:"event"`
 			Detail string `json:"detail"`
 			Advice string `json:"advice"`
-		}{"warning", w, t.advice})
+		}{"warning", detail, advice})
+		return
+	}
+	fmt.Fprintf(a.stderr(), "holdfast: warning: %s (instead: %s)\n", detail, advice)
+}
+
+// printDefaultStore prints which store is used when none was given, because a
+// variable that was meant to be set looks the same.
+func (a *app) printDefaultStore(l location) {
+	switch {
+	case !l.isDefault || a.quiet:
+	case a.json:
+		a.errJSON(struct {
+			Event  string `json:"event"`
+			Store  string `json:"store"`
+			Detail string `json:"detail"`
+		}{"store", l.shown(), defaultStoreText})
 	default:
-		fmt.Fprintf(a.stderr(), "holdfast: warning: %s (instead: %s)\n", w, t.advice)
+		fmt.Fprintf(a.stderr(), "holdfast: %s: using %s, which only this user's processes on this machine share\n", defaultStoreText, l.shown())
 	}
 }
+
+const defaultStoreText = "no --store, and " + storeVar + " is not set"

@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/holdfast-go/holdfast/check/torture"
+	"github.com/holdfast-go/holdfast/internal/safety/torture"
 )
 
-// clientVerb is how torture starts its clients.
+// clientVerb is the verb by which torture starts its clients.
 const clientVerb = "torture-client"
 
-// tortureClient is one client of a torture run.
+// tortureClient returns the verb of one client of a torture run.
 func (a *app) tortureClient() *cobra.Command {
 	return &cobra.Command{
 		Use:    clientVerb,
@@ -38,7 +38,7 @@ func (a *app) tortureClient() *cobra.Command {
 	}
 }
 
-// tortureFlags are those of torture.
+// tortureFlags are the flags of torture.
 type tortureFlags struct {
 	duration, ttl, slack         time.Duration
 	processes, goroutines, names int
@@ -66,6 +66,7 @@ written down before and after, and the history is checked:
   C7  after the last fault every lock can be taken, and every wait ends
   C8  the store keeps nothing of the run but its token counters
   C9  every error is one that the call may give
+  C10 nobody is let in while the function of a hold that its client ended still runs
 
 It uses names of its own, which begin with holdfast-torture/, and disturbs nothing
 but its own processes: the store and its other users meet load, and no faults. The
@@ -94,12 +95,15 @@ object a line.`,
 			} else if len(f.faults) == 1 && f.faults[0] == "none" {
 				f.faults = []string{}
 			}
+			if cmd.Flags().Changed("ttl") && f.ttl <= 0 {
+				return usage("--ttl %v is not positive", f.ttl)
+			}
 			return a.runTorture(f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&f.duration, "duration", time.Minute, "`DURATION` until faults are healed")
-	flags.DurationVar(&f.ttl, "ttl", 2*time.Second, "`DURATION` of the leases")
+	flags.DurationVar(&f.ttl, "ttl", 0, "`DURATION` of the leases (default: "+torture.DefaultTTL.String()+", or the nearest that the store allows)")
 	flags.IntVar(&f.processes, "processes", 4, "`NUMBER` of client processes")
 	flags.IntVar(&f.goroutines, "goroutines", 8, "`NUMBER` of goroutines in each")
 	flags.IntVar(&f.names, "names", 5, "`NUMBER` of locks: mutexes, read/write locks and semaphores")
@@ -115,12 +119,12 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	a.warn(l)
+	a.warnTransport(l)
 	cfg := torture.Config{
 		Store: l.url, Duration: f.duration, Processes: f.processes, Goroutines: f.goroutines, Names: f.names,
 		TTL: f.ttl, Seed: f.seed, Slack: f.slack, Faults: f.faults,
 	}
-	if err := f.place(a, &cfg); err != nil {
+	if err := f.configureClients(a, &cfg); err != nil {
 		return err
 	}
 	cfg.Repeat = f.command(l, cfg.Faults)
@@ -138,19 +142,24 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 		}()
 		cfg.History = w
 	}
-	line := &progress{}
+	display := &progress{}
 	if file, ok := a.stderr().(*os.File); ok && !a.json && term.IsTerminal(int(file.Fd())) {
-		line.screen = file
-		cfg.Progress = line.show
+		display.screen = file
+		cfg.Progress = display.show
 	}
 	if !a.json {
-		fmt.Fprintf(a.stderr(), "holdfast: %s, seed %d, %d processes × %d goroutines × %d locks, TTL %v, faults: %s, for %v\n",
-			l.shown(), f.seed, cfg.Processes, cfg.Goroutines, cfg.Names, f.ttl, faultNames(cfg.Faults), f.duration)
+		cfg.Begun = func(c torture.Config) {
+			if len(c.Command) == 0 {
+				fmt.Fprintln(a.stderr(), "holdfast: processes do not share memory: all clients are in this one, and only their requests are disturbed")
+			}
+			fmt.Fprintf(a.stderr(), "holdfast: %s, seed %d, %d processes × %d goroutines × %d locks, TTL %v, faults: %s, for %v\n",
+				l.shown(), f.seed, c.Processes, c.Goroutines, c.Names, c.TTL, faultNames(c.Faults), f.duration)
+		}
 	}
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	report, err := torture.Run(ctx, cfg)
-	line.clear()
+	display.clear()
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -160,13 +169,14 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 		_, err = fmt.Fprint(a.stdout(), reportText(report))
 	}
 	if err == nil && !report.OK() {
-		return ended(exitNo)
+		return exitWith(exitNo)
 	}
 	return err
 }
 
-// place decides where clients run, and what can happen to them there.
-func (f tortureFlags) place(a *app, cfg *torture.Config) error {
+// configureClients sets where clients run, and the faults that can befall them
+// there.
+func (f tortureFlags) configureClients(a *app, cfg *torture.Config) error {
 	if strings.HasPrefix(strings.ToLower(cfg.Store), "memory:") {
 		if cfg.Store == "memory:" { // the clients have to meet
 			cfg.Store = fmt.Sprintf("memory:torture-%d", f.seed)
@@ -175,9 +185,6 @@ func (f tortureFlags) place(a *app, cfg *torture.Config) error {
 			cfg.Faults = []string{torture.Requests}
 		} else if slices.Contains(f.faults, torture.Pause) || slices.Contains(f.faults, torture.Kill) {
 			return usage("processes do not share memory: all clients of memory: are in this one, and only their requests can be disturbed")
-		}
-		if !a.json {
-			fmt.Fprintln(a.stderr(), "holdfast: processes do not share memory: all clients are in this one, and only their requests are disturbed")
 		}
 		return nil
 	}
@@ -192,17 +199,20 @@ func (f tortureFlags) place(a *app, cfg *torture.Config) error {
 	return nil
 }
 
-// command is what repeats the run. A store that was not named on the command
-// line is not named there now: its URL may have a password.
+// command returns the command line that repeats the run. It names a store only if
+// the command line did, since a URL may have a password.
 func (f tortureFlags) command(l location, faults []string) string {
 	words := []string{"holdfast", "torture"}
 	if l.argv {
 		words = append(words, "--store", l.shown())
 	}
 	words = append(words,
-		"--duration", f.duration.String(), "--ttl", f.ttl.String(), "--processes", fmt.Sprint(f.processes),
+		"--duration", f.duration.String(), "--processes", fmt.Sprint(f.processes),
 		"--goroutines", fmt.Sprint(f.goroutines), "--names", fmt.Sprint(f.names), "--seed", fmt.Sprint(f.seed),
 		"--faults", faultNames(faults), "--slack", f.slack.String())
+	if f.ttl > 0 {
+		words = append(words, "--ttl", f.ttl.String())
+	}
 	return strings.Join(words, " ")
 }
 

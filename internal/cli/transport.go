@@ -8,24 +8,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast"
 )
 
-// transport is how the way to a store is protected, as far as its URL says.
+// transport describes the protection of the connection to a store, as far as its
+// URL tells.
 type transport struct {
-	far    bool   // some server is not on this machine
-	weak   string // what is wrong with the way to it, "" for nothing
-	chosen string // the option that made it so, "" when nothing was said
-	advice string
+	isRemote bool   // some server is not on this machine
+	weakness string // of the connection to it, "" for none
+	option   string // the option that chose it, "" for the default
+	advice   string
 }
 
 const (
-	readable   = "passwords and names travel in the clear, and whoever is on the way can change every answer"
+	plaintext  = "passwords and names travel in the clear, and whoever is on the way can change every answer"
 	unverified = "whoever is on the way can take the server's place: its certificate is not verified"
 )
 
-// transportOf reads a URL. Of one that cannot be read it says nothing: opening
-// it says it.
+// transportOf reads a URL. It reports nothing about a malformed one: opening the
+// store does.
 func transportOf(storeURL string) (t transport, remote bool) {
 	scheme, rest, _ := strings.Cut(storeURL, "://")
 	rest, query, _ := strings.Cut(rest, "?")
@@ -39,7 +40,7 @@ func transportOf(storeURL string) (t transport, remote bool) {
 	case "redis", "redis-sentinel", "redis-cluster", "etcd", "zk", "redlock":
 		secure := map[string]string{"redis": "rediss", "redis-sentinel": "rediss-sentinel", "redis-cluster": "rediss-cluster",
 			"etcd": "etcds", "zk": "zks", "redlock": "redlocks"}[scheme]
-		t.weak, t.advice = readable, "TLS: "+secure+"://"
+		t.weakness, t.advice = plaintext, "TLS: "+secure+"://"
 	case "rediss", "rediss-sentinel", "rediss-cluster", "etcds", "zks", "redlocks":
 	case "postgres", "postgresql":
 		mode := q.Get("sslmode")
@@ -48,18 +49,18 @@ func transportOf(storeURL string) (t transport, remote bool) {
 		}
 		switch {
 		case mode == "disable":
-			t.weak = readable
+			t.weakness = plaintext
 		case mode == "require" && q.Has("sslrootcert"): // libpq takes that for verify-ca
-			t.weak = "any server of that authority is taken for this one"
+			t.weakness = "any server of that authority is taken for this one"
 		case mode == "require":
-			t.weak = unverified
+			t.weakness = unverified
 		case mode == "allow" || mode == "prefer":
-			t.weak = "TLS is used where the server offers it, and " + unverified
+			t.weakness = "TLS is used where the server offers it, and " + unverified
 		case mode == "verify-ca":
-			t.weak = "any server of that authority is taken for this one"
+			t.weakness = "any server of that authority is taken for this one"
 		}
 		if t.advice = "sslmode=verify-full, with sslrootcert=FILE for an authority that the system does not know"; q.Has("sslmode") {
-			t.chosen = "sslmode=" + mode
+			t.option = "sslmode=" + mode
 		}
 		if q.Has("host") {
 			hosts = strings.Split(q.Get("host"), ",")
@@ -68,14 +69,14 @@ func transportOf(storeURL string) (t transport, remote bool) {
 		files := slices.ContainsFunc([]string{"tls_ca", "tls_cert", "tls_key", "tls_server_name"}, q.Has)
 		switch mode := q.Get("tls"); {
 		case mode == "skip-verify":
-			t.weak = unverified
+			t.weakness = unverified
 		case mode == "preferred":
-			t.weak = "TLS is used where the server offers it, and " + unverified
+			t.weakness = "TLS is used where the server offers it, and " + unverified
 		case mode == "false" || mode == "" && !files:
-			t.weak = readable
+			t.weakness = plaintext
 		}
 		if t.advice = "tls=true, or tls_ca=FILE for an authority that the system does not know"; q.Has("tls") {
-			t.chosen = "tls=" + q.Get("tls")
+			t.option = "tls=" + q.Get("tls")
 		}
 		if q.Has("socket") {
 			hosts = nil
@@ -83,12 +84,12 @@ func transportOf(storeURL string) (t transport, remote bool) {
 	default:
 		return t, false // on this machine, or no scheme at all
 	}
-	t.far = slices.ContainsFunc(hosts, far)
+	t.isRemote = slices.ContainsFunc(hosts, isRemote)
 	return t, true
 }
 
-// far says whether a host is another machine, or may be.
-func far(hostport string) bool {
+// isRemote reports whether a host is, or may be, another machine.
+func isRemote(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h
@@ -101,24 +102,24 @@ func far(hostport string) bool {
 	return ip == nil || !ip.IsLoopback()
 }
 
-// finding is what doctor says of it.
-func (t transport) finding() driver.Finding {
-	f := driver.Finding{Topic: "transport", Detail: "the servers are those of this machine"}
+// finding returns the finding of doctor.
+func (t transport) finding() holdfast.Finding {
+	f := holdfast.Finding{Topic: "transport", Detail: "the servers are those of this machine"}
 	switch {
-	case !t.far:
-	case t.weak == "":
+	case !t.isRemote:
+	case t.weakness == "":
 		f.Detail = "TLS, with the certificates of the servers verified"
 	default:
-		f.Level, f.Detail, f.Advice = driver.Warning, t.weak, t.advice
+		f.Level, f.Detail, f.Advice = holdfast.LevelWarning, t.weakness, t.advice
 	}
 	return f
 }
 
-// warning is what every verb says of an option that somebody has chosen and
-// that makes the way to another machine weaker; "" for nothing.
+// warning returns the warning that every verb prints about an option that weakens
+// the connection to another machine; "" for none.
 func (t transport) warning() string {
-	if !t.far || t.weak == "" || t.chosen == "" {
+	if !t.isRemote || t.weakness == "" || t.option == "" {
 		return ""
 	}
-	return t.chosen + ": " + t.weak
+	return t.option + ": " + t.weakness
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 func TestTransport(t *testing.T) {
 	for url, want := range map[string]struct {
-		weak string // what doctor warns of
-		loud bool   // and every verb
+		weakness string // reported by doctor
+		loud     bool   // and every verb
 	}{
 		"redis://h":                                    {"in the clear", false},
 		"redis://:a@b@h/1":                             {"in the clear", false},
@@ -54,7 +54,7 @@ func TestTransport(t *testing.T) {
 			t.Errorf("%s: no servers", url)
 		}
 		f := w.finding()
-		if (f.Level == driver.Warning) != (want.weak != "") || !strings.Contains(f.Detail, want.weak) || (f.Advice != "") != (want.weak != "") {
+		if (f.Level == holdfast.LevelWarning) != (want.weakness != "") || !strings.Contains(f.Detail, want.weakness) || (f.Advice != "") != (want.weakness != "") {
 			t.Errorf("%s: %+v", url, f)
 		}
 		if loud := w.warning() != ""; loud != want.loud {
@@ -73,9 +73,9 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// TestWeakTransportIsLoud: whatever the verb, and whether or not the server is
+// TestWeakTransportWarns: whatever the verb, and whether or not the server is
 // there.
-func TestWeakTransportIsLoud(t *testing.T) {
+func TestWeakTransportWarns(t *testing.T) {
 	const url = "mysql://u:hunter2Qx@holdfast.invalid/d?connect_timeout=1s&tls=skip-verify"
 	for _, args := range [][]string{{"ls"}, {"doctor"}, {"run", "n", "--", "true"}, {"show", "n"}} {
 		r := holdfastHere(append([]string{"--store", url}, args...)...)

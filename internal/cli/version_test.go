@@ -10,6 +10,8 @@ import (
 
 func TestVersion(t *testing.T) {
 	holdfastHere("version").want(t, exitOK, "holdfast ", "")
+	holdfastHere("--version").want(t, exitOK, "holdfast ", "")
+	holdfastHere("--json", "--version").want(t, exitOK, `{"version":`, "")
 	r := holdfastHere("version", "--json").want(t, exitOK, "", "")
 	if o := objects(t, r.out); o[0]["go"] != runtime.Version() || o[0]["version"] == "" {
 		t.Errorf("%v", o)
@@ -26,5 +28,14 @@ func TestVersionOf(t *testing.T) {
 	}
 	if v := versionOf(nil); v.Version != "(devel)" || v.Revision != "" {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestOwnVersionStamped(t *testing.T) {
+	defer func() { stampedVersion, stampedRevision = "", "" }()
+	stampedVersion, stampedRevision = "v1.2.3", "0123456789ab"
+	want := "holdfast v1.2.3 (0123456789ab), " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH
+	if got := ownVersion().String(); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

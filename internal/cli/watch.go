@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// minInterval keeps a watcher from being a load for the store.
+// minInterval keeps a watcher from loading the store.
 const minInterval = 100 * time.Millisecond
 
 func (a *app) watch() *cobra.Command {
@@ -51,7 +51,7 @@ condition.`,
 			}
 			defer client.Close()
 			w := &watcher{app: a, client: client, prefix: prefix, interval: interval}
-			if f, ok := a.stdout().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			if f, ok := a.out.to.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 				w.screen = f
 			}
 			return w.run(ctx)
@@ -70,21 +70,21 @@ type watcher struct {
 	screen   *os.File // nil when standard output is no terminal
 
 	wrote bool
-	last  string // what the last table was about
+	last  string // the fingerprint of the last table
 }
 
-// run looks at the store until ctx ends. That a signal ended it is the way it is
-// meant to end.
+// run reads the queues until ctx ends. A signal is the intended end, so it is no
+// error.
 func (w *watcher) run(ctx context.Context) error {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
-		lines, err := linesOf(ctx, w.client, w.prefix)
+		queues, err := queuesOf(ctx, w.client, w.prefix)
 		if err == nil {
-			err = w.write(lines)
+			err = w.write(queues)
 		}
 		if ctx.Err() != nil {
-			var by *endedBy
+			var by *signalError
 			if errors.As(context.Cause(ctx), &by) {
 				return nil
 			}
@@ -101,20 +101,20 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-func (w *watcher) write(lines []holdfast.Line) error {
+func (w *watcher) write(queues []holdfast.LockInfo) error {
 	if w.screen != nil && !w.json {
-		return w.draw(lines)
+		return w.draw(queues)
 	}
-	about := subject(lines)
-	if w.wrote && about == w.last {
+	current := fingerprint(queues)
+	if w.wrote && current == w.last {
 		return nil
 	}
-	w.wrote, w.last = true, about
+	w.wrote, w.last = true, current
 	now := time.Now()
 	if w.json {
-		locks := make([]summaryJSON, len(lines))
-		for i, l := range lines {
-			locks[i] = lineSummary(l)
+		locks := make([]summaryJSON, len(queues))
+		for i, q := range queues {
+			locks[i] = queueSummary(q)
 		}
 		return w.outJSON(struct {
 			Time  time.Time     `json:"time"`
@@ -122,29 +122,33 @@ func (w *watcher) write(lines []holdfast.Line) error {
 		}{now, locks})
 	}
 	fmt.Fprintln(w.stdout(), now.Format(time.RFC3339))
-	return table(w.stdout(), listing(lines))
+	return table(w.stdout(), listing(queues))
 }
 
-// subject names who is in the lines, so that two looks can be compared.
-func subject(lines []holdfast.Line) string {
+// fingerprint returns the tickets of the queues and their states, so that two
+// looks can be compared.
+func fingerprint(queues []holdfast.LockInfo) string {
 	var b strings.Builder
-	for _, l := range lines {
-		fmt.Fprintf(&b, "%q %d", l.Name, l.Limit)
-		for _, t := range l.Tickets {
-			fmt.Fprintf(&b, " %s %d", t.ID, t.State)
+	for _, q := range queues {
+		fmt.Fprintf(&b, "%q %d", q.Name, q.Size)
+		for _, t := range q.Holders {
+			b.WriteString(" +" + t.ID)
+		}
+		for _, t := range q.Waiters {
+			b.WriteString(" -" + t.ID)
 		}
 	}
 	return b.String()
 }
 
 // draw writes the table over the last one.
-func (w *watcher) draw(lines []holdfast.Line) error {
+func (w *watcher) draw(queues []holdfast.LockInfo) error {
 	width, height, err := term.GetSize(int(w.screen.Fd()))
 	if err != nil || width < 20 || height < 3 {
 		width, height = 80, 24
 	}
 	var text bytes.Buffer
-	if err := table(&text, listing(lines)); err != nil {
+	if err := table(&text, listing(queues)); err != nil {
 		return err
 	}
 	rows := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A kind makes the content of a block out of the block's argument.
+// kind returns the content of a block for the block's argument.
 type kind func(argument string) (string, error)
 
 var (
@@ -17,9 +17,9 @@ var (
 	closing = "<!-- /generated -->"
 )
 
-// replace fills the blocks of a text, and says which kinds it met. Everything
-// outside of blocks stays byte for byte. A block inside of fenced code is text
-// like any other.
+// replace fills the blocks of a text, and returns the kinds that it met.
+// Everything outside of blocks stays byte for byte. A block inside of fenced
+// code is text like any other.
 func replace(text []byte, kinds map[string]kind) (out []byte, used []string, err error) {
 	var b bytes.Buffer
 	inside, fenced := 0, false // inside is the line that opened the block
@@ -64,8 +64,8 @@ func replace(text []byte, kinds map[string]kind) (out []byte, used []string, err
 	return b.Bytes(), used, nil
 }
 
-// code returns a Go file as fenced code, from its package clause on: what is
-// above is for readers of the file.
+// code returns a Go file as fenced code, from its package clause on: the
+// comments above the clause are for readers of the file.
 func code(fsys fs.FS, file string) (string, error) {
 	if path.Ext(file) != ".go" {
 		return "", fmt.Errorf("%q is no Go file", file)

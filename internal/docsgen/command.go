@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// commandReference writes what every command's help says as one page, in the
-// order of the help.
+// commandReference returns the help of every command as one page, in the order
+// of the help.
 func commandReference(root *cobra.Command) []byte {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -31,7 +31,7 @@ func section(b *bytes.Buffer, c *cobra.Command, level int) {
 		text = c.Short
 	}
 	prose(b, text)
-	if c.Name() == "completion" { // for the shells, of which each has a page of help
+	if c.Name() == "completion" { // for shells, each of which has a page of help
 		var all []string
 		for _, shell := range c.Commands() {
 			all = append(all, shell.CommandPath())
@@ -62,7 +62,7 @@ func flags(b *bytes.Buffer, title string, set *pflag.FlagSet) {
 	}
 }
 
-// prose writes the text of a help, in which what is indented is shown as it is.
+// prose writes the text of a help; indented lines are shown as they are.
 func prose(b *bytes.Buffer, text string) {
 	var shown []string
 	flush := func() {
@@ -87,14 +87,14 @@ func prose(b *bytes.Buffer, text string) {
 	b.WriteString("\n")
 }
 
-// markup are the characters of help that Markdown would take for its own.
+// markup escapes the characters of help texts that have a meaning in Markdown.
 var markup = strings.NewReplacer("*", `\*`, "<", `\<`, "`", "\\`", "#", `\#`)
 
 func fence(b *bytes.Buffer, text string) {
 	b.WriteString("```\n" + strings.Trim(text, "\n") + "\n```\n\n")
 }
 
-// dedent takes off all lines the indentation that they share.
+// dedent removes the indentation that all lines share.
 func dedent(text string) string {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	shared := -1

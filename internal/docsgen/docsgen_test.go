@@ -19,15 +19,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDocumentationIsCurrent is what CI runs as a step of its own, too.
+// TestDocumentationIsCurrent checks the generated files, as a step of CI does
+// too.
 func TestDocumentationIsCurrent(t *testing.T) {
 	if err := run("../..", true); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSameEverywhere: what is generated must not depend on who generates it.
-func TestSameEverywhere(t *testing.T) {
+// TestOutputIsTheSameEverywhere checks that the output does not depend on the
+// user who generates it.
+func TestOutputIsTheSameEverywhere(t *testing.T) {
 	first, err := generate(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
@@ -46,10 +48,10 @@ func TestSameEverywhere(t *testing.T) {
 	}
 }
 
-// traitsMethod is that of an exported driver.
+// traitsMethod matches the Traits method of an exported driver.
 var traitsMethod = regexp.MustCompile(`(?m)^func \(\w+ \*[A-Z]\w*\) Traits\(\) driver\.Traits`)
 
-// TestEveryStoreHasAColumn compares the table with the packages there are.
+// TestEveryStoreHasAColumn compares the table with the existing packages.
 func TestEveryStoreHasAColumn(t *testing.T) {
 	schemes := map[string]bool{}
 	for _, s := range stores {
@@ -131,7 +133,7 @@ func TestTraitsTable(t *testing.T) {
 	}
 }
 
-// TestEveryTraitIsARow flips each trait and wants the table to change.
+// TestEveryTraitIsARow flips each trait and checks that the table changes.
 func TestEveryTraitIsARow(t *testing.T) {
 	base := traitsTable([]store{{"A", driver.Traits{}}})
 	for name, flip := range map[string]func(*driver.Traits){
@@ -142,6 +144,7 @@ func TestEveryTraitIsARow(t *testing.T) {
 		"Fair":             func(t *driver.Traits) { t.Fair = true },
 		"Push":             func(t *driver.Traits) { t.Push = true },
 		"PushLocal":        func(t *driver.Traits) { t.PushLocal = true },
+		"Marks":            func(t *driver.Traits) { t.Marks = true },
 		"SurvivesRestart":  func(t *driver.Traits) { t.SurvivesRestart = true },
 		"SurvivesFailover": func(t *driver.Traits) { t.SurvivesFailover = true },
 		"MinTTL":           func(t *driver.Traits) { t.MinTTL = time.Hour },
@@ -185,7 +188,7 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
-// module is the least that generate accepts.
+// module is the smallest tree that generate accepts.
 var module = fstest.MapFS{
 	"README.md":            {Data: []byte("<!-- generated:traits -->\n<!-- /generated -->\n<!-- generated:code examples/a/main.go -->\n<!-- /generated -->\n")},
 	"docs/guarantees.md":   {Data: []byte("<!-- generated:traits -->\n<!-- /generated -->\n")},
@@ -198,7 +201,7 @@ func TestGenerate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/faults.md", "docs/guarantees.md", "docs/stores/other.md"}) {
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/expiry.svg", "docs/faults.md", "docs/guarantees.md", "docs/stores/other.md"}) {
 		t.Errorf("made %q", got)
 	}
 	if s := string(files["README.md"]); !strings.Contains(s, "-->\n```go\npackage main\n\nfunc main() {}\n```\n<!--") || !strings.Contains(s, "| fencing tokens |") {

@@ -4,9 +4,10 @@ package main
 // new fault is appended.
 var families = []family{
 	messages, pauses, redisFaults, majorityFaults, waiting, use, etcdFaults, zookeeperFaults, sqlFaults,
+	outsideFaults,
 }
 
-// oneCore is why what the core decides has no test on each store.
+// oneCore is the reason why a decision of the core has no test on each store.
 const oneCore = "the core decides it, and is the same above every store."
 
 var messages = family{title: "Messages", faults: []fault{
@@ -25,9 +26,9 @@ var messages = family{title: "Messages", faults: []fault{
 }}
 
 var pauses = family{title: "Time and pauses", faults: []fault{
-	{number: 12, what: "The holder stands still for longer than its lease, and goes on.", on: "core command fence stores"},
-	{number: 13, what: "The processor is taken by others, or by the collector.", on: "core", elsewhere: oneCore},
-	{number: 14, what: "The answer to a renewal is late: a lease that is counted from then is believed for too long.", on: "core stores"},
+	{number: 12, what: "The holder is paused for longer than its lease, and goes on.", on: "core command fence stores"},
+	{number: 13, what: "Other processes, or the garbage collector, take the processor.", on: "core", elsewhere: oneCore},
+	{number: 14, what: "The answer to a renewal is late, and a lease counted from the answer would be relied on for too long.", on: "core stores"},
 	{number: 15, what: "A grant arrives when its lease has ended.", on: "core stores"},
 	{number: 16, what: "The machine is suspended, and its clock stands still meanwhile.", on: "core", elsewhere: oneCore},
 	{number: 17, what: "The wall clock of a client is set.", on: "core sqlite",
@@ -38,7 +39,7 @@ var pauses = family{title: "Time and pauses", faults: []fault{
 		elsewhere: "tokens of etcd and ZooKeeper come from no clock; what becomes of them when data are lost is F78."},
 	{number: 21, what: "The store is slow, or stands still for less than a lease.", on: "core stores"},
 	{number: 22, what: "One of many renewals hangs.", on: "core cluster redlock",
-		elsewhere: "the core asks on several ways at once; only where several servers keep locks can one of them hang alone."},
+		elsewhere: "the core sends on several lanes at once; only where several servers keep locks can one of them hang alone."},
 	{number: 23, what: "Ten thousand locks are due after the store stood still.", on: "core", elsewhere: oneCore},
 	{number: 24, what: "The work hangs, and the process lives on and renews.", on: "core command", elsewhere: oneCore},
 	{number: 25, what: "Daylight saving time begins, or a session's time zone is set.", on: "postgres mysql",
@@ -48,14 +49,14 @@ var pauses = family{title: "Time and pauses", faults: []fault{
 var redisFaults = family{title: "Redis", elsewhere: "Servers of Redis and Valkey do this, and no others.", faults: []fault{
 	{number: 26, what: "The server dies and comes back without its data.", on: "core memory sqlite redis sentinel cluster redlock postgres mysql"},
 	{number: 27, what: "The server comes back with data of long ago.", on: "core memory sqlite redis cluster redlock postgres mysql"},
-	{number: 28, what: "A replica is promoted that lags behind.", on: "redis sentinel cluster"},
-	{number: 29, what: "A primary that was replaced goes on for those who reach it.", on: "redis sentinel"},
+	{number: 28, what: "A replica that lags behind is promoted.", on: "redis sentinel cluster"},
+	{number: 29, what: "A replaced primary still serves the clients that reach it.", on: "redis sentinel"},
 	{number: 30, what: "The server answers READONLY, LOADING, MASTERDOWN, MISCONF or BUSY.", on: "core redis"},
 	{number: 31, what: "A slot moves: MOVED, ASK, TRYAGAIN, CLUSTERDOWN.", on: "cluster"},
 	{number: 32, what: "The server has forgotten its scripts.", on: "redis"},
 	{number: 33, what: "The server evicts keys when memory runs out.", on: "redis"},
-	{number: 34, what: "The server is out of memory and takes no more.", on: "redis"},
-	{number: 35, what: "The server takes no more connections, or another password.", on: "redis command"},
+	{number: 34, what: "The server is out of memory and refuses writes.", on: "redis"},
+	{number: 35, what: "The server accepts no more connections, or has another password.", on: "redis command"},
 	{number: 36, what: "The server closes connections, those of waiters too.", on: "core redis sentinel cluster"},
 	{number: 37, what: "An operator deletes, renames or replaces keys.", on: "core memory sqlite redis sentinel cluster redlock etcd postgres mysql zookeeper"},
 	{number: 38, what: "A token is beyond what a double or a Lua number holds exactly.", on: "core fence"},
@@ -72,12 +73,12 @@ var majorityFaults = family{title: "Majorities", elsewhere: "Only RedLock has a 
 }}
 
 var waiting = family{title: "Waiting and closing", faults: []fault{
-	{number: 46, what: "The lock is released between the question and the wait.", on: "core stores"},
+	{number: 46, what: "The lock is released between the request and the wait.", on: "core stores"},
 	{number: 47, what: "The wait ends at the instant of the grant.", on: "core stores"},
 	{number: 48, what: "The first in line is killed.", on: "core stores"},
-	{number: 49, what: "The first in line stands still, and is granted the lock in its sleep.", on: "core stores"},
+	{number: 49, what: "The first in line is paused, and is granted the lock meanwhile.", on: "core stores"},
 	{number: 50, what: "A wake-up is lost, doubled, late, or of long ago.", on: "core stores"},
-	{number: 51, what: "A thousand wait for one lock.", on: "core stores"},
+	{number: 51, what: "A thousand clients wait for one lock.", on: "core stores"},
 	{number: 52, what: "A lock is handed on within a process when its lease has ended.", on: "core", elsewhere: oneCore},
 	{number: 53, what: "One process, or readers, keep everybody else out.", on: "core memory sqlite redis sentinel cluster etcd postgres mysql zookeeper",
 		elsewhere: "RedLock promises no order."},
@@ -87,8 +88,8 @@ var waiting = family{title: "Waiting and closing", faults: []fault{
 }}
 
 var use = family{title: "Use and input", faults: []fault{
-	{number: 57, what: "Somebody unlocks who does not hold, twice, or two at once.", on: "core stores"},
-	{number: 58, what: "Somebody unlocks late, when another holds.", on: "core stores"},
+	{number: 57, what: "A client unlocks a lock that it does not hold, or twice, or twice at once.", on: "core stores"},
+	{number: 58, what: "A client unlocks late, when another holds the lock.", on: "core stores"},
 	{number: 59, what: "A holder locks again, and unlocks more or less often.", on: "core stores"},
 	{number: 60, what: "A TTL is zero, negative, tiny or huge.", on: "core stores"},
 	{number: 61, what: "A name is empty, long, binary, or looks like a pattern, a path or a key.", on: "core stores"},

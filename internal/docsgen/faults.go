@@ -1,17 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 )
 
-// catalogue is the page of faults, which is written whole.
+// catalogue is the page of faults, which is generated as a whole.
 const catalogue = "docs/faults.md"
 
-// A column is what a fault can befall: a store, or a part of Holdfast that is
-// the same for every store.
+// column is a thing that faults can concern: a store, or a part of Holdfast
+// that is the same for every store.
 type column struct{ key, title string }
 
 var columns = []column{
@@ -28,24 +30,24 @@ var groups = map[string]string{
 	"sql":     "sqlite postgres mysql",
 }
 
-// A family is a section of the page.
+// family is a section of the page.
 type family struct {
 	title     string
-	elsewhere string // why its faults befall no column that they do not name; "" where each fault says so
+	elsewhere string // why its faults concern no other column; "" if each fault has a reason of its own
 	faults    []fault
 }
 
-// A fault is something that goes wrong around a lock. Its number stays with it
-// for ever: tests are named after it.
+// fault is something that goes wrong around a lock. Its number never changes,
+// because tests are named after it.
 type fault struct {
 	number    int
 	what      string
 	on        string            // the columns and groups that it can befall, separated by spaces
-	elsewhere string            // why it befalls no other store, where the family does not say it
+	elsewhere string            // why it concerns no other store, if the family has no reason
 	untested  map[string]string // by column: why it has no test there
 }
 
-// befalls lists the columns that a fault concerns, in their order.
+// befalls returns the columns that a fault concerns, in their order.
 func (f fault) befalls() []string {
 	var named []string
 	for _, word := range strings.Fields(f.on) {
@@ -64,7 +66,7 @@ func (f fault) befalls() []string {
 	return in
 }
 
-// A place is one cell of the page.
+// place is one cell of the page.
 type place struct {
 	fault  int
 	column string
@@ -72,31 +74,51 @@ type place struct {
 
 const preface = `# Faults, one by one
 
-What is known to go wrong with locks, and the tests that make it go wrong on purpose.
-The table is generated from the tests themselves, by ` + "`go run ./internal/docsgen`" + `:
-a test is named after its fault (` + "`TestF27_…`" + `) or says which ones it covers in a
-comment (` + "`Covers: F1, F4.`" + `), and the cases of the suite that every store runs
-(package drivertest) carry the numbers of theirs. A build fails when a fault has
-neither a test nor a reason on something that it can befall, and in CI when a test
-that is named here was not run or did not pass: there is no other record of results,
-because a build with a failure does not land.
+The known ways in which locks fail, and how many tests cause each one on purpose.
+` + "`go run ./internal/docsgen`" + ` counts the tests in the source: a test has the number of
+its fault in its name (` + "`TestF27_…`" + `) or in its comment (` + "`Covers: F1, F4.`" + `), and the
+cases of the suite that every store runs (package drivertest) have the numbers of
+theirs. ` + "`go run ./internal/docsgen -tests`" + ` prints the name of each test. A build fails
+if a fault has neither a test nor a reason on something that it can befall. CI also
+fails if a test that is counted here did not run and pass, so there is no other record
+of results.
 
-In the tables a number counts the tests, ` + "`–`" + ` means that the fault cannot happen
-there, and ` + "`*`" + ` that it has no test there, for the reason given below. *core* is
-what stands above every store, *command* is ` + "`holdfast`" + `, *fence* are the guards of
-a resource.
+A number counts the tests, ` + "`–`" + ` means that the fault cannot happen there, and ` + "`*`" + `
+that it has no test there; the reasons are below the tables. *core* is what all stores
+share, *command* is ` + "`holdfast`" + `, and *fence* stands for the guards of a resource.
 
 [safety.md](safety.md) has the other half: what random faults found in many clients
 at work.
 `
 
-// faultPage writes the page out of the list and the tests below a module's root.
+// faultPage returns the page made of the list and of the tests below a module's
+// root.
 func faultPage(fsys fs.FS) ([]byte, error) {
 	tests, err := catalogued(fsys, families)
 	if err != nil {
 		return nil, err
 	}
 	return writeFaults(families, tests), nil
+}
+
+// faultTests returns the names of the tests that the page counts: a line for
+// each fault and column, with the fault's number, the column and the tests.
+func faultTests(fsys fs.FS) ([]byte, error) {
+	tests, err := catalogued(fsys, families)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, fam := range families {
+		for _, f := range fam.faults {
+			for _, c := range columns {
+				if names := tests[place{f.number, c.key}]; len(names) > 0 {
+					fmt.Fprintf(&b, "F%d %s %s\n", f.number, c.key, strings.Join(names, " "))
+				}
+			}
+		}
+	}
+	return b.Bytes(), nil
 }
 
 func writeFaults(families []family, tests map[place][]string) []byte {
@@ -107,56 +129,80 @@ func writeFaults(families []family, tests map[place][]string) []byte {
 		if fam.elsewhere != "" {
 			fmt.Fprintf(&b, "%s\n\n", fam.elsewhere)
 		}
-		b.WriteString("| |")
+		b.WriteString("| | |")
 		for _, c := range columns {
 			fmt.Fprintf(&b, " %s |", c.title)
 		}
-		b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
-		for _, f := range fam.faults {
-			fmt.Fprintf(&b, "| F%d |", f.number)
-			in := f.befalls()
-			for _, c := range columns {
-				n := len(tests[place{f.number, c.key}])
-				switch {
-				case n > 0:
-					fmt.Fprintf(&b, " %d |", n)
-				case slices.Contains(in, c.key):
-					b.WriteString(" * |")
-				default:
-					b.WriteString(" – |")
-				}
-			}
-			b.WriteString("\n")
-		}
+		b.WriteString("\n|---|---|" + strings.Repeat("---|", len(columns)) + "\n")
 		for _, f := range fam.faults {
 			writeFault(&b, f, tests)
 		}
 	}
+	b.WriteString("\n## Why a fault cannot happen elsewhere\n\n")
+	writeReasons(&b, families, func(f fault) map[string][]string {
+		if f.elsewhere == "" {
+			return nil
+		}
+		return map[string][]string{f.elsewhere: nil}
+	})
+	b.WriteString("\n## Why a fault has no test\n\n")
+	writeReasons(&b, families, func(f fault) map[string][]string {
+		reasons := map[string][]string{}
+		for _, c := range columns {
+			if reason := f.untested[c.key]; reason != "" {
+				reasons[reason] = append(reasons[reason], c.title)
+			}
+		}
+		return reasons
+	})
 	return []byte(b.String())
 }
 
+// writeFault writes the row of a fault.
 func writeFault(b *strings.Builder, f fault, tests map[place][]string) {
-	fmt.Fprintf(b, "\n### F%d\n\n%s\n\n", f.number, f.what)
-	if f.elsewhere != "" {
-		fmt.Fprintf(b, "Elsewhere: %s\n\n", f.elsewhere)
-	}
-	b.WriteString("| | |\n|---|---|\n")
+	fmt.Fprintf(b, "| F%d | %s |", f.number, f.what)
 	in := f.befalls()
 	for _, c := range columns {
-		if !slices.Contains(in, c.key) {
-			continue
+		n := len(tests[place{f.number, c.key}])
+		switch {
+		case n > 0:
+			fmt.Fprintf(b, " %d |", n)
+		case slices.Contains(in, c.key):
+			b.WriteString(" * |")
+		default:
+			b.WriteString(" – |")
 		}
-		cell := f.untested[c.key]
-		if names := tests[place{f.number, c.key}]; len(names) > 0 {
-			cell = "`" + strings.Join(names, "` `") + "`"
-		} else if cell == "" {
-			cell = "**no test and no reason**"
+	}
+	b.WriteString("\n")
+}
+
+// writeReasons writes a list of reasons, each once with all its faults, in the
+// order of the first ones. reasonsOf returns the reasons of a fault, each with
+// the columns that it is about; nil are all columns of which nothing else is said.
+func writeReasons(b *strings.Builder, families []family, reasonsOf func(f fault) map[string][]string) {
+	var order []string
+	faults := map[string][]string{}
+	for _, fam := range families {
+		for _, f := range fam.faults {
+			reasons := reasonsOf(f)
+			for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+				if faults[reason] == nil {
+					order = append(order, reason)
+				}
+				name := fmt.Sprint("F", f.number)
+				if on := reasons[reason]; on != nil {
+					name += " on " + strings.Join(on, ", ")
+				}
+				faults[reason] = append(faults[reason], name)
+			}
 		}
-		fmt.Fprintf(b, "| %s | %s |\n", c.title, cell)
+	}
+	for _, reason := range order {
+		fmt.Fprintf(b, "- %s: %s\n", strings.Join(faults[reason], ", "), reason)
 	}
 }
 
-// missing says what is wrong between the list and the tests.
+// missing returns the mismatches between the list and the tests.
 func missing(families []family, tests map[place][]string) (bad []string) {
 	known := map[place]bool{}
 	next := 1

@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// packageColumns says what the tests of each package are about, as columns and
-// groups. Where a package has several stores, a test is about the one that its
-// name begins with ("TestF31_ClusterMoves"), or about those that its comment
-// names ("Covers: F36 on redis, sentinel.").
+// packageColumns has the columns and groups that the tests of each package
+// concern. Where a package has several stores, a test concerns the store with
+// which its name begins ("TestF31_ClusterMoves"), or the stores that its
+// comment names ("Covers: F36 on redis, sentinel.").
 var packageColumns = map[string]string{
 	".": "core", "driver": "core", "drivertest": "core", "anylock": "core", "internal/tlsurl": "core",
 	"internal/cli": "command", "internal/cli/job": "command",
 	"fence": "fence", "fence/httpfence": "fence", "fence/redisfence": "fence", "fence/sqlfence": "fence",
 	"memlock": "memory", "sqlitelock": "sqlite", "redislock": "redis", "redislock/goredis": "redis",
 	"redlock": "redlock", "etcdlock": "etcd", "pglock": "postgres", "mysqllock": "mysql",
-	"internal/sqlline": "sql", "zklock": "zookeeper",
+	"internal/sqlqueue": "sql", "zklock": "zookeeper",
 }
 
 var (
@@ -33,8 +33,8 @@ var (
 	faultNo  = regexp.MustCompile(`\bF(\d+)\b`)
 )
 
-// catalogued finds the tests of every fault on every column: those that name it,
-// and the cases of the suite, as far as they concern a store.
+// catalogued finds the tests of every fault on every column: the tests that
+// name the fault, and the cases of the suite, as far as they concern a store.
 func catalogued(fsys fs.FS, families []family) (map[place][]string, error) {
 	tests := map[place][]string{}
 	add := func(fault, column, test string) {
@@ -93,7 +93,7 @@ func catalogued(fsys fs.FS, families []family) (map[place][]string, error) {
 	return tests, nil
 }
 
-// testOf adds what one test says that it covers.
+// testOf adds the faults and columns that one test covers.
 func testOf(fn *ast.FuncDecl, pkg, about string, add func(fault, column, test string)) error {
 	name := fn.Name.Name
 	if unmarked.MatchString(name) {
@@ -150,19 +150,19 @@ func source(fsys fs.FS, name string) (*ast.File, error) {
 	return parser.ParseFile(token.NewFileSet(), name, data, parser.ParseComments)
 }
 
-// A suiteCase is one case that all stores share: what it says it is about, with
-// its faults, and what it needs of a store.
+// suiteCase is one case that all stores share: its text, with its faults, and
+// the abilities of a store that it needs.
 type suiteCase struct {
 	name, about string
 	needs       []string
 }
 
-// suiteCases reads the cases of package drivertest, of its locktest and of its
-// procs out of their sources.
+// suiteCases reads the cases of packages drivertest and multiproc from
+// their sources.
 func suiteCases(fsys fs.FS) (map[string][]suiteCase, error) {
 	cases := map[string][]suiteCase{}
 	for kind, pattern := range map[string]string{
-		"drivertest": "drivertest/cases_*.go", "locktest": "drivertest/locktest/*.go", "procs": "drivertest/procs/run.go",
+		"drivertest": "drivertest/cases_*.go", "locks": "drivertest/locks*.go", "multiproc": "internal/testkit/multiproc/run.go",
 	} {
 		files, err := fs.Glob(fsys, pattern)
 		if err != nil {
@@ -209,7 +209,9 @@ func casesOf(f *ast.File) (cases []suiteCase) {
 				case "rules", "about":
 					c.about = text(kv.Value)
 				case "needs":
-					c.needs = idents(kv.Value)
+					c.needs = append(c.needs, idents(kv.Value)...)
+				case "pause": // the word of the cases of the lock for a case that silences the store
+					c.needs = append(c.needs, "Pause")
 				}
 			} else if fn, isFn := kv.Value.(*ast.Ident); isFn && docs[fn.Name] != "" {
 				cases = append(cases, suiteCase{name: text(kv.Key), about: docs[fn.Name]})

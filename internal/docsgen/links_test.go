@@ -14,8 +14,9 @@ var (
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestLinks: what a page points at in this repository is there.
-func TestLinks(t *testing.T) {
+// TestLinksOfPagesExist checks that the targets of links within this repository
+// exist.
+func TestLinksOfPagesExist(t *testing.T) {
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -39,7 +40,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// hasAnchor knows how GitHub makes anchors of headings.
+// hasAnchor reports whether a page has an anchor, as GitHub makes anchors of
+// headings.
 func hasAnchor(t *testing.T, page, anchor string) bool {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -54,7 +56,7 @@ func hasAnchor(t *testing.T, page, anchor string) bool {
 	return false
 }
 
-// pages are what people read.
+// pages returns the pages for readers.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"../../README.md", "../../CONTRIBUTING.md"}

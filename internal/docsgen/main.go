@@ -1,24 +1,29 @@
 // Command docsgen writes the parts of the documentation that the code knows
-// better: the table of stores out of their Traits, the reference of the command
-// out of its own help, the table of faults out of the tests that are named after
-// them, and source files that are shown as they are.
+// better: the table of stores from their Traits, the reference of the command
+// from its own help, the table of faults from the tests that are named after
+// them, the tables of servers from the record of runs that passed, and source
+// files that are shown as they are.
 //
 // Usage:
 //
 //	go run ./internal/docsgen          # in the module's root: writes
-//	go run ./internal/docsgen -check   # fails, naming what is out of date
+//	go run ./internal/docsgen -check   # fails, naming the files that are out of date
+//	go run ./internal/docsgen -tests   # prints the tests that docs/faults.md counts
 //
-// In README.md and the Markdown below docs, what stands between
+// In README.md and the Markdown below docs, it replaces the text between
 //
 //	<!-- generated:NAME ARGUMENT -->
 //	<!-- /generated -->
 //
-// is replaced. The names are: traits, the table of stores; and code FILE, a Go
-// file of the module from its package clause on. docs/cli.md and docs/faults.md
-// are written whole.
+// The names are: traits, the table of stores; code FILE, a Go file of the
+// module from its package clause on; versions PACKAGE, the servers on which all
+// tests of a package passed; and peers TABLE, a few columns of a table of
+// docs/performance.md. docs/cli.md, docs/faults.md and docs/expiry.svg are
+// generated as a whole.
 //
-// Its tests compile every other block of Go in those pages; what such a block
-// takes for granted is declared in a comment before it: see snippets_test.go.
+// Its tests compile every other block of Go in those pages; a comment before
+// such a block declares the names that the block uses without a declaration:
+// see snippets_test.go.
 package main
 
 //go:generate go run . -root ../..
@@ -37,11 +42,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/cli"
 )
 
-// reference is the file that is written whole.
+// reference is the file of the command's reference, which is generated as a
+// whole.
 const reference = "docs/cli.md"
 
-// required are the blocks that must be there: a table that nobody shows is not
-// kept true by anybody.
+// required are the blocks that must exist: a table that no page shows is not
+// kept true.
 var required = map[string]string{
 	"README.md":          "traits",
 	"docs/guarantees.md": "traits",
@@ -50,14 +56,27 @@ var required = map[string]string{
 func main() {
 	root := flag.String("root", ".", "the module's root")
 	check := flag.Bool("check", false, "write nothing; fail when something is out of date")
+	tests := flag.Bool("tests", false, "write nothing; print the tests that docs/faults.md counts")
 	flag.Parse()
+	if *tests {
+		list, err := faultTests(os.DirFS(*root))
+		if err == nil {
+			_, err = os.Stdout.Write(list)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "docsgen:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*root, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "docsgen:", err)
 		os.Exit(1)
 	}
 }
 
-// run brings the documentation below root up to date, or says what is not.
+// run updates the documentation below root; with check, it returns an error
+// that names the files that are out of date.
 func run(root string, check bool) error {
 	want, err := generate(os.DirFS(root))
 	if err != nil {
@@ -83,11 +102,13 @@ func run(root string, check bool) error {
 	return err
 }
 
-// generate returns the files as they ought to be.
+// generate returns the files as they should be.
 func generate(fsys fs.FS) (map[string][]byte, error) {
 	kinds := map[string]kind{
-		"traits": func(string) (string, error) { return traitsTable(stores), nil },
-		"code":   func(file string) (string, error) { return code(fsys, file) },
+		"traits":   func(string) (string, error) { return traitsTable(stores), nil },
+		"code":     func(file string) (string, error) { return code(fsys, file) },
+		"versions": func(pkg string) (string, error) { return versionsTable(fsys, pkg) },
+		"peers":    func(name string) (string, error) { return peersTable(fsys, name) },
 	}
 	names := []string{"README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
@@ -126,6 +147,7 @@ func generate(fsys fs.FS) (map[string][]byte, error) {
 		return nil, err
 	}
 	files[catalogue] = faults
+	files[picture] = expiryPicture()
 	return files, nil
 }
 

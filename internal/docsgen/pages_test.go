@@ -5,16 +5,18 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
-// storeHeadings are what the page of every store has, in this order, so that two
-// stores can be compared line by line.
-var storeHeadings = []string{"Opening", "Guarantees", "Layout on the server", "Costs", "Failure behaviour", "Operations", "Interoperation"}
+// storeHeadings are the headings of every store's page, in this order, so that
+// two stores can be compared line by line.
+var storeHeadings = []string{"Opening", "Guarantees", "Layout on the server", "Costs", "Failure behaviour", "Operations", "Interoperation", "Versions"}
 
 var sectionHeading = regexp.MustCompile(`(?m)^## (.+)$`)
 
-// TestStorePages: they have equal headings; a store may have more besides.
+// TestStorePages checks that the pages have these headings, and that their
+// tables of versions are made from the record; a store may have more headings.
 func TestStorePages(t *testing.T) {
 	files, err := filepath.Glob("../../docs/stores/*.md")
 	if err != nil || len(files) == 0 {
@@ -33,6 +35,9 @@ func TestStorePages(t *testing.T) {
 		}
 		if !slices.Equal(has, storeHeadings) {
 			t.Errorf("%s has the headings %q, want %q", file, has, storeHeadings)
+		}
+		if _, section, _ := strings.Cut(string(text), "\n## Versions\n"); !strings.Contains(section, "\n<!-- generated:versions ") {
+			t.Errorf("%s has no table that is made of the record of servers", file)
 		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// A snippet is a block of Go in a page. Words that the page takes for granted
-// are declared in a comment before it, which readers do not see:
+// snippet is a block of Go in a page. A comment before the block, which readers
+// do not see, declares the names that the page takes for granted:
 //
 //	<!-- go: func post(ctx context.Context, token uint64) error; var db *sql.DB -->
 type snippet struct {
@@ -32,23 +32,24 @@ type snippet struct {
 	text string
 }
 
-// importable are the packages that snippets speak of, by the name they use.
+// importable are the packages that snippets may use without an import, with the
+// names that snippets give them.
 var importable = []string{
-	"context", "database/sql", "errors", "fmt", "log/slog", "net/http", "os", "sync", "testing", "time",
+	"context", "database/sql", "errors", "fmt", "log/slog", "net/http", "os", "sync", "testing", "testing/synctest", "time",
 	"go.etcd.io/etcd/client/v3 clientv3",
 	"github.com/jackc/pgx/v5/pgxpool",
 	"github.com/redis/go-redis/v9 redis",
 	"github.com/redis/rueidis",
 	repo, repo + "/anylock", repo + "/driver", repo + "/fence", repo + "/fence/httpfence", repo + "/fence/redisfence", repo + "/fence/sqlfence",
-	repo + "/etcdlock", repo + "/memlock", repo + "/mysqllock", repo + "/pglock", repo + "/redislock", repo + "/redislock/goredis", repo + "/redlock", repo + "/sqlitelock", repo + "/zklock",
+	repo + "/etcdlock", repo + "/lockserver", repo + "/memlock", repo + "/mysqllock", repo + "/pglock", repo + "/redislock", repo + "/redislock/goredis", repo + "/redlock", repo + "/sqlitelock", repo + "/slogholdfast", repo + "/zklock",
 	repo + "/stock",
 }
 
 const repo = "github.com/holdfast-go/holdfast"
 
-// TestSnippets: every block of Go in README.md and docs compiles, apart from
-// what it leaves unused.
-func TestSnippets(t *testing.T) {
+// TestSnippetsCompile checks that every block of Go in README.md and docs
+// compiles, apart from unused names.
+func TestSnippetsCompile(t *testing.T) {
 	imports := exports(t)
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
@@ -63,8 +64,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// TestSnippetsThatAreWrong: the test above can fail.
-func TestSnippetsThatAreWrong(t *testing.T) {
+// TestWrongSnippetsFail checks that the test above can fail.
+func TestWrongSnippetsFail(t *testing.T) {
 	imports := exports(t)
 	for text, want := range map[string]string{
 		"err = locks.Do(ctx, \"a\", nil)":                    "",
@@ -87,10 +88,18 @@ func TestSnippetsThatAreWrong(t *testing.T) {
 	}
 }
 
-var goBlock = regexp.MustCompile("(?ms)(?:^<!-- go: ([^\n]*) -->\n+)?^```go\n(.*?)^```$")
+var (
+	goBlock = regexp.MustCompile("(?ms)(?:^<!-- go: ([^\n]*) -->\n+)?^```go\n(.*?)^```$")
+	// shownFile precedes a file that is compiled where it is, and whose module may
+	// not be this one.
+	shownFile = regexp.MustCompile(`<!-- generated:code [^ ]+ -->\n$`)
+)
 
 func snippets(page, text string) (all []snippet) {
 	for _, m := range goBlock.FindAllStringSubmatchIndex(text, -1) {
+		if shownFile.MatchString(text[:m[0]]) {
+			continue
+		}
 		s := snippet{page: page, line: 1 + strings.Count(text[:m[4]], "\n"), text: text[m[4]:m[5]]}
 		if m[2] >= 0 {
 			s.decl = text[m[2]:m[3]]
@@ -100,14 +109,14 @@ func snippets(page, text string) (all []snippet) {
 	return all
 }
 
-// compiled are the export data of packages, by import path.
+// compiled has the export data of packages, by import path.
 type compiled struct {
 	fset     *token.FileSet
 	importer types.Importer
 	specs    map[string]string // of imports, by the name that snippets use
 }
 
-// exports has the packages that snippets may import built.
+// exports builds the packages that snippets may import.
 func exports(t *testing.T) compiled {
 	t.Helper()
 	c := compiled{fset: token.NewFileSet(), specs: map[string]string{}}
@@ -146,8 +155,9 @@ func exports(t *testing.T) compiled {
 	return c
 }
 
-// check compiles a snippet: a whole file, declarations, or statements. What is
-// not used, or declared again because a page shows two ways, is no error.
+// check compiles a snippet: a whole file, declarations, or statements. It
+// accepts names that are not used, or are declared again because a page shows
+// two ways.
 func (c compiled) check(s snippet) error {
 	file, err := c.parse(s)
 	if err != nil {
@@ -172,7 +182,7 @@ func (c compiled) parse(s snippet) (*ast.File, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.specs)) {
 		fmt.Fprintf(&head, "import %s\n", c.specs[name])
 	}
-	// Every page's snippets have these.
+	// The snippets of every page may use these names.
 	head.WriteString("var ctx context.Context\nvar locks *holdfast.Client\n")
 	for decl := range strings.SplitSeq(s.decl, "; ") {
 		if strings.HasPrefix(decl, "func ") {

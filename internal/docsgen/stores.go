@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/zklock"
 )
 
-// stores are the columns of the table, from the one that needs least. Traits
-// are data: a driver that was never opened has them, too.
+// stores are the columns of the table, in the order of their needs, the
+// smallest first. Traits are data: a driver that was never opened has them,
+// too.
 var stores = []store{
 	{"memory", new(memlock.Driver).Traits()},
 	{"SQLite", new(sqlitelock.Driver).Traits()},

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A store is a column of the table: how a reader calls it, and what it says of
-// itself.
+// store is a column of the table: the name that readers use, and the store's
+// Traits.
 type store struct {
 	name   string
 	traits driver.Traits
@@ -32,6 +32,7 @@ var promises = []struct {
 		}
 		return yes(t.Push)
 	}},
+	{"`Once`: once for each slot of time", func(t driver.Traits) string { return yes(t.Marks) }},
 	{"holds survive a restart of the store", func(t driver.Traits) string { return promised(t.SurvivesRestart) }},
 	{"holds survive the loss of a server", func(t driver.Traits) string { return promised(t.SurvivesFailover) }},
 	{"shortest TTL", func(t driver.Traits) string { return span(t.MinTTL) }},
@@ -39,7 +40,8 @@ var promises = []struct {
 	{"expiry is late by at most", func(t driver.Traits) string { return span(t.Granularity) }},
 }
 
-// traitsTable has a column for each store and a row for each promise.
+// traitsTable returns a table with a column for each store and a row for each
+// promise.
 func traitsTable(stores []store) string {
 	var b strings.Builder
 	b.WriteString("|  |")
@@ -64,8 +66,8 @@ func yes(b bool) string {
 	return "no"
 }
 
-// promised is for what also depends on how a store is set up: where it is not
-// promised, it may still be so.
+// promised returns the cell of a trait that also depends on the configuration
+// of the store: without a promise, the trait may still hold.
 func promised(b bool) string {
 	if b {
 		return "yes"
@@ -73,8 +75,8 @@ func promised(b bool) string {
 	return "not promised"
 }
 
-// span writes a duration as a person would: in whole years, days, hours or
-// minutes, or else in seconds and parts of them.
+// span formats a duration for people: in whole years, days, hours or minutes,
+// or else in seconds, milliseconds or microseconds, with decimals.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	for _, u := range []struct {

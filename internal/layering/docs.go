@@ -18,7 +18,7 @@ func checkPackageDocs(t *Tree) (bad []string) {
 next:
 	for _, p := range t.Packages {
 		for _, f := range p.Files {
-			// A package of tests alone says it there.
+			// A package of tests alone has its package comment in a test file.
 			if (!f.Test || len(p.Code()) == 0) && strings.TrimSpace(f.AST.Doc.Text()) != "" {
 				continue next
 			}
@@ -62,9 +62,9 @@ func checkExportedDocs(t *Tree) (bad []string) {
 	return bad
 }
 
-// undocumented yields the exported identifiers of a declaration that nothing
-// is said about. A comment above a group of constants or variables speaks for
-// all of them; fields are spoken for by their struct.
+// undocumented yields the exported identifiers of a declaration that have no
+// comment. A comment above a group of constants or variables counts for all of
+// them; the comment of a struct counts for its fields.
 func undocumented(d ast.Decl) iter.Seq2[string, ast.Node] {
 	return func(yield func(string, ast.Node) bool) {
 		switch d := d.(type) {
@@ -106,8 +106,9 @@ func undocumented(d ast.Decl) iter.Seq2[string, ast.Node] {
 }
 
 // methods yields the exported methods of an exported interface that have no
-// comment while others have one. Where none has, the interface's own comment
-// speaks for all, as for one that repeats what another type has.
+// comment while others have one. Where none has one, the interface's own
+// comment counts for all, as for an interface that repeats the methods of
+// another type.
 func methods(spec *ast.TypeSpec, yield func(string, ast.Node) bool) bool {
 	it, ok := spec.Type.(*ast.InterfaceType)
 	if !ok || !spec.Name.IsExported() {
@@ -161,7 +162,7 @@ func (t *Tree) production() iter.Seq2[*Package, *File] {
 	}
 }
 
-// at says where a node stands.
+// at returns the position of a node.
 func (t *Tree) at(n ast.Node) string {
 	pos := t.fset.Position(n.Pos())
 	return fmt.Sprintf("%s:%d", pos.Filename, pos.Line)

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A Rule is one thing that must hold in the whole tree.
+// Rule is a condition on the whole tree.
 type Rule struct {
 	Name   string
 	Reason string
-	Check  func(t *Tree) []string // what breaks it, each with its place
+	Check  func(t *Tree) []string // returns the breaches, each with its place
 }
 
 // Rules returns all rules.
@@ -18,15 +18,16 @@ func Rules() []Rule {
 	return slices.Concat(importRules, sourceRules, docRules, textRules)
 }
 
-// Row says what one package may import besides the standard library.
+// Row has the packages that one package may import besides the standard
+// library.
 type Row struct {
-	Package string // relative to the module's root; a trailing "/*" covers what is below
+	Package string // relative to the module's root; a trailing "/*" covers the folders below
 	Own     string // packages of the module, separated by spaces; "*" is any
 	Foreign string // modules of others, separated by spaces
 	Reason  string
 }
 
-// stores are the packages that keep lines in one kind of store.
+// stores are the packages that keep queues in one kind of store.
 const stores = "memlock redislock redlock etcdlock zklock mysqllock pglock sqlitelock"
 
 // rows is the map of the module. Arrows run one way: cmd, internal/cli,
@@ -34,7 +35,7 @@ const stores = "memlock redislock redlock etcdlock zklock mysqllock pglock sqlit
 // error, and so is a dependency that its row does not name: both are decisions
 // and belong here with their reason.
 var rows = []Row{
-	{".", "driver", "",
+	{".", "driver internal/backoff internal/heap", "",
 		"the core is the same for every store, and who takes it takes no client library with it"},
 	{"driver", "", "",
 		"the seam must be implementable without taking on anything"},
@@ -43,28 +44,34 @@ var rows = []Row{
 		"the executable specification may rest on nothing but the seam"},
 	{"redislock/internal/link", "", "",
 		"what redislock needs of a client library names none of them"},
-	{"redislock", "driver internal/tlsurl redislock/internal/link", "github.com/redis/rueidis",
+	{"redislock", "driver internal/backoff internal/tlsurl redislock/internal/link", "github.com/redis/rueidis",
 		"a store knows the seam and its own client, never another store nor the core above it"},
 	{"redislock/goredis", "driver redislock redislock/internal/link", "github.com/redis/go-redis",
 		"the same driver on the user's own client, which only its users import"},
-	{"redlock", "driver", "",
+	{"redlock", "driver internal/backoff internal/tombstone", "",
 		"a majority is made of whatever drivers it is given; anylock gives it those of Redis servers"},
-	{"etcdlock", "driver internal/tlsurl", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
+	{"etcdlock", "driver internal/backoff internal/heap internal/tombstone internal/tlsurl", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
 		"a store knows the seam and its own client, for which gRPC has the codes of errors and zap the logger to keep quiet"},
-	{"zklock", "driver internal/tlsurl", "github.com/go-zookeeper/zk",
+	{"zklock", "driver internal/tombstone internal/tlsurl", "github.com/go-zookeeper/zk",
 		"a store knows the seam and its own client"},
-	{"mysqllock", "driver internal/sqlline", "github.com/go-sql-driver/mysql",
+	{"mysqllock", "driver internal/backoff internal/sqlqueue", "github.com/go-sql-driver/mysql",
 		"a store knows the seam, its own client, and the core that the SQL stores share"},
-	{"pglock", "driver internal/sqlline", "github.com/jackc/pgx github.com/jackc/puddle",
+	{"pglock", "driver internal/sqlqueue", "github.com/jackc/pgx github.com/jackc/puddle",
 		"a store knows the seam, its own client, and the core that the SQL stores share"},
-	{"sqlitelock", "driver internal/sqlline", "modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys",
+	{"sqlitelock", "driver internal/backoff internal/sqlqueue", "modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys",
 		"a store knows the seam, its own client, and the core that the SQL stores share; file notification and boot time come from the system"},
+	{"internal/backoff", "", "",
+		"what the core and stores share below the seam rests on the standard library, because the core does"},
+	{"internal/heap", "", "",
+		"what the core and stores share below the seam rests on the standard library, because the core does"},
+	{"internal/tombstone", "", "",
+		"what the core and stores share below the seam rests on the standard library, because the core does"},
 	{"internal/tlsurl", "", "",
 		"what stores' URLs say about TLS is the same for all of them, and knows none"},
-	{"internal/sqlline", "driver", "",
+	{"internal/sqlqueue", "driver", "",
 		"what the SQL stores share speaks database/sql and nothing of one database"},
 
-	{"anylock", ". driver " + stores, "",
+	{"anylock", ". driver internal/backoff " + stores, "",
 		"the one place that knows every store"},
 	{"fence", "", "",
 		"a protected resource refuses old tokens without taking on the lock"},
@@ -74,66 +81,85 @@ var rows = []Row{
 		"the guard is statements for whatever driver of database/sql the program has"},
 	{"fence/httpfence", "fence", "",
 		"the header and its check need what the standard library has"},
-	{"fence/internal/paused", ". fence redislock internal/backends", "",
+	{"fence/internal/paused", ". fence redislock internal/testkit/servers", "",
 		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", "driver", "github.com/redis/rueidis",
 		"a shard decides in one step and needs no lock; errors have the classes of the seam"},
-	{"internal/cli", ". driver anylock check/torture internal/bench internal/cli/*",
-		"github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
+	{"internal/cli", ". anylock lockserver lockserver/lockauth slogholdfast internal/safety/torture internal/bench internal/cli/*",
+		"github.com/coreos/go-systemd github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
 		"verbs speak to stores through anylock only"},
 	{"internal/cli/*", "", "golang.org/x/sys golang.org/x/term",
 		"parts of the command that know nothing of locks"},
 	{"cmd/holdfast", "internal/cli", "",
 		"main stays so small that it needs no test"},
 
-	{"drivertest", ". driver memlock drivertest/*", "go.uber.org/goleak",
+	{"drivertest", ". driver memlock internal/testkit/faults", "go.uber.org/goleak",
 		"the suite runs on any driver and needs none but the specification; it looks for goroutines left behind"},
-	{"drivertest/*", ". driver memlock drivertest drivertest/*", "go.uber.org/goleak golang.org/x/sys",
-		"parts of the suite run on any driver, like the whole; boot time, which processes agree on, comes from the system"},
-	{"check", "", "github.com/anishathalye/porcupine golang.org/x/sys",
-		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
-	{"check/planted", "driver memlock drivertest/broken", "",
-		"bugs are planted in the two stores that live in memory"},
-	{"check/*", ". driver anylock check check/answer drivertest/faults", "",
-		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
-	{"internal/bench", ". driver anylock check", "",
-		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
-	{"internal/backends", "driver", "*",
+	{"internal/testkit/servers", "driver", "*",
 		"starts real servers for tests, with whatever client tells that they are up"},
-	{"internal/sqlline/linetest", ". driver internal/sqlline", "",
+	{"internal/testkit/broken", "driver memlock", "",
+		"flaws are planted in the two stores that live in memory"},
+	{"internal/testkit/sqlcases", ". driver drivertest internal/sqlqueue", "",
 		"what the SQL stores are tested for alike knows their lines and no database"},
-	{"internal/docsgen", "driver anylock internal/cli " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
+	{"internal/testkit/*", ". driver", "go.uber.org/goleak golang.org/x/sys",
+		"disturbances run on any driver, as the suite does; boot time, which processes agree on, comes from the system"},
+	{"internal/safety/checker", "", "github.com/anishathalye/porcupine golang.org/x/sys",
+		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
+	{"internal/safety/*", ". driver anylock internal/safety/checker internal/safety/answer internal/testkit/faults", "",
+		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
+	{"internal/bench", ". driver anylock internal/safety/checker", "",
+		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
+	{"internal/redisrights", "driver drivertest internal/testkit/servers", "",
+		"users of Redis servers, for the suite, are the same on one server and on several"},
+	{"internal/docsgen", "driver anylock internal/cli internal/versions " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
 		"writes documentation out of what the code says about itself"},
-	{"scripts/*", "internal/backends", "",
+	{"internal/manpage", "internal/cli", "github.com/spf13/cobra github.com/spf13/pflag",
+		"manual pages come from the help of a command; the test takes ours"},
+	{"scripts/*", "internal/testkit/servers", "",
 		"what the scripts cannot do in shell"},
 	{"internal/layering", "", "",
 		"checks everybody, so it depends on nobody"},
-	{"internal/testlog", "", "",
-		"reads what go test says and nothing else"},
+	{"internal/proof", "internal/safety/trace", "",
+		"runs a model checker and reads what it says; the specifications are no Go, and traces of the code are held against them"},
+	{"lockserver", ". driver", "",
+		"the handler takes a client, whatever its store; listeners, TLS and files belong to the program"},
+	{"clients/*", ". anylock lockserver", "",
+		"servers for the tests of clients in other languages take any store"},
+	{"lockserver/lockauth", "lockserver", "",
+		"who may do what is the same for the command and for a program that embeds the handler"},
+	{"slogholdfast", ".", "",
+		"an Observer needs the library's events and the standard library's log, and nothing of a store"},
+	{"internal/lockmetrics", ".", "",
+		"what the modules of metrics decide alike knows no client of metrics"},
+	{"internal/versions", "", "",
+		"is a file that one tool writes and another reads"},
+	{"internal/testlog", "internal/versions", "",
+		"reads what go test says, and keeps on which servers all was well"},
 	{"examples/*", "*", "github.com/redis/rueidis modernc.org/sqlite",
 		"examples are users: they may take any public package, and have a database to protect"},
 }
 
 // testOnly are packages that exist for tests and tools; production code must
-// not reach them, because what a test helper does for convenience is wrong in
-// a user's program.
+// not reach them, because the shortcuts of a test helper are wrong in a user's
+// program.
 var testOnly = []string{
-	"drivertest", "drivertest/*", "check", "check/*",
-	"fence/internal/paused", "internal/backends", "internal/bench", "internal/docsgen", "internal/layering", "internal/sqlline/linetest", "internal/testlog", "scripts/*",
+	"drivertest", "internal/testkit/*", "internal/safety/*",
+	"fence/internal/paused", "internal/bench", "internal/docsgen", "internal/layering", "internal/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
 }
 
-// reaching says who else may reach a testOnly package, and why.
+// reaching has the other packages that may reach a testOnly package, and the
+// reasons.
 var reaching = map[string]string{
-	"internal/cli check":             "what the harness judges with",
-	"internal/cli check/answer":      "what the harness judges with",
-	"internal/cli check/torture":     "holdfast torture runs the harness",
-	"internal/cli internal/bench":    "holdfast bench runs the scenarios",
-	"cmd/holdfast internal/bench":    "by way of internal/cli",
-	"cmd/holdfast check/answer":      "by way of internal/cli",
-	"internal/cli drivertest/faults": "holdfast torture loses requests on purpose",
-	"cmd/holdfast check":             "by way of internal/cli",
-	"cmd/holdfast check/torture":     "by way of internal/cli",
-	"cmd/holdfast drivertest/faults": "by way of internal/cli",
+	"internal/cli internal/safety/checker": "what the harness judges with",
+	"internal/cli internal/safety/answer":  "what the harness judges with",
+	"internal/cli internal/safety/torture": "holdfast torture runs the harness",
+	"internal/cli internal/bench":          "holdfast bench runs the scenarios",
+	"cmd/holdfast internal/bench":          "by way of internal/cli",
+	"cmd/holdfast internal/safety/answer":  "by way of internal/cli",
+	"internal/cli internal/testkit/faults": "holdfast torture loses requests on purpose",
+	"cmd/holdfast internal/safety/checker": "by way of internal/cli",
+	"cmd/holdfast internal/safety/torture": "by way of internal/cli",
+	"cmd/holdfast internal/testkit/faults": "by way of internal/cli",
 }
 
 var importRules = []Rule{
@@ -155,7 +181,7 @@ func rowOf(p string) (Row, bool) {
 	return rows[i], true
 }
 
-// match says whether a pattern ("driver", "examples/*", "*") covers a path.
+// match reports whether a pattern ("driver", "examples/*", "*") covers a path.
 func match(pattern, p string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(p, prefix)
@@ -196,7 +222,7 @@ func (r Row) foreignMay(name string) bool {
 	})
 }
 
-// checkStoresApart does not trust the table: it follows the arrows.
+// checkStoresApart does not trust the table: it follows the imports.
 func checkStoresApart(t *Tree) (bad []string) {
 	all := strings.Fields(stores)
 	for _, s := range all {
@@ -242,16 +268,14 @@ func checkCgo(t *Tree) (bad []string) {
 	return bad
 }
 
-// production says whether a package ends up in a user's program.
+// production reports whether a package becomes part of a user's program.
 func production(p string) bool {
 	return !covers(testOnly, p) && !match("examples/*", p)
 }
 
-// public says whether others import a package for itself. Parts of the suite
-// are met by way of the whole.
+// public reports whether users import a package.
 func public(p *Package) bool {
-	return p.Name != "main" && !slices.Contains(strings.Split(p.Path, "/"), "internal") &&
-		!match("drivertest/*", p.Path) && !match("examples/*", p.Path)
+	return p.Name != "main" && !slices.Contains(strings.Split(p.Path, "/"), "internal") && !match("examples/*", p.Path)
 }
 
 func covers(patterns []string, p string) bool {

@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// MaxLines is how long a Go file that is no test may be. Beyond it, a file has
-// more than one idea.
+// MaxLines is the maximum length of a Go file that is no test. A longer file
+// has more than one idea.
 const MaxLines = 400
 
-// grabBags are names that say nothing about what is inside, so that anything
-// may be put there.
+// grabBags are names that say nothing about the content, so that anything may
+// be put there.
 var grabBags = []string{"util", "utils", "common", "helper", "helpers", "misc"}
 
-// readsEnvironment are the functions through which a process is steered from
-// outside without its code saying so.
+// readsEnvironment are the functions by which the environment controls a
+// process without a trace in its code.
 var readsEnvironment = map[string][]string{
 	"os":      {"Getenv", "LookupEnv", "Environ", "ExpandEnv"},
 	"syscall": {"Getenv", "Environ"},
 }
 
-// mayReadEnvironment are the packages that speak to a person or a test run.
-var mayReadEnvironment = []string{"internal/cli", "internal/cli/*", "cmd/*", "internal/backends", "examples/*"}
+// mayReadEnvironment are the packages that serve a person or a test run.
+var mayReadEnvironment = []string{"internal/cli", "internal/cli/*", "cmd/*", "internal/testkit/servers", "examples/*"}
 
 var sourceRules = []Rule{
 	{"names", "a package is one idea, and its name says which", checkNames},
@@ -124,8 +124,8 @@ func checkPaths(t *Tree) (bad []string) {
 	return bad
 }
 
-// leftover matches the usual marks. They are written with brackets so that
-// this file has none.
+// leftover matches the usual marks of unfinished work. They are written with
+// brackets so that this file has none.
 var leftover = regexp.MustCompile(`\b(?:TOD[O]|FIXM[E]|XX[X])\b`)
 
 func checkLeftovers(t *Tree) (bad []string) {
@@ -141,11 +141,11 @@ func checkLeftovers(t *Tree) (bad []string) {
 	return bad
 }
 
-// link matches what a Markdown link points to, without a part of the page.
+// link matches the target of a Markdown link, without the part of the page.
 var link = regexp.MustCompile(`\]\(([^)\s#]+)[^)]*\)`)
 
-// checkLinks looks for files and folders that a Markdown file points to by a
-// relative path. What is elsewhere is not asked for.
+// checkLinks finds relative links of Markdown files to files and folders that
+// do not exist. It does not check other links.
 func checkLinks(t *Tree) (bad []string) {
 	have := map[string]bool{}
 	for _, name := range t.Names {
@@ -174,8 +174,8 @@ func checkLinks(t *Tree) (bad []string) {
 // requirement matches a line of go.mod's require blocks.
 var requirement = regexp.MustCompile(`^(?:require )?\s*([^\s/]+\.[^\s]+) v[^\s]+( // indirect)?$`)
 
-// checkGoMod wants the mark "indirect" at the modules that no package of this
-// one imports, and at no others.
+// checkGoMod finds modules that no package of this one imports and that lack
+// the mark "indirect", and imported modules that have it.
 func checkGoMod(t *Tree) (bad []string) {
 	imported := map[string]bool{}
 	for _, p := range t.Packages {

@@ -1,8 +1,8 @@
 // Package layering reads the module's source as data and checks the rules that
-// the compiler does not know: which package may import which, and what every
-// file owes its reader. Each rule carries its reason, so that whoever breaks
-// one learns why it is there. The package's own test runs the rules on this
-// module; nothing else uses it.
+// the compiler does not know: which package may import which, and which duties
+// every file has to its reader. Each rule carries its reason, so that the
+// author of a breach learns why the rule exists. The package's own test runs
+// the rules on this module; nothing else uses it.
 package layering
 
 import (
@@ -64,7 +64,7 @@ func Read(fsys fs.FS) (*Tree, error) {
 			return err
 		case d.IsDir() && path.Base(p) == ".git":
 			return fs.SkipDir
-		case d.IsDir() || !d.Type().IsRegular():
+		case d.IsDir() || !d.Type().IsRegular() || p == ".git": // in a worktree, .git is a file
 			return nil
 		}
 		t.Names = append(t.Names, p)
@@ -107,7 +107,7 @@ func (t *Tree) add(byDir map[string]*Package, p string, data []byte) error {
 	return nil
 }
 
-// isPackageDir says whether the go command would take Go files in dir for a
+// isPackageDir reports whether the go command would take Go files in dir for a
 // package of the module.
 func isPackageDir(fsys fs.FS, dir string) bool {
 	for ; dir != "."; dir = path.Dir(dir) {
@@ -141,14 +141,14 @@ func (t *Tree) Package(p string) *Package {
 	return nil
 }
 
-// Code returns the files that are no tests.
+// Code returns the files that are not tests.
 func (p *Package) Code() []*File {
 	return slices.DeleteFunc(slices.Clone(p.Files), func(f *File) bool { return f.Test })
 }
 
-// Imports returns what the package's non-test files import, each once and
-// sorted: packages of the module by their path relative to its root, all
-// others as they are written.
+// Imports returns the imports of the package's non-test files, each once and
+// sorted: packages of the module by their path relative to its root, all others
+// as they are written.
 func (t *Tree) Imports(p *Package) (own, others []string) {
 	for _, f := range p.Code() {
 		for _, spec := range f.AST.Imports {
@@ -190,8 +190,8 @@ func (t *Tree) Reach(p *Package) map[string][]string {
 	return ways
 }
 
-// std says whether an import is of the standard library: its first element is
-// no host name. "C" is not; it is cgo.
+// std reports whether an import is of the standard library: its first element
+// is not a host name. "C" is not of the library; it is cgo.
 func std(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	return first != "C" && !strings.Contains(first, ".")

@@ -2,19 +2,23 @@ package main
 
 import (
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/versions"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The tests feed report with what the go command really prints for a small
-// module, so that a change of its format is seen.
+// TestReport gives report the real output of the go command for a small module,
+// so that the test notices a change of the format.
 func TestReport(t *testing.T) {
 	for _, c := range []struct {
 		name, code string
@@ -32,7 +36,7 @@ func TestReport(t *testing.T) {
 		{
 			name: "one fails",
 			code: "func TestA(t *testing.T) { t.Log(\"quiet\") }\nfunc TestB(t *testing.T) { t.Error(\"loud\") }",
-			want: []string{"loud", "--- FAIL: TestB", "FAIL\texample.org/m", "1 passed, 1 failed, 0 skipped\n"},
+			want: []string{"loud", "--- FAIL: TestB", "FAIL\texample.org/m", "1 passed, 1 failed, 0 skipped\nfailed: example.org/m TestB\n"},
 			not:  []string{"quiet"},
 		},
 		{
@@ -58,7 +62,8 @@ func TestReport(t *testing.T) {
 			want: []string{"FAIL\texample.org/m", " failed, 0 skipped\n"},
 		},
 		{
-			// The words of what made the package fail are a passed test's.
+			// The output that explains the failure is that of a test that
+			// passed.
 			name: "no test fails",
 			code: "func TestA(t *testing.T) { println(\"reason\") }\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }",
 			want: []string{"reason", "FAIL\texample.org/m", "1 passed, 0 failed, 0 skipped\n"},
@@ -76,7 +81,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
-			ok, err := report(strings.NewReader(goTest(t, c.code)), &out, c.noskip, nil)
+			ok, _, err := report(strings.NewReader(goTest(t, c.code)), &out, c.noskip, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,8 +105,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// goTest returns what `go test -json` prints for a package of one test file.
-func goTest(t *testing.T, code string) string {
+// goTest returns the output of `go test -json` for a package of one test file.
+func goTest(t *testing.T, code string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, data := range map[string]string{
@@ -112,7 +117,7 @@ func goTest(t *testing.T, code string) string {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", "test", "-json", ".")
+	cmd := exec.Command("go", append([]string{"test", "-json", "."}, flags...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
@@ -125,7 +130,7 @@ func goTest(t *testing.T, code string) string {
 func TestOtherLinesPass(t *testing.T) {
 	var out strings.Builder
 	in := "go: downloading example.org/x v1.0.0\n{\"Action\":\"pass\",\"Package\":\"p\",\"Test\":\"TestA\"}\nlast, without an end"
-	ok, err := report(strings.NewReader(in), &out, true, nil)
+	ok, _, err := report(strings.NewReader(in), &out, true, nil)
 	if err != nil || !ok {
 		t.Fatalf("ok = %v, err = %v", ok, err)
 	}
@@ -135,10 +140,11 @@ func TestOtherLinesPass(t *testing.T) {
 	}
 }
 
-// TestListed: tests that a page names have to have passed, whatever else did.
+// TestListed checks that tests that a list names have to pass, whatever the
+// others do.
 func TestListed(t *testing.T) {
-	page := "| F1 | `redislock.TestF1_Lost` `redislock.TestLocks/a_b` |\n`go test` `redislock/goredis.TestX` and `redislock.TestF1_Lost` again, `Open`\n"
-	names := named([]byte(page))
+	list := "F1 redis redislock.TestF1_Lost redislock.TestLocks/a_b\nF2 redis redislock/goredis.TestX redislock.TestF1_Lost redislock.Open\n"
+	names := named([]byte(list))
 	if got := strings.Join(names, " "); got != "redislock.TestF1_Lost redislock.TestLocks/a_b redislock/goredis.TestX" {
 		t.Fatalf("named %q", got)
 	}
@@ -148,12 +154,86 @@ func TestListed(t *testing.T) {
 `
 	for last, want := range map[string]bool{"pass": true, "skip": false, "fail": false, "output": false} {
 		var out strings.Builder
-		ok, err := report(strings.NewReader(in+`{"Action":"`+last+`","Package":"example.org/m/redislock","Test":"TestLocks/a_b"}`), &out, false, names)
+		ok, _, err := report(strings.NewReader(in+`{"Action":"`+last+`","Package":"example.org/m/redislock","Test":"TestLocks/a_b"}`), &out, false, names)
 		if err != nil || ok != want {
 			t.Errorf("%s: ok = %v, err = %v", last, ok, err)
 		}
 		if told := strings.Contains(out.String(), "listed, and has not passed: redislock.TestLocks/a_b\n"); told == want {
 			t.Errorf("%s: it said %q", last, out.String())
 		}
+	}
+}
+
+// TestPasses checks that a run reports, for each package that passed, the
+// number of tests that passed and the tests that were skipped, and nothing for
+// a package that failed.
+func TestPasses(t *testing.T) {
+	const pkg = `"Package":"github.com/holdfast-go/holdfast/`
+	in := `{"Action":"pass",` + pkg + `redlock","Test":"TestA"}
+{"Action":"pass",` + pkg + `redlock"}
+{"Action":"skip",` + pkg + `fence/redisfence","Test":"TestC/x"}
+{"Action":"skip",` + pkg + `fence/redisfence","Test":"TestB"}
+{"Action":"pass",` + pkg + `fence/redisfence","Test":"TestC"}
+{"Action":"pass",` + pkg + `stock","Test":"TestD"}
+{"Action":"fail",` + pkg + `stock","Test":"TestE"}
+{"Action":"fail",` + pkg + `stock"}
+{"Action":"skip",` + pkg + `empty"}
+{"Action":"pass",` + pkg + `none"}
+{"Action":"pass",` + pkg + `cut","Test":"TestF"}
+`
+	_, passes, err := report(strings.NewReader(in+`{"Action":"pass",`+pkg+`fence/redisfence"}`), io.Discard, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []versions.Pass{{Package: "redlock", Tests: 1}, {Package: "fence/redisfence", Tests: 1, Skipped: []string{"TestB", "TestC/x"}}}
+	if !reflect.DeepEqual(passes, want) {
+		t.Errorf("got %+v, want %+v", passes, want)
+	}
+}
+
+// TestRecord runs the program itself. It checks that only packages without a
+// failure get into the record, and that a malformed -record is refused before
+// anything is read.
+func TestRecord(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "testlog")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "docs", "stores"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run := func(record, last string) error {
+		if err := os.WriteFile(filepath.Join(dir, "servers"), []byte(record+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, "-record", "servers")
+		cmd.Dir = dir
+		cmd.Stdin = strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"` + last + `","Package":"p"}`)
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		return err
+	}
+	recorded := func() []versions.Pass {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(versions.File)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		all, err2 := versions.Parse(data)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	for record, last := range map[string]string{"p mysql-9 9.7.4": "fail", "p mysql-9": "pass", "p ftp-1 1": "pass", "": "pass"} {
+		if run(record, last) == nil || recorded() != nil {
+			t.Errorf("-record %q with a package's %s is recorded: %v", record, last, recorded())
+		}
+	}
+	if err := run("q etcd-3.5 3.5.16\np mysql-9 9.7.4 of Debian", "pass"); err != nil {
+		t.Fatal(err)
+	}
+	if all := recorded(); len(all) != 1 || all[0].Version != "9.7.4 of Debian" || all[0].Package != "p" || all[0].Tests != 1 {
+		t.Errorf("recorded %+v", all)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
 func TestParse(t *testing.T) {
-	certs := backends.NewCerts(t, t.TempDir())
+	certs := servers.NewCerts(t, t.TempDir())
 	none := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct {
 		query  string

@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
-// A primary is killed while locks in its slots, and others, are contended: every
-// Lock returns, and tokens grow.
-func TestFailover(t *testing.T) {
+// TestContendedLocksSurviveFailover kills a primary while locks in its slots,
+// and others, are contended: every Lock returns, and tokens grow.
+func TestContendedLocksSurviveFailover(t *testing.T) {
 	t.Parallel()
-	cluster := backends.RedisClusterOf(t, backends.RedisClusterOptions{})
-	sentinels := backends.RedisSentinelsOf(t, backends.RedisSentinelOptions{})
+	cluster := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: 3 * time.Second})
+	sentinels := servers.RedisSentinelsOf(t, servers.RedisSentinelOptions{DownAfter: 3000})
 	var addrs []string
 	for _, s := range sentinels.Sentinels {
 		addrs = append(addrs, s.Addr())
@@ -35,7 +35,7 @@ func TestFailover(t *testing.T) {
 		},
 		"sentinel": {
 			func() redis.UniversalClient {
-				c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: backends.SentinelMaster, SentinelAddrs: addrs, ReadTimeout: time.Second})
+				c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: servers.SentinelMaster, SentinelAddrs: addrs, ReadTimeout: time.Second})
 				t.Cleanup(func() { c.Close() })
 				return c
 			},
@@ -122,9 +122,9 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// confirmed sees that a grant is shown when replicas have it, and given back when
-// they do not, whether it is the answer to a join or comes after a wait.
-func confirmed(t *testing.T, client redis.UniversalClient, cluster *backends.RedisCluster) {
+// confirmed checks that a grant is shown once replicas have it, and given back
+// if they do not, both in the answer to a join and after a wait.
+func confirmed(t *testing.T, client redis.UniversalClient, cluster *servers.RedisCluster) {
 	t.Helper()
 	d, err := New(client, &redislock.Options{MinReplicas: 1, ConfirmWithin: 200 * time.Millisecond})
 	if err != nil {

@@ -3,10 +3,10 @@
 // same layout, the same promises. It is a package of its own so that only its
 // users import that client.
 //
-// What [redislock.Open], OpenSentinel and OpenCluster do with connections of
-// their own is up to the client here: its time-outs, its pool, its
-// retries, which are harmless, its way of following a failover. Renewals and
-// subscriptions have connections of their own.
+// The user's client decides on some points that [redislock.Open], OpenSentinel
+// and OpenCluster decide for their own connections: the time-outs, the pool,
+// the retries, which are harmless, and the way of following a failover.
+// Renewals and subscriptions have connections of their own.
 package goredis
 
 import (
@@ -18,23 +18,27 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
 )
 
-// Driver is what New returns: a [redislock.Driver] or a [redislock.Cluster].
+// Driver is the type that New returns: a [redislock.Driver] or a
+// [redislock.Cluster].
 type Driver interface {
 	driver.Driver
 	driver.Identifier
 	driver.Checker
 }
 
-// New returns a driver on a client that the caller keeps and closes after it.
-// The client is a *redis.Client, as NewClient and NewFailoverClient return it,
-// or a *redis.ClusterClient. Options may be nil; a cluster has no RestartGuard.
+// New returns a driver on client, which the caller keeps, and closes after the
+// driver. The client is a *redis.Client, as NewClient and NewFailoverClient
+// return it, or a *redis.ClusterClient. o may be nil; a cluster has no
+// RestartGuard.
 //
 // A client that reads from replicas does no harm: scripts go to the primary.
-// Its ReadTimeout bounds how long the driver takes to notice that a connection
-// is dead. Of its pool, the driver keeps one connection to itself, in a cluster
-// one to each node.
+// The client's ReadTimeout bounds how long its pool keeps a dead connection.
+// Beside the pool, the driver has a connection of its own, in a cluster one to
+// each node, with the client's options but without its hooks. Renewals go
+// there, so that a pool whose connections are all dead loses no hold.
 //
 // New blocks for a round trip to the server. It returns an error at once, or
 // after five seconds, in the cases of [redislock.New], and for a client of
@@ -47,6 +51,9 @@ func New(client redis.UniversalClient, o *redislock.Options) (Driver, error) {
 	case *redis.Client:
 		if c == nil {
 			return nil, errors.New("goredis: client is nil")
+		}
+		if closed(c) {
+			return nil, fmt.Errorf("goredis: %w", link.ErrClosed)
 		}
 		d, err := redislock.Via(single{c}, o)
 		if err != nil {
@@ -66,5 +73,13 @@ func New(client redis.UniversalClient, o *redislock.Options) (Driver, error) {
 	return nil, fmt.Errorf("goredis: the client is a %T, neither for one server nor for a cluster", client)
 }
 
-// bg is the context of commands; their driver watches the caller's.
+// closed reports whether a client was closed. go-redis checks that before all
+// else, and a context that has ended keeps it from asking the server.
+func closed(c *redis.Client) bool {
+	ctx, cancel := context.WithCancel(bg)
+	cancel()
+	return errors.Is(c.Ping(ctx).Err(), redis.ErrClosed)
+}
+
+// bg is the context of commands; their driver watches the caller's context.
 var bg = context.Background()

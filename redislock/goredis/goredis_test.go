@@ -2,8 +2,10 @@ package goredis
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +18,14 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/drivertest/locktest"
-	"github.com/holdfast-go/holdfast/drivertest/procs"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/redisrights"
+	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
 func TestMain(m *testing.M) {
-	procs.Child(func(target string) (driver.Driver, error) {
+	multiproc.Child(func(target string) (driver.Driver, error) {
 		return New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(target, " ")}), nil)
 	})
 	redis.SetLogger(quietly{}) // servers fail here on purpose
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they work
 		panic(err)
 	}
-	backends.Main(m)
+	servers.Main(m)
 }
 
 type quietly struct{}
@@ -39,24 +41,33 @@ type quietly struct{}
 // Printf implements the client's logger.
 func (quietly) Printf(context.Context, string, ...any) {}
 
-// patience bounds what has to happen; it only decides when to give up.
+// patience bounds each wait for an event; it only decides when to give up.
 const patience = 30 * time.Second
 
-func clientOf(t testing.TB, s *backends.RedisServer) *redis.Client {
+func clientOf(t testing.TB, s *servers.RedisServer) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.Password, PoolSize: 500})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-func clusterOf(t testing.TB, c *backends.RedisCluster, timeout time.Duration) *redis.ClusterClient {
+func clusterOf(t testing.TB, c *servers.RedisCluster, timeout time.Duration) *redis.ClusterClient {
 	t.Helper()
 	cc := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: timeout, PoolSize: 500})
 	t.Cleanup(func() { cc.Close() })
 	return cc
 }
 
-// opens makes the Open of a harness: every driver has the one client.
+// owner is a driver that closes its client with itself.
+type owner struct {
+	Driver
+	c *redis.Client
+}
+
+// Close implements [driver.Driver].
+func (o owner) Close() error { return errors.Join(o.Driver.Close(), o.c.Close()) }
+
+// opens returns the Open of a harness: every driver has the one client.
 func opens(c redis.UniversalClient) func(drivertest.T) driver.Driver {
 	return func(t drivertest.T) driver.Driver {
 		d, err := New(c, nil)
@@ -67,11 +78,24 @@ func opens(c redis.UniversalClient) func(drivertest.T) driver.Driver {
 	}
 }
 
-// The client keeps connections for as long as it lives, so none are counted. All
-// drivers share it, and each takes one of its pool for itself.
-func TestConformance(t *testing.T) {
-	s := backends.Redis(t, backends.RedisOptions{})
+// TestDriverConformance runs the suite. The client keeps connections for as
+// long as it lives, so the suite does not count them. All drivers share the
+// client, and each takes one connection of the pool for itself.
+func TestDriverConformance(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{})
+	rules := redisrights.Documented(t, "../docs.go", "", redislock.DefaultPrefix)
 	h := drivertest.Harness{
+		TellsLeft: true,
+		Rights: redisrights.Users(t, rules, []*servers.RedisServer{s}, func(user *url.Userinfo) (driver.Driver, error) {
+			password, _ := user.Password()
+			c := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: user.Username(), Password: password})
+			d, err := New(c, nil)
+			if err != nil {
+				_ = c.Close()
+				return nil, err
+			}
+			return owner{d, c}, nil
+		}),
 		Open: opens(clientOf(t, s)), TTL: time.Second,
 		Pause: func(drivertest.T) func() {
 			s.Pause(t)
@@ -86,9 +110,10 @@ func TestConformance(t *testing.T) {
 // everyCase makes the second run of the suite complete.
 var everyCase = flag.Bool("goredis.all", false, "run the whole suite in a cluster, too")
 
-// In a cluster, the cases that lean on what the client does there: whom it asks,
-// what it answers, and its subscriptions. The rest is the cluster's driver, for
-// which package redislock runs the whole suite.
+// TestClusterConformance runs, in a cluster, the cases that depend on the
+// client: the nodes that it asks, the form of its answers, and its
+// subscriptions. The rest is the cluster's driver, for which package redislock
+// runs the whole suite.
 func TestClusterConformance(t *testing.T) {
 	leaveOut := map[string]string{
 		"break-held": "subscriptions are made with the first wait in a slot; a holder that never waited there learns with its next renewal",
@@ -99,7 +124,7 @@ func TestClusterConformance(t *testing.T) {
 			leaveOut[c.Name] = "run by package redislock; -goredis.all runs it here too"
 		}
 	}
-	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
+	c := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
 	drivertest.Run(t, drivertest.Harness{
 		Open: opens(clusterOf(t, c, 10*time.Second)), TTL: time.Second,
 		LoseData: func(drivertest.T) {
@@ -111,34 +136,35 @@ func TestClusterConformance(t *testing.T) {
 	})
 }
 
-// The lock as its users see it, on one server and in a cluster; there also in
-// several processes.
+// TestLocks runs the suite of the core's locks, on one server and in a
+// cluster; in the cluster also in several processes.
 func TestLocks(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
-	locktest.Run(t, drivertest.Harness{Open: opens(clientOf(t, s)), TTL: 4 * time.Second}) // renewed beside many
+	s := servers.Redis(t, servers.RedisOptions{})
+	drivertest.RunLocks(t, drivertest.Harness{Open: opens(clientOf(t, s)), TTL: 4 * time.Second}) // renewed beside many others
 }
 
 func TestClusterLocks(t *testing.T) {
 	t.Parallel()
-	c := backends.RedisClusterOf(t, backends.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
+	c := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
 	const ttl = 4 * time.Second
 	t.Run("locks", func(t *testing.T) {
 		t.Parallel()
-		locktest.Run(t, drivertest.Harness{Open: opens(clusterOf(t, c, 10*time.Second)), TTL: ttl})
+		drivertest.RunLocks(t, drivertest.Harness{Open: opens(clusterOf(t, c, 10*time.Second)), TTL: ttl})
 	})
 	t.Run("processes", func(t *testing.T) {
 		t.Parallel()
-		procs.Run(t, procs.Store{Target: strings.Join(c.Addrs(), " "), TTL: ttl})
+		multiproc.Run(t, multiproc.Store{Target: strings.Join(c.Addrs(), " "), TTL: ttl})
 	})
 }
 
-// The same counts as with connections of the driver's own: two scripts for each
-// acquisition, one message where somebody waits.
-func TestCounts(t *testing.T) {
+// TestCountsOfRequests checks that the counts are the same as with connections
+// of the driver's own: two scripts for each acquisition, and one message if
+// there is a waiter.
+func TestCountsOfRequests(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 4} {
-		s := backends.Redis(t, backends.RedisOptions{})
+		s := servers.Redis(t, servers.RedisOptions{})
 		var clients []*holdfast.Client
 		for range n {
 			d, err := New(clientOf(t, s), nil)
@@ -187,7 +213,7 @@ func TestCounts(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{Password: "secret"})
+	s := servers.Redis(t, servers.RedisOptions{Password: "secret"})
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": s.Addr()}})
 	defer ring.Close()
 	none := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})

@@ -12,10 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// lossy loses the answer to a request that was carried out, once it is told to.
+// lossy is a connection that loses the answer to a request that was carried
+// out, on demand.
 type lossy struct {
 	net.Conn
 	lose *atomic.Bool
@@ -31,13 +32,14 @@ func (c lossy) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An answer that is lost is unknown. The client would ask again by itself, and a
-// Leave that is asked again finds nothing: the release would be told as a loss.
+// TestF2_LostAnswerIsUnknown checks that the outcome after a lost answer is
+// unknown. The client itself would repeat the request, and a repeated Leave
+// finds nothing: the release would be reported as a loss.
 //
 // Covers: F2.
-func TestF2_LostAnswer(t *testing.T) {
+func TestF2_LostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
-	s := backends.Redis(t, backends.RedisOptions{})
+	s := servers.Redis(t, servers.RedisOptions{})
 	var lose atomic.Bool
 	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		raw, err := (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -55,7 +57,7 @@ func TestF2_LostAnswer(t *testing.T) {
 	ticket := func(n int) *driver.Ticket {
 		return &driver.Ticket{ID: fmt.Sprint("4f2b9d0e-8a4e-4c0a-9d3a-0f5d6c7b8a90:", n), Name: "n", Units: 1, Limit: 1, TTL: 30 * time.Second}
 	}
-	known := ticket(1) // the server knows the scripts from here on
+	known := ticket(1) // from here on the server knows the scripts
 	if _, err := d.Join(t.Context(), known, true); err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest/cuts"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
-// on makes a driver on a client, both of which end with the test.
+// on opens a driver on a client. The end of the test closes both.
 func on(t testing.TB, c redis.UniversalClient) driver.Driver {
 	t.Helper()
 	t.Cleanup(func() { _ = c.Close() })
@@ -27,26 +27,27 @@ func on(t testing.TB, c redis.UniversalClient) driver.Driver {
 	return d
 }
 
-// Every message of every request is cut.
+// TestF1_EveryStepCut cuts every message of every request.
 //
 // Covers: F1, F2, F4.
 func TestF1_EveryStepCut(t *testing.T) {
 	t.Parallel()
-	s := backends.SharedRedis(t)
-	cuts.EveryStep(t, cuts.Subject{Target: s.Addr(), TTL: time.Minute, Open: func(t testing.TB, addr string) driver.Driver {
+	s := servers.SharedRedis(t)
+	faultproxy.EveryStep(t, faultproxy.Subject{Target: s.Addr(), TTL: time.Minute, Open: func(t testing.TB, addr string) driver.Driver {
 		return on(t, redis.NewClient(&redis.Options{Addr: addr}))
 	}})
 }
 
-// Every message to the node that has the line's slot is cut, in every request,
-// in a cluster of three: the client goes to that node by way of the proxy.
+// TestF1_ClusterEveryStepCut cuts every message to the node that has the
+// queue's slot, in every request, in a cluster of three: the client reaches
+// that node by way of the proxy.
 //
 // Covers: F1, F2, F4.
 func TestF1_ClusterEveryStepCut(t *testing.T) {
 	t.Parallel()
-	c := backends.SharedRedisCluster(t)
+	c := servers.SharedRedisCluster(t)
 	target := c.Nodes[0].Addr()
-	cuts.EveryStep(t, cuts.Subject{
+	faultproxy.EveryStep(t, faultproxy.Subject{
 		Target: target, TTL: time.Minute,
 		Open: func(t testing.TB, addr string) driver.Driver {
 			return on(t, redis.NewClusterClient(&redis.ClusterOptions{
@@ -59,18 +60,22 @@ func TestF1_ClusterEveryStepCut(t *testing.T) {
 				},
 			}))
 		},
-		Named: func(name string) string {
-			for i := 0; ; i++ {
-				named := fmt.Sprint(name, " ", i)
-				n, err := c.Nodes[0].Try("CLUSTER", "KEYSLOT", redislock.DefaultPrefix+named)
-				if err != nil {
-					t.Error(err)
-					return named
-				}
-				if n.(int64) < 16384/3 { // the first node has the first third
-					return named
-				}
-			}
-		},
+		Named: func(name string) string { return inFirstThird(t, c, name) },
 	})
+}
+
+// inFirstThird extends a name to one that falls in the slots of the first
+// node.
+func inFirstThird(t *testing.T, c *servers.RedisCluster, name string) string {
+	for i := 0; ; i++ {
+		named := fmt.Sprint(name, " ", i)
+		n, err := c.Nodes[0].Try("CLUSTER", "KEYSLOT", redislock.DefaultPrefix+named)
+		if err != nil {
+			t.Error(err)
+			return named
+		}
+		if n.(int64) < 16384/3 { // the first node has the first third
+			return named
+		}
+	}
 }

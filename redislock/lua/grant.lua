@@ -1,63 +1,96 @@
 -- join, first half: an ordinary mutex that is free, or that an ordinary ticket
--- holds. That is most joins, so it does without the functions of line.lua, to
--- define which takes longer than all of this. Everything else falls through.
+-- holds. Most joins are like this, so this half does without the functions of
+-- queue.lua: to define them takes longer than all of this. Every other join
+-- goes on to the second half.
 --
--- KEYS  1 line  2 queue  3 due  4 tickets  5 token
+-- KEYS  1 holders  2 waiters  3 due  4 tickets  5 mark  6 ahead  7 none, in a cluster
 -- ARGV  1 id  2 milliseconds to keep it  3 channel  4 metadata  5 "1" to wait
---       6 floor, or nothing
+--       6 minimum token, or nothing
 --       only when it is no ordinary mutex, or replaces a ticket:
 --       7 limit  8 units  9 owner  10 id of the ticket it replaces
 -- Answers the token, or what join.lua says.
 
 local call = redis.call
-local id, floor = ARGV[1], tonumber(ARGV[6] or 0)
-local there = not ARGV[7] and floor <= 4503599627370496 and call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+local id, min_token = ARGV[1], tonumber(ARGV[6] or 0)
+local there = not ARGV[7] and min_token <= 4503599627370496 and call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+
+-- Tombstones alone refuse no ticket but their own.
+if there == 1 and call('EXISTS', KEYS[1], KEYS[2]) == 0 and call('HGET', KEYS[4], id) ~= '1x' then there = 0 end
 
 if there == 0 then
-	local last = tonumber(call('GET', KEYS[5]) or 0)
+	local last, mark = tonumber(call('ZSCORE', KEYS[6], KEYS[1]) or 0), tonumber(call('GET', KEYS[5]) or 0)
 	local time = call('TIME')
 	local clock = (time[1] * 1000000 + time[2] - 1735689600000000) / 25
-	-- A counter that is not a number, or at its end, is left to join.lua.
-	if last and last < 4503599627370496 then
-		if last < floor then last = floor - 1 end
-		local token, linger = clock - clock % 1, '3600000'
-		if token <= last or token < 1 then
-			token = last + 1
-			linger = string.format('%.0f', 3600000 + (token - clock) / 40 + 1)
+	-- A counter that is no number, or at its end, is left to join.lua.
+	if mark and last < 4503599627370496 and mark < 4503599627370496 then
+		local token = clock - clock % 1
+		local high = token
+		if token <= mark then token, high = mark + 1, mark end
+		-- If memory is short, the first write is refused, and nothing is done.
+		local text
+		if token > last and token >= min_token then
+			text = string.format('%.0f', token)
+			call('SET', KEYS[5], text)
+		else
+			token = last < min_token and min_token or last + 1
+			text = string.format('%.0f', token)
+			call('ZADD', KEYS[6], text, KEYS[1])
+			high = string.format('%.0f', high)
+			call('SET', KEYS[5], high)
+			local over = call('ZRANGEBYSCORE', KEYS[6], '-inf', high, 'LIMIT', 0, 8)
+			if over[1] then call('ZREM', KEYS[6], unpack(over)) end
 		end
-		local text = string.format('%.0f', token)
-		-- Where memory is short the first write is refused, and nothing is done.
-		call('HSET', KEYS[1], id, '1', '\1' .. id, text .. '\n' .. ARGV[3] .. '\n' .. ARGV[4])
+		-- The first PEXPIRE has no effect: without the right to it, the script
+		-- ends here, before there is a hold that would never expire.
 		call('PEXPIRE', KEYS[1], ARGV[2])
-		call('SET', KEYS[5], text, 'PX', linger)
+		call('HSET', KEYS[1], id, '1', '\1' .. id, text .. '\n' .. ARGV[3] .. '\n' .. ARGV[4], 'mode', 'holdfast')
+		call('PEXPIRE', KEYS[1], ARGV[2])
 		return token
 	end
 elseif there then
-	-- Of two fields this gives both; a hash with more is for join.lua.
-	local v = call('HRANDFIELD', KEYS[1], 3, 'WITHVALUES') or {} -- 6.2 says nil for no hash
-	local holder, mark, record = v[1], v[3], v[4]
-	if mark and string.byte(holder) == 1 then holder, mark, record = v[3], v[1], v[2] end
-	-- With the line alone there is neither queue nor tombstone nor any ticket.
-	if mark and not v[5] and mark == '\1' .. holder and holder ~= id and string.find(record, '^%d+\n') then
+	-- This returns all of three fields; a hash with more is left to join.lua.
+	local v = call('HRANDFIELD', KEYS[1], 4, 'WITHVALUES') or {} -- 6.2 says nil for no hash
+	local holder, mark, record, mode
+	for i = 1, #v, 2 do
+		if v[i] == 'mode' then
+			mode = v[i + 1]
+		elseif string.byte(v[i]) == 1 then
+			mark, record = v[i], v[i + 1]
+		else
+			holder = v[i]
+		end
+	end
+	-- If only the holders' key exists, there is no waiter, no tombstone and no
+	-- other ticket.
+	if holder and mark and not v[7] and mark == '\1' .. holder and (mode or 'holdfast') == 'holdfast' and holder ~= id and string.find(record, '^%d+\n') then
 		local before = there > 1 and call('LINDEX', KEYS[2], -1)
 		local known = there > 1 and call('HMGET', KEYS[4], id, '\2' .. (before or '')) or {}
-		if not known[1] and ARGV[5] ~= '1' then return { 3, record, 1 } end
+		if not known[1] and ARGV[5] ~= '1' then return { 3, record, 1, call('PTTL', KEYS[1]) } end
 		local time = call('TIME')
 		local now = time[1] * 1000 + time[2] / 1000
 		now = now - now % 1
 		local left = before and tonumber(known[2] or 0) - now or not before and call('PTTL', KEYS[1])
-		-- A ticket that has a place, and one behind a named owner or one whose
-		-- time is over, are for join.lua.
+		-- A ticket that has a place is left to join.lua, and so is one behind a
+		-- named owner or behind an expired ticket.
 		if not known[1] and (not before or left > 0) then
-			call('HSET', KEYS[4], id, '1m\n' .. (ARGV[6] or '0') .. '\n' .. ARGV[3] .. '\n' .. ARGV[4], '\2' .. id, now + ARGV[2])
-			local length = call('RPUSH', KEYS[2], id)
-			if there == 1 then
-				call('PEXPIRE', KEYS[2], ARGV[2])
-				call('PEXPIRE', KEYS[4], ARGV[2])
-			elseif call('PTTL', KEYS[2]) < ARGV[2] + 0 then
-				call('PEXPIRE', KEYS[2], 2 * ARGV[2])
-				if call('PTTL', KEYS[4]) < 2 * ARGV[2] then call('PEXPIRE', KEYS[4], 2 * ARGV[2]) end
+			-- If memory is short, the first write is refused. Without the right to
+			-- set its expiry the list is taken back, and nothing was done.
+			local queue, tickets, keep = -2, -2, there > 1 and 2 * ARGV[2] or ARGV[2] + 0
+			if before then
+				queue, tickets = call('PTTL', KEYS[2]), call('PTTL', KEYS[4])
+			elseif there > 1 then
+				tickets = call('PTTL', KEYS[4])
 			end
+			local length = call('RPUSH', KEYS[2], id)
+			if queue < ARGV[2] + 0 then
+				local kept = redis.pcall('PEXPIRE', KEYS[2], keep)
+				if type(kept) ~= 'number' then
+					call('LREM', KEYS[2], -1, id)
+					return kept
+				end
+			end
+			call('HSET', KEYS[4], id, '1m\n' .. (ARGV[6] or '0') .. '\n' .. ARGV[3] .. '\n' .. ARGV[4], '\2' .. id, now + ARGV[2])
+			if queue < ARGV[2] + 0 and tickets < keep then call('PEXPIRE', KEYS[4], keep) end
 			return { 1, length, left < 0 and 0 or left + 1, record, 1 }
 		end
 	end

@@ -1,12 +1,13 @@
--- guard: since when the server has had its data without a loss.
+-- guard: how long the server has had its data without a loss.
 --
--- KEYS  1 the mark that tells whether data outlived a restart
+-- KEYS  1 the mark that shows whether data outlived a restart
 -- Answers {run id, milliseconds since the loss, version}.
 --
--- The mark has the run id of the process under which it was looked at last,
--- and the server's time, in seconds, when the data were lost last: the start of
--- a process that found no mark, or that keeps no log. A log that was kept has
--- the mark of the process before; then the loss before that one counts on.
+-- The mark has the run id of the process that last read it, and the server's
+-- time, in seconds, of the last loss of data: the start of a process that found
+-- no mark, or that keeps no append-only file. A process that does keep one
+-- finds the mark of the process before, and the loss before that process still
+-- counts.
 
 local function info(section)
 	local fields = {}
@@ -32,6 +33,6 @@ if before ~= run then
 	end
 	redis.call('SET', KEYS[1], run .. ' ' .. at)
 end
--- Start and time are known to the second only.
+-- The start and the time of a process have a resolution of a second.
 local age = (time[1] - at - 1) * 1000 + math.floor(time[2] / 1000)
 return { run, string.format('%.0f', math.max(0, age)), server.redis_version or '' }

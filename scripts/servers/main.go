@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 func main() {
-	dir, err := backends.EtcdBuild()
+	dir, err := servers.EtcdBuild()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "servers:", err)
 		os.Exit(1)

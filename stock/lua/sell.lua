@@ -2,11 +2,12 @@
 -- seq units, or nothing.
 local has = redis.call('HMGET', KEYS[1], 'epoch', 'free', 'sold', 'version')
 if not has[1] then return {'absent'} end
+if tonumber(has[1]) < tonumber(ARGV[2]) then return {'moved', has[1]} end
 if ARGV[7] then
   accept(ARGV[7], ARGV[8], ARGV[9])
   has = redis.call('HMGET', KEYS[1], 'epoch', 'free', 'sold', 'version')
 end
-if has[1] ~= ARGV[2] then return {'moved'} end
+if has[1] ~= ARGV[2] then return {'moved', has[1]} end
 local old = receipt(ARGV[3], ARGV[5])
 if old then return {'old', old} end
 local units = tonumber(ARGV[4])

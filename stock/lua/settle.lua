@@ -2,13 +2,14 @@
 -- 1 at the shard where the directory of the epoch puts the sale.
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if not epoch then return {'absent'} end
+if tonumber(epoch) < tonumber(ARGV[2]) then return {'moved', epoch} end
 local op, sale, keep = ARGV[1], ARGV[3], ARGV[4]
 local has = receipt(sale, keep)
 local state, units = '', 0
 if has then
   state, units = string.sub(has, 1, 1), string.sub(has, 2)
 elseif epoch ~= ARGV[2] then
-  return {'moved'}
+  return {'moved', epoch}
 elseif op == 'cancel' and ARGV[5] == '1' then
   redis.call('SET', KEYS[4], 'c0', 'PX', keep)
   return {'done', 'c0'}

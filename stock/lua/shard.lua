@@ -1,5 +1,6 @@
--- KEYS: 1 the shard, a hash: epoch free held sold back more version transit,
---         seq:N out:N in:N for transfers to and from shard N
+-- KEYS: 1 the shard, a hash: epoch dir free held sold back more version transit,
+--         seq:N out:N in:N for transfers to and from shard N; dir is the
+--         directory of the epoch
 --       2 reservations, a hash: sale id -> r or l, and units
 --       3 when reservations lapse, a sorted set: sale id by ms
 --       4 the receipt of the sale, a string that expires

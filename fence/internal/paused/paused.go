@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package paused stops a holder, really: the test binary runs itself again as a
-// process that takes a lock, looks at it for the last time, and is then stopped
+// Package paused really stops a holder. The test binary runs itself again as a
+// process that takes a lock, checks it for the last time, and is then stopped
 // by SIGSTOP. When its lease has ended and the test has taken the lock and has
-// written, the process is woken, and writes what it was about to write.
+// written, the process is woken, and makes its late write.
 package paused
 
 import (
@@ -21,7 +21,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/internal/backends"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
@@ -30,20 +30,20 @@ const (
 	stale = "refused: "
 )
 
-// The environment of the process: where its locks are, the lock's name, and
-// what the write needs to know.
+// The environment of the process: its store, the lock's name, and the target of
+// the write.
 const (
 	envStore  = "HOLDFAST_PAUSED_STORE"
 	envName   = "HOLDFAST_PAUSED_NAME"
 	envTarget = "HOLDFAST_PAUSED_TARGET"
 )
 
-// Write is the write of a holder, to a target that the test names. It returns
-// what the test is to be told.
+// Write is the write of a holder, to a target that the test names. It returns a
+// message for the test.
 type Write func(ctx context.Context, target string, t fence.Token) (said string, err error)
 
-// Child turns this process into the holder if Start has started it, and does
-// not return then. It stands first in TestMain.
+// Child turns this process into the holder if Start has started it; then it
+// does not return. Call it first in TestMain.
 func Child(write Write) {
 	store, ok := os.LookupEnv(envStore)
 	if !ok {
@@ -75,11 +75,11 @@ func hold(ctx context.Context, store string, write Write) error {
 		return err
 	}
 	defer h.Unlock()
-	if err := h.Err(); err != nil { // the last look
+	if err := h.Err(); err != nil { // the last check
 		return err
 	}
 	fmt.Println(h.Token())
-	if _, err := fmt.Scanln(); err != nil && err.Error() != "unexpected newline" { // here it is stopped
+	if _, err := fmt.Scanln(); err != nil && err.Error() != "unexpected newline" { // the process is stopped here
 		return err
 	}
 	said, err := write(ctx, os.Getenv(envTarget), fence.Token{Value: h.Token(), Owner: "paused"})
@@ -92,10 +92,10 @@ func hold(ctx context.Context, store string, write Write) error {
 	return err
 }
 
-// Holder is a process that is stopped.
+// Holder is a stopped process.
 type Holder struct {
-	Token fence.Token // of its hold, which it will write with
-	// Next is the token of the hold that the test has taken over with.
+	Token fence.Token // of its hold; its write will carry it
+	// Next is the token of the hold with which the test has taken over.
 	Next fence.Token
 
 	t   testing.TB
@@ -108,7 +108,7 @@ type Holder struct {
 // lock over until the test's end.
 func Start(t testing.TB, target string) *Holder {
 	t.Helper()
-	store, name := backends.SharedRedis(t).URL(""), "paused/"+t.Name()
+	store, name := servers.SharedRedis(t).URL(""), "paused/"+t.Name()
 	h := &Holder{t: t}
 	h.start(store, name, target)
 	var value uint64
@@ -165,8 +165,8 @@ func (h *Holder) start(store, name, target string) {
 	})
 }
 
-// Wake lets the process go on and write, and returns what it says of it. refused
-// says that it was told fence.ErrStale.
+// Wake lets the process go on and write, and returns its message. refused means
+// that the write failed with fence.ErrStale.
 func (h *Holder) Wake() (said string, refused bool) {
 	h.t.Helper()
 	if err := h.cmd.Process.Signal(syscall.SIGCONT); err != nil {

@@ -4,7 +4,7 @@ package job
 
 import "syscall"
 
-// attributes of the command's process: it joins the guard's group.
+// attributes returns those of the command's process: it joins the guard's group.
 func attributes(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 }

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What this process tells its guard, over a pipe: two instants on the clock of
-// [bootClock], in nanoseconds, big endian. At the first the group is sent
-// SIGTERM, unless it is 0; at the second SIGKILL. The second being 0 means that
-// the command has ended and the guard's work with it. The end of the pipe means
-// that this process has died, and the group has to die at once.
+// frameSize is the size of a message to the guard, over a pipe: two instants on
+// the clock of [bootClock], in nanoseconds, big endian. At the first the guard
+// sends the group SIGTERM, unless it is 0; at the second SIGKILL. If the second is
+// 0, the command has ended and the guard's work with it. The end of the pipe
+// means that this process has died, and the group has to die at once.
 const frameSize = 16
 
-// readyWord is what a guard says first.
+// readyWord is the first byte that a guard writes.
 const readyWord = 'g'
 
-// guard is a running guard, as the process sees it that started it.
+// guard is a running guard, as seen by the process that started it.
 type guard struct {
 	pid     int
 	process *os.Process
@@ -35,7 +35,7 @@ type guard struct {
 }
 
 // startGuard starts this program anew as a guard in a group of its own, and
-// returns when that is ready.
+// returns when it is ready.
 func startGuard(args []string, stderr *os.File) (*guard, error) {
 	self, err := executable()
 	if err != nil {
@@ -66,7 +66,7 @@ func startGuard(args []string, stderr *os.File) (*guard, error) {
 	g := &guard{pid: p.Pid, process: p, to: to, gone: make(chan struct{})}
 	word := make([]byte, 1)
 	_, _ = io.ReadFull(ready, word)
-	go func() { // it is not waited for until stop, so that its number stays in use
+	go func() { // stop reaps the guard, so that its process id stays in use until then
 		_, _ = ready.Read(make([]byte, 1))
 		ready.Close()
 		close(g.gone)
@@ -78,8 +78,8 @@ func startGuard(args []string, stderr *os.File) (*guard, error) {
 	return g, nil
 }
 
-// tell sends the instants, if they have changed by much.
-func (g *guard) tell(term, kill time.Time) {
+// sendDeadlines sends the instants, unless they are nearly those sent last.
+func (g *guard) sendDeadlines(term, kill time.Time) {
 	// The clock is read first, so that the instants can only be early.
 	now := int64(bootClock())
 	var f [frameSize]byte
@@ -87,13 +87,13 @@ func (g *guard) tell(term, kill time.Time) {
 		binary.BigEndian.PutUint64(f[:8], uint64(now+int64(time.Until(term))))
 	}
 	binary.BigEndian.PutUint64(f[8:], uint64(now+int64(time.Until(kill))))
-	if !alike(f, g.last) {
+	if !nearlyEqual(f, g.last) {
 		g.write(f)
 	}
 }
 
-// alike says whether two frames say the same but for the jitter of clocks.
-func alike(a, b [frameSize]byte) bool {
+// nearlyEqual reports whether two frames are equal but for the jitter of clocks.
+func nearlyEqual(a, b [frameSize]byte) bool {
 	for i := 0; i < frameSize; i += 8 {
 		x, y := int64(binary.BigEndian.Uint64(a[i:])), int64(binary.BigEndian.Uint64(b[i:]))
 		if (x == 0) != (y == 0) || max(x-y, y-x) > int64(2*time.Millisecond) {
@@ -103,16 +103,27 @@ func alike(a, b [frameSize]byte) bool {
 	return true
 }
 
+// write sends a frame, unless the pipe is full: a stopped guard reads nothing,
+// and the pipe holds thousands of frames. The attempt has no deadline, which a
+// process that stands still for a moment would miss: without the last frame the
+// guard takes the end of the pipe for the death of this process.
 func (g *guard) write(f [frameSize]byte) {
-	// A guard that is stopped reads nothing; the pipe holds thousands of
-	// frames, and when it is full this process waits for nobody.
-	_ = g.to.SetWriteDeadline(time.Now().Add(5 * time.Millisecond))
-	if _, err := g.to.Write(f[:]); err == nil {
+	pipe, err := g.to.SyscallConn()
+	if err != nil {
+		return
+	}
+	n := 0
+	err = pipe.Write(func(fd uintptr) (done bool) {
+		var failed error
+		n, failed = unix.Write(int(fd), f[:])
+		return !errors.Is(failed, syscall.EINTR) // of a full pipe too: it is not waited for
+	})
+	if err == nil && n == len(f) {
 		g.last = f
 	}
 }
 
-// stop ends the guard, which kills nobody then, and waits for it.
+// stop ends the guard without a kill of the group, and waits for it.
 func (g *guard) stop() {
 	g.write([frameSize]byte{})
 	g.to.Close()
@@ -125,21 +136,22 @@ func (g *guard) stop() {
 	_, _ = g.process.Wait()
 }
 
-// Guard is the guard's own process: its group's leader, which kills that group
-// when the process that started it has died, or when the time has come of which
-// that process told it. It reads from in, says on out that it is ready
-// (and by its end that it has ended), on stderr what it does, and returns when it is not needed any more.
+// Guard is the main function of the guard's process. It leads its process group,
+// and kills that group when the process that started it has died, or at the
+// deadline that this process sent. It reads deadlines from in and writes to out
+// that it is ready; the end of out tells that the guard has ended. It reports on
+// stderr, and returns when it is not needed any more.
 func Guard(in, out *os.File, stderr io.Writer) error {
 	if unix.Getpgrp() != unix.Getpid() {
 		return errors.New("a guard leads a process group of its own; it is started by holdfast run")
 	}
-	// What is meant for the command reaches the guard as well.
+	// Signals for the command reach the guard as well.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE)
 	if _, err := out.Write([]byte{readyWord}); err != nil {
 		return err
 	}
-	return watchOver(int(in.Fd()), bootClock, func(s syscall.Signal, why string) {
+	return guardLoop(int(in.Fd()), bootClock, func(s syscall.Signal, why string) {
 		fmt.Fprintf(stderr, "holdfast: %s\n", why)
 		_ = syscall.Kill(0, s)
 		if s == syscall.SIGTERM {
@@ -148,16 +160,16 @@ func Guard(in, out *os.File, stderr io.Writer) error {
 	})
 }
 
-// watchOver is the guard's loop. After any pause it reads what was written
-// meanwhile before it looks at the clock, so that it never acts on old news.
-func watchOver(fd int, clock func() time.Duration, act func(s syscall.Signal, why string)) error {
+// guardLoop waits for frames and deadlines. After any pause it reads new frames
+// before the clock, so that it never acts on an old deadline.
+func guardLoop(fd int, clock func() time.Duration, act func(s syscall.Signal, why string)) error {
 	var term, kill int64
 	for wait := -1; ; {
-		news, err := poll(fd, wait)
+		ready, err := poll(fd, wait)
 		if err != nil {
 			return err
 		}
-		if news {
+		if ready {
 			var f [frameSize]byte
 			switch err := readFrame(fd, f[:]); {
 			case errors.Is(err, io.EOF):
@@ -184,8 +196,8 @@ func watchOver(fd int, clock func() time.Duration, act func(s syscall.Signal, wh
 		}
 		wait = -1
 		if next := earliest(term, kill); next != 0 {
-			// Not in one go: poll does not count the time that the machine
-			// sleeps.
+			// At most a second at a time: poll does not count the time that the
+			// machine sleeps.
 			wait = int(min(max(time.Duration(next-now), time.Millisecond), time.Second) / time.Millisecond)
 		}
 	}
@@ -198,8 +210,8 @@ func earliest(a, b int64) int64 {
 	return b
 }
 
-// poll says whether fd can be read, after at most wait milliseconds; with -1 it
-// waits for ever.
+// poll reports whether fd can be read, after at most wait milliseconds; with -1
+// it waits for ever.
 func poll(fd, wait int) (bool, error) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
@@ -210,7 +222,7 @@ func poll(fd, wait int) (bool, error) {
 		case err != nil:
 			return false, fmt.Errorf("poll: %w", err)
 		case n == 0 && wait != 0:
-			wait = 0 // what came while this process stood still goes first
+			wait = 0 // frames that came while this process was stopped go first
 		default:
 			return n > 0, nil
 		}
@@ -233,8 +245,8 @@ func readFrame(fd int, f []byte) error {
 	return nil
 }
 
-// executable is this program's file; on Linux also when it was replaced or
-// removed since it was started.
+// executable returns this program's file; on Linux also if it was replaced or
+// removed since the start.
 func executable() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err == nil {

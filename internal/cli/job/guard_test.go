@@ -4,6 +4,7 @@ package job
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -38,21 +39,22 @@ func startRunner(t *testing.T, f files, lease, grace time.Duration, script strin
 	return cmd
 }
 
-// TestKilledParent kills the process that runs the job, which has no chance to
+// TestKilledParentKillsTheGroup kills the process that runs the job, which has no chance to
 // do anything: the command and its children die at once.
-func TestKilledParent(t *testing.T) {
+func TestKilledParentKillsTheGroup(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
-	cmd := startRunner(t, f, time.Hour, time.Minute, beat+`& echo $$ >own; trap "" TERM; while :; do sleep 0.1; done`)
+	cmd := startRunner(t, f, time.Hour, time.Minute, `trap "" TERM; `+beat+`& echo $$ >own; while :; do sleep 0.1; done`)
 	f.wait("beat", "\n")
+	f.wait("own", "\n")
 	_ = cmd.Process.Kill()
 	gone(t, f.pid("own"))
 	gone(t, f.pid("pid"))
 	f.wait("log", "holdfast itself has ended")
 }
 
-// TestKilledGuard kills the guard: that is told, and the command goes on.
-func TestKilledGuard(t *testing.T) {
+// TestKilledGuardIsReported kills the guard: that is told, and the command goes on.
+func TestKilledGuardIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	cmd := startRunner(t, f, time.Hour, time.Minute, `ps -o pgid= -p $$ >group; while [ ! -e stop ]; do sleep 0.02; done; exit 4`)
@@ -63,19 +65,29 @@ func TestKilledGuard(t *testing.T) {
 	if err := os.WriteFile(f.path("stop"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 4 {
+	if waitFor(t, cmd); cmd.ProcessState.ExitCode() != 4 {
 		t.Errorf("it ended with %v, want the command's own status 4", cmd.ProcessState)
 	}
 }
 
-// TestF12_StandingStill stops the process that runs the job: the guard ends
+// TestF12_GuardActsForStoppedParent stops the process that runs the job: the guard ends
 // the command before the deadline that was known then.
-func TestF12_StandingStill(t *testing.T) {
+func TestF12_GuardActsForStoppedParent(t *testing.T) {
 	t.Parallel()
-	const lease, grace = 5 * time.Second, 2500 * time.Millisecond
+	// SIGTERM comes three quarters of the grace before the deadline, SIGKILL half a
+	// second before it.
+	const lease, grace = 13 * time.Second, 10 * time.Second
+	onMovingMachine(t, 300*time.Millisecond, func() []string { return stopParent(t, lease, grace) })
+}
+
+// stopParent stops the process that runs a job, and returns what the guard did
+// wrong.
+func stopParent(t *testing.T, lease, grace time.Duration) (wrong []string) {
+	t.Helper()
 	f := newFiles(t)
-	cmd := startRunner(t, f, lease, grace, beat+`& echo $$ >own; trap 'echo told >told' TERM; while :; do sleep 0.02; done`)
+	cmd := startRunner(t, f, lease, grace, `trap 'echo told >told' TERM; `+beat+`& echo $$ >own; while :; do sleep 0.02; done`)
 	f.wait("beat", "\n")
+	f.wait("own", "\n")
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -83,18 +95,19 @@ func TestF12_StandingStill(t *testing.T) {
 	gone(t, f.pid("own"))
 	gone(t, f.pid("pid"))
 	if last := f.touched("beat"); last.After(deadline) {
-		t.Errorf("the command's child lived %v longer than the lease", last.Sub(deadline))
+		wrong = append(wrong, fmt.Sprintf("the command's child lived %v longer than the lease", last.Sub(deadline)))
 	}
 	if f.read("told") == "" {
-		t.Error("it was killed without having been told to stop")
+		wrong = append(wrong, "it was killed without having been told to stop")
 	}
 	_ = cmd.Process.Signal(syscall.SIGCONT)
 	f.wait("log", "[result 137")
+	return wrong
 }
 
-// TestGuardMustLead: started by hand, it must not kill the group it happens to
+// TestGuardRefusesForeignGroup: started by hand, it must not kill the group it happens to
 // be in.
-func TestGuardMustLead(t *testing.T) {
+func TestGuardRefusesForeignGroup(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "guard")
 	out, err := cmd.CombinedOutput() // standard input is empty: for a guard, the end of holdfast
 	if err == nil || !strings.Contains(string(out), "leads a process group") {
@@ -102,8 +115,8 @@ func TestGuardMustLead(t *testing.T) {
 	}
 }
 
-// TestGuardLoop has a clock of its own, which a poll moves on by what it waits.
-func TestGuardLoop(t *testing.T) {
+// TestGuardLoopKeepsItsTimes has a clock of its own, which a poll moves on by what it waits.
+func TestGuardLoopKeepsItsTimes(t *testing.T) {
 	const s = int64(time.Second)
 	type frame struct{ term, kill int64 }
 	for _, tt := range []struct {
@@ -143,7 +156,7 @@ func TestGuardLoop(t *testing.T) {
 			now.Store(5)
 			clock := func() time.Duration { return time.Duration(now.Add(s/100) - s/100) }
 			var got []syscall.Signal
-			err = watchOver(int(r.Fd()), clock, func(sig syscall.Signal, _ string) { got = append(got, sig) })
+			err = guardLoop(int(r.Fd()), clock, func(sig syscall.Signal, _ string) { got = append(got, sig) })
 			if err != nil || !slices.Equal(got, tt.want) {
 				t.Errorf("%v, error %v, want %v", got, err, tt.want)
 			}
@@ -151,37 +164,28 @@ func TestGuardLoop(t *testing.T) {
 	}
 }
 
-// TestTold reads what a guard is told.
-func TestTold(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	g := &guard{to: w}
-	tell := func(term, kill time.Duration) {
-		now := time.Now()
-		var at time.Time
-		if term != 0 {
-			at = now.Add(term)
-		}
-		g.tell(at, now.Add(kill))
-	}
-	before := bootClock()
-	tell(time.Minute, time.Hour)
-	tell(time.Minute, time.Hour) // the same again is not sent
-	tell(0, time.Hour)           // that there is no TERM any more is
-	w.Close()
-	var got [3][frameSize]byte
-	for i := range 2 {
-		if err := readFrame(int(r.Fd()), got[i][:]); err != nil {
-			t.Fatal(err)
+// TestGuardReadsTheDeadlines reads what a guard is told.
+func TestGuardReadsTheDeadlines(t *testing.T) {
+	var before, after time.Duration
+	var got [][frameSize]byte
+	for {
+		before = bootClock()
+		got = framesOf(t, func(g *guard) {
+			term, kill := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
+			g.sendDeadlines(term, kill)
+			g.sendDeadlines(term, kill)        // the same again is not sent
+			g.sendDeadlines(time.Time{}, kill) // that there is no TERM any more is
+		})
+		after = bootClock()
+		// The guard's clock is read a little before the time that is left, so a
+		// process that stands still in between sends another instant.
+		if len(got) == 2 || after-before < 2*time.Millisecond {
+			break
 		}
 	}
-	if err := readFrame(int(r.Fd()), got[2][:]); err == nil {
-		t.Error("it was told the same twice")
+	if len(got) != 2 {
+		t.Fatalf("it was told %d times, want 2", len(got))
 	}
-	after := bootClock()
 	at := func(i, part int) time.Duration {
 		return time.Duration(binary.BigEndian.Uint64(got[i][part*8:]))
 	}
@@ -193,5 +197,38 @@ func TestTold(t *testing.T) {
 	}
 	if at(1, 0) != 0 {
 		t.Errorf("TERM at %v, want none", at(1, 0))
+	}
+}
+
+// framesOf returns the frames that send writes to a guard.
+func framesOf(t *testing.T, send func(*guard)) (all [][frameSize]byte) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	send(&guard{to: w})
+	w.Close()
+	for {
+		var f [frameSize]byte
+		if readFrame(int(r.Fd()), f[:]) != nil {
+			return all
+		}
+		all = append(all, f)
+	}
+}
+
+// TestFullPipeDelaysNothing: a guard that is stopped reads nothing, and the
+// process goes on.
+func TestFullPipeDelaysNothing(t *testing.T) {
+	const more = 1 << 16 // than a pipe holds
+	got := framesOf(t, func(g *guard) {
+		for i := range more {
+			g.write([frameSize]byte{byte(i), 1})
+		}
+	})
+	if len(got) == 0 || len(got) == more {
+		t.Errorf("%d of %d frames were sent, want as many as the pipe holds", len(got), more)
 	}
 }

@@ -1,20 +1,19 @@
 //go:build unix
 
-// Package job runs a command that must not outlive a deadline which somebody
-// else keeps moving on, such as the end of a lease.
+// Package job runs a command that must not outlive a deadline that keeps moving
+// on, such as the end of a lease.
 //
 // The command has a process group of its own, which is stopped as a whole. The
-// leader of that group is not the command but a guard: a small process, made of
-// the same program (see [Guard]), that does nothing but wait. It makes the
-// deadline binding also for a process that can no longer see to it:
+// leader of that group is not the command but a guard: a small process of the
+// same program (see [Guard]), which only waits. The guard enforces the deadline
+// when this process cannot:
 //
-//   - When this process is killed, the guard kills the group at once. On Linux
-//     and FreeBSD the kernel kills the command besides, should the guard have
-//     been killed as well.
-//   - When this process stands still (stopped, or starved), the guard stops the
-//     group before the deadline that it was told last.
-//   - The number of the group stays in use, so no signal can reach a stranger,
-//     and the terminal can be given to the group before the command runs.
+//   - If this process is killed, the guard kills the group at once. If the guard
+//     was killed as well, the kernel kills the command, on Linux and FreeBSD.
+//   - If this process is stopped or starved, the guard stops the group before
+//     the last deadline that it received.
+//   - The id of the group stays in use, so no signal can reach another group,
+//     and the group can get the terminal before the command runs.
 package job
 
 import (
@@ -29,8 +28,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Job is a command to run, and until when. All fields but Longest and Notice
-// have to be set.
+// Job is a command and its deadline. All fields but MaxDuration and Notice have
+// to be set.
 type Job struct {
 	Path                  string   // the program
 	Args                  []string // its arguments, with its name as the first
@@ -38,33 +37,33 @@ type Job struct {
 	Stdin, Stdout, Stderr *os.File // given to the command as they are
 	GuardArgs             []string // arguments that make this program call Guard
 
-	// Deadline is when nothing of the command may run any more. It is asked
-	// again and again, and may move on.
+	// Deadline returns the instant after which nothing of the command may run.
+	// It is called repeatedly, and its result may move on.
 	Deadline func() time.Time
-	// Over is closed when the deadline has come earlier than Deadline said.
-	Over <-chan struct{}
-	// Grace is how long before the deadline the command is told to stop.
+	// Expired is closed when the deadline has come earlier than Deadline said.
+	Expired <-chan struct{}
+	// Grace is the time between SIGTERM and the deadline.
 	Grace time.Duration
-	// Longest is how long the command may run in any case, 0 for no limit. It
-	// is told to stop Grace, or a fifth of Longest, before.
-	Longest time.Duration
+	// MaxDuration limits the command's running time, 0 for no limit. SIGTERM is
+	// sent Grace, or a fifth of MaxDuration, before its end.
+	MaxDuration time.Duration
 	// Signals are passed on to the command; see [Signals].
 	Signals <-chan os.Signal
-	// Notice is told what happens. It is called by Run's goroutine.
+	// Notice is called with each event, by Run's goroutine.
 	Notice func(Notice)
 }
 
-// Reason says why a command was stopped.
+// Reason is the reason for which a command was stopped.
 type Reason string
 
-// The reasons. The empty Reason is that of a command which ended by itself.
+// The reasons. The empty Reason stands for a command that ended by itself.
 const (
-	Doubt   Reason = "the deadline came near" // and was not moved on
-	Over    Reason = "the deadline is over"
-	Longest Reason = "the command ran for the longest time allowed"
+	InDoubt     Reason = "the deadline came near" // and was not moved on
+	Expired     Reason = "the deadline is over"
+	MaxDuration Reason = "the command ran for the longest time allowed"
 )
 
-// Notice is one thing that happened to a command.
+// Notice is one event of a command.
 type Notice struct {
 	Kind   Kind
 	Reason Reason        // of Stopping and Killing
@@ -72,7 +71,7 @@ type Notice struct {
 	Left   time.Duration // until the deadline, of Stopping, Killing and Suspended
 }
 
-// Kind says what a Notice is about.
+// Kind is the kind of a Notice.
 type Kind string
 
 // The kinds of notices.
@@ -84,7 +83,7 @@ const (
 	Unguarded Kind = "unguarded" // the guard is gone
 )
 
-// Result is how a command ended.
+// Result describes the end of a command.
 type Result struct {
 	Status      syscall.WaitStatus
 	Stopped     Reason // why it was stopped, empty if it was not
@@ -100,11 +99,11 @@ func (r Result) Code() int {
 	return r.Status.ExitStatus()
 }
 
-// StartError says that the command could not be started. Everything else that
-// goes wrong is another error.
+// StartError reports that the command could not be started. All other problems
+// are other errors.
 type StartError struct{ Err error }
 
-// Error is the operating system's reason.
+// Error returns the operating system's reason.
 func (e *StartError) Error() string { return e.Err.Error() }
 
 // Unwrap returns that reason.
@@ -124,16 +123,16 @@ type run struct {
 	killed   bool
 }
 
-// Run runs the command and returns when it has ended: with a *StartError when
-// it did not run, and another error when that, or its guard, could not be
-// brought about. It blocks, and keeps its thread, as long as the command lives:
-// a process that cannot be killed holds it up.
+// Run runs the command and returns when it has ended: with a *StartError if the
+// command did not start, and with another error if its guard did not. Run blocks,
+// and keeps its thread, as long as the command lives: a process that cannot be
+// killed delays it.
 func (j *Job) Run() (Result, error) {
 	if j.Notice == nil {
 		j.Notice = func(Notice) {}
 	}
-	// The kernel sends the parent-death signal when the thread ends that
-	// started the command.
+	// The kernel sends the parent-death signal when the thread that started the
+	// command ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -142,11 +141,11 @@ func (j *Job) Run() (Result, error) {
 		return Result{}, fmt.Errorf("starting the guard of the command: %w", err)
 	}
 	defer g.stop()
-	r := &run{Job: j, guard: g, limits: newLimits(j.Grace, j.Longest), stops: make(chan os.Signal, 8)}
-	if why, _ := r.limits.look(time.Now(), j.Deadline(), r.isOver()); why != "" {
+	r := &run{Job: j, guard: g, limits: newLimits(j.Grace, j.MaxDuration), stops: make(chan os.Signal, 8)}
+	if why, _ := r.limits.decide(time.Now(), j.Deadline(), r.isExpired()); why != "" {
 		return Result{Stopped: why}, &StartError{fmt.Errorf("not started: %s", why)}
 	}
-	r.tellGuard()
+	r.updateGuard()
 
 	r.terminal = openTerminal(g.pid)
 	defer r.terminal.close()
@@ -164,11 +163,13 @@ func (j *Job) Run() (Result, error) {
 	r.pid = p.Pid
 	_ = p.Release() // waited for below, for stops as well
 	r.Notice(Notice{Kind: Started, PID: r.pid})
+	stop := reapOrphans(r.pid, g.pid)
+	defer stop()
 	status := r.loop()
 	return r.result(status), nil
 }
 
-// loop is where Run spends its time.
+// loop handles events until the command has ended, and returns its status.
 func (r *run) loop() syscall.WaitStatus {
 	changes := make(chan syscall.WaitStatus)
 	go watch(r.pid, changes)
@@ -176,7 +177,7 @@ func (r *run) loop() syscall.WaitStatus {
 	defer timer.Stop()
 	signal.Notify(r.stops, unix.SIGTSTP, unix.SIGCONT)
 	defer signal.Stop(r.stops)
-	over, unguarded := r.Over, (<-chan struct{})(r.guard.gone)
+	over, unguarded := r.Expired, (<-chan struct{})(r.guard.gone)
 	for {
 		select {
 		case status := <-changes:
@@ -198,11 +199,11 @@ func (r *run) loop() syscall.WaitStatus {
 			}
 			r.Notice(Notice{Kind: Unguarded})
 		}
-		timer.Reset(r.look())
+		timer.Reset(r.decide())
 	}
 }
 
-// watch reports every change of the process, the last one being its end.
+// watch reports every change of the process; the last one is its end.
 func watch(pid int, changes chan<- syscall.WaitStatus) {
 	for {
 		var status syscall.WaitStatus
@@ -220,27 +221,28 @@ func watch(pid int, changes chan<- syscall.WaitStatus) {
 	}
 }
 
-// look does what the time asks for, and returns when to look again.
-func (r *run) look() time.Duration {
-	r.tellGuard()
+// decide stops or kills the command when its time has come, and returns the time
+// until the next decision.
+func (r *run) decide() time.Duration {
+	r.updateGuard()
 	now := time.Now()
-	over := r.isOver()
-	why, next := r.limits.look(now, r.Deadline(), over)
+	over := r.isExpired()
+	why, next := r.limits.decide(now, r.Deadline(), over)
 	if why != "" && r.stopping == "" {
 		r.stopping = why
 		r.killAt = r.limits.killAt(r.Deadline())
 		if !over && now.Before(r.killAt) {
 			r.Notice(Notice{Stopping, why, 0, time.Until(r.Deadline())})
 			r.signal(syscall.SIGTERM)
-			r.signal(syscall.SIGCONT) // whoever is stopped could not act on it
-			r.tellGuard()
+			r.signal(syscall.SIGCONT) // a stopped process could not act on SIGTERM
+			r.updateGuard()
 		}
 	}
 	if r.stopping == "" || r.killed {
 		return next
 	}
-	// Once told to stop, it has until the time that was then known, whether
-	// or not the deadline moves on again.
+	// After SIGTERM the command has until the killAt of that moment, even if the
+	// deadline moves on again.
 	if over || !now.Before(r.killAt) {
 		r.killed = true
 		r.Notice(Notice{Killing, r.stopping, 0, time.Until(r.Deadline())})
@@ -250,26 +252,26 @@ func (r *run) look() time.Duration {
 	return min(next, r.killAt.Sub(now))
 }
 
-func (r *run) isOver() bool {
+func (r *run) isExpired() bool {
 	select {
-	case <-r.Over:
+	case <-r.Expired:
 		return true
 	default:
 		return false
 	}
 }
 
-// tellGuard gives the guard the instants at which it has to act in place of
-// this process: a little later than this process would.
-func (r *run) tellGuard() {
-	term, kill := r.limits.ofGuard(r.Deadline())
+// updateGuard sends the guard the instants at which it acts in place of this
+// process: a little later than this process would.
+func (r *run) updateGuard() {
+	term, kill := r.limits.guardTimes(r.Deadline())
 	if r.stopping != "" {
-		term = time.Time{} // it was told
+		term = time.Time{} // already sent
 		if at := r.killAt.Add(r.limits.margin / 2); at.Before(kill) {
 			kill = at
 		}
 	}
-	r.guard.tell(term, kill)
+	r.guard.sendDeadlines(term, kill)
 }
 
 // signal sends a signal to the whole group.
@@ -287,44 +289,44 @@ func (r *run) forward(s syscall.Signal) {
 	}
 }
 
-// stopped deals with a command that was stopped. A stop that the terminal
-// caused is the user's wish to have this process stop too, unless the command
-// only lacks the terminal and can have it.
+// stopped handles a stop of the command. If the terminal caused it, the user
+// wants this process to stop too, unless the command only lacks the terminal and
+// can have it.
 func (r *run) stopped(s syscall.Signal) {
 	if s == syscall.SIGSTOP || r.killed || r.terminal == nil {
-		return // whoever stopped it will continue it; the deadline is kept
+		return // another process stopped it and will continue it; the deadline stands
 	}
 	if s == syscall.SIGTTIN || s == syscall.SIGTTOU {
-		// One that has the terminal was continued twice, and stopped between the
-		// two before it got it: the news of that stop are old.
-		if r.terminal.give() || r.terminal.lent() {
+		// A command that has the terminal was continued twice, and stopped between
+		// the two, before it got the terminal: this stop is an old one.
+		if r.terminal.give() || r.terminal.inForeground() {
 			r.signal(syscall.SIGCONT)
 			return
 		}
 	}
 	r.Notice(Notice{Kind: Suspended, Left: time.Until(r.Deadline())})
 	r.terminal.suspend(r.stops)
-	r.tellGuard()
+	r.updateGuard()
 	r.signal(syscall.SIGCONT)
 }
 
-// result ends the run: of a command that was stopped nothing remains.
+// result ends the run. It kills what remains of a command that was stopped.
 func (r *run) result(status syscall.WaitStatus) Result {
 	res := Result{Status: status, Stopped: r.stopping}
-	if r.isOver() && res.Stopped == "" {
-		res.Stopped = Over
+	if r.isExpired() && res.Stopped == "" {
+		res.Stopped = Expired
 	}
 	if res.Stopped == "" && status.Signaled() {
-		// The guard may have acted while this process stood still.
+		// The guard may have acted while this process was stopped.
 		if s := status.Signal(); s == syscall.SIGKILL || s == syscall.SIGTERM {
-			res.Stopped, _ = r.limits.look(time.Now(), r.Deadline(), false)
+			res.Stopped, _ = r.limits.decide(time.Now(), r.Deadline(), false)
 		}
 	}
 	if res.Stopped != "" {
 		r.signal(syscall.SIGKILL)
 	}
 	interrupt := status.Signaled() && status.Signal() == syscall.SIGINT
-	res.Interrupted = interrupt && r.terminal.has() && res.Stopped == ""
+	res.Interrupted = interrupt && r.terminal.wasGiven() && res.Stopped == ""
 	if status.Signaled() {
 		r.terminal.restore()
 	}

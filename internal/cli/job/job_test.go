@@ -4,9 +4,9 @@ package job
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +67,7 @@ func (tr *trial) kinds() (kinds []Kind) {
 // file pid, and again and again to the file beat, and ignores SIGTERM.
 const beat = `sh -c 'trap "" TERM; echo $$ >pid.new; mv pid.new pid; while :; do echo >>beat; sleep 0.02; done' `
 
-func TestStatus(t *testing.T) {
+func TestExitStatusIsTheCommands(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		script string
@@ -87,7 +87,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestNotStarted(t *testing.T) {
+func TestUnstartableCommandIsReported(t *testing.T) {
 	for path, want := range map[string]error{"/nowhere/at/all": os.ErrNotExist, "/": os.ErrPermission} {
 		tr := newTrial(t, "")
 		tr.Path = path
@@ -97,8 +97,8 @@ func TestNotStarted(t *testing.T) {
 		}
 	}
 	for name, change := range map[Reason]func(*Job){
-		Doubt: func(j *Job) { j.Deadline = func() time.Time { return time.Now().Add(j.Grace / 2) } },
-		Over:  func(j *Job) { j.Over = closed() },
+		InDoubt: func(j *Job) { j.Deadline = func() time.Time { return time.Now().Add(j.Grace / 2) } },
+		Expired: func(j *Job) { j.Expired = closed() },
 	} {
 		tr := newTrial(t, "echo ran >ran")
 		change(tr.Job)
@@ -142,8 +142,8 @@ func TestFilesAndEnvironment(t *testing.T) {
 	}
 }
 
-// TestGroup looks at who is in which process group.
-func TestGroup(t *testing.T) {
+// TestCommandIsInTheGuardsGroup looks at who is in which process group.
+func TestCommandIsInTheGuardsGroup(t *testing.T) {
 	tr := newTrial(t, `ps -o pgid= -p $$ >mine; sh -c 'ps -o pgid= -p $$ >childs'`)
 	tr.run()
 	mine, childs := strings.TrimSpace(tr.read("mine")), strings.TrimSpace(tr.read("childs"))
@@ -152,16 +152,33 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// standStill gives the trial a deadline that moves on until a file has text, and
+// from then on stands still, so long after that instant. It returns the deadline
+// once it stands.
+func (tr *trial) standStill(name string, after time.Duration) (deadline func() time.Time) {
+	var at time.Time
+	tr.Deadline = func() time.Time {
+		if at.IsZero() && tr.read(name) != "" {
+			at = time.Now().Add(after)
+		}
+		if at.IsZero() {
+			return time.Now().Add(time.Hour)
+		}
+		return at
+	}
+	return func() time.Time { return at }
+}
+
 // TestTermInTime has a deadline that stands still: the command is told in time
 // to end by itself (F1).
 func TestTermInTime(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, `trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.02; done`)
-	deadline := time.Now().Add(6 * time.Second)
-	tr.Deadline = func() time.Time { return deadline }
-	tr.Grace = 5 * time.Second
+	tr.Grace = 20 * time.Second
+	at := tr.standStill("out", tr.Grace+time.Second)
 	res := tr.run()
-	if res.Stopped != Doubt || res.Code() != 3 {
+	deadline := at()
+	if res.Stopped != InDoubt || res.Code() != 3 {
 		t.Errorf("%+v, code %d, want it stopped, and its own code 3", res, res.Code())
 	}
 	if now := time.Now(); now.After(deadline) {
@@ -178,31 +195,35 @@ func TestTermInTime(t *testing.T) {
 // TestKillInTime has a command, and a child of it, that do not listen.
 func TestKillInTime(t *testing.T) {
 	t.Parallel()
-	tr := newTrial(t, beat+`& trap "" TERM; while :; do sleep 0.1; done`)
-	deadline := time.Now().Add(4 * time.Second)
-	tr.Deadline = func() time.Time { return deadline }
-	tr.Grace = 3 * time.Second
-	res := tr.run()
-	if res.Stopped != Doubt || res.Code() != 137 {
-		t.Errorf("%+v, code %d", res, res.Code())
-	}
-	gone(t, tr.pid("pid"))
-	if last := tr.touched("beat"); last.After(deadline) {
-		t.Errorf("the child of the command was alive %v after the deadline", last.Sub(deadline))
-	}
-	if got := tr.kinds(); !slices.Equal(got, []Kind{Started, Stopping, Killing}) {
-		t.Errorf("notices %v", got)
-	}
-	if left := tr.notices[2].Left; left < 0 || left > tr.Grace/2 {
-		t.Errorf("it was killed %v before the deadline, want it late but before", left)
-	}
+	// The command is killed a second before the deadline, and by the guard half a
+	// second later.
+	onMovingMachine(t, 300*time.Millisecond, func() (wrong []string) {
+		tr := newTrial(t, `trap "" TERM; `+beat+`& while :; do sleep 0.1; done`)
+		tr.Grace = 5 * time.Second
+		at := tr.standStill("beat", tr.Grace+time.Second)
+		res := tr.run()
+		deadline := at()
+		if res.Stopped != InDoubt || res.Code() != 137 {
+			wrong = append(wrong, fmt.Sprintf("%+v, code %d", res, res.Code()))
+		}
+		gone(t, tr.pid("pid"))
+		if last := tr.touched("beat"); last.After(deadline) {
+			wrong = append(wrong, fmt.Sprintf("the child of the command was alive %v after the deadline", last.Sub(deadline)))
+		}
+		if got := tr.kinds(); !slices.Equal(got, []Kind{Started, Stopping, Killing}) {
+			wrong = append(wrong, fmt.Sprintf("notices %v", got))
+		} else if left := tr.notices[2].Left; left < 0 || left > tr.Grace/2 {
+			wrong = append(wrong, fmt.Sprintf("it was killed %v before the deadline, want it late but before", left))
+		}
+		return wrong
+	})
 }
 
-// TestNothingRemains: of a command that was stopped, also what it started in
+// TestStopEndsBackgroundChildren: of a command that was stopped, also what it started in
 // the background ends.
-func TestNothingRemains(t *testing.T) {
+func TestStopEndsBackgroundChildren(t *testing.T) {
 	t.Parallel()
-	tr := newTrial(t, beat+`& trap 'exit 0' TERM; while :; do sleep 0.02; done`)
+	tr := newTrial(t, `trap 'exit 0' TERM; `+beat+`& while :; do sleep 0.02; done`)
 	deadline := time.Now().Add(time.Hour)
 	tr.Deadline = func() time.Time {
 		if tr.read("pid") != "" {
@@ -210,14 +231,14 @@ func TestNothingRemains(t *testing.T) {
 		}
 		return deadline
 	}
-	if res := tr.run(); res.Stopped != Doubt || res.Code() != 0 {
+	if res := tr.run(); res.Stopped != InDoubt || res.Code() != 0 {
 		t.Errorf("%+v", res)
 	}
 	gone(t, tr.pid("pid"))
 }
 
-// TestBackgroundStays: of one that ended by itself, it goes on.
-func TestBackgroundStays(t *testing.T) {
+// TestBackgroundChildOutlivesNormalEnd: of one that ended by itself, it goes on.
+func TestBackgroundChildOutlivesNormalEnd(t *testing.T) {
 	tr := newTrial(t, beat+`& while [ ! -e pid ]; do sleep 0.02; done`)
 	if res := tr.run(); res.Stopped != "" || res.Code() != 0 {
 		t.Errorf("%+v", res)
@@ -232,16 +253,16 @@ func TestBackgroundStays(t *testing.T) {
 	gone(t, pid)
 }
 
-// TestOver: when the deadline has passed already, there is no time for TERM.
-func TestOver(t *testing.T) {
+// TestPastDeadlineSkipsTERM: when the deadline has passed already, there is no time for TERM.
+func TestPastDeadlineSkipsTERM(t *testing.T) {
 	tr := newTrial(t, beat+`& trap 'echo told' TERM; wait`)
 	over := make(chan struct{})
-	tr.Over = over
+	tr.Expired = over
 	go func() {
 		tr.wait("beat", "\n")
 		close(over)
 	}()
-	if res := tr.run(); res.Stopped != Over || res.Code() != 137 {
+	if res := tr.run(); res.Stopped != Expired || res.Code() != 137 {
 		t.Errorf("%+v", res)
 	}
 	gone(t, tr.pid("pid"))
@@ -250,13 +271,13 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// TestMovingDeadline: while the deadline moves on the command is left alone,
+// TestMovingDeadlineStopsNothing: while the deadline moves on the command is left alone,
 // by the guard too.
-func TestMovingDeadline(t *testing.T) {
+func TestMovingDeadlineStopsNothing(t *testing.T) {
 	t.Parallel()
-	tr := newTrial(t, `i=0; while [ $i -lt 40 ]; do i=$((i+1)); sleep 0.05; done`)
-	tr.Deadline = func() time.Time { return time.Now().Add(time.Second) }
-	tr.Grace = 400 * time.Millisecond
+	tr := newTrial(t, `i=0; while [ $i -lt 180 ]; do i=$((i+1)); sleep 0.05; done`)
+	tr.Deadline = func() time.Time { return time.Now().Add(8 * time.Second) }
+	tr.Grace = time.Second
 	if res := tr.run(); res.Stopped != "" || res.Code() != 0 {
 		t.Errorf("%+v; %q", res, tr.read("err"))
 	}
@@ -265,16 +286,16 @@ func TestMovingDeadline(t *testing.T) {
 	}
 }
 
-func TestLongest(t *testing.T) {
+func TestMaxDurationStopsTheCommand(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, `trap 'exit 3' TERM; while :; do sleep 0.02; done`)
-	tr.Longest = 2 * time.Second
+	tr.MaxDuration = 20 * time.Second // of which a fifth remains after SIGTERM
 	began := time.Now()
-	if res := tr.run(); res.Stopped != Longest || res.Code() != 3 {
+	if res := tr.run(); res.Stopped != MaxDuration || res.Code() != 3 {
 		t.Errorf("%+v", res)
 	}
-	if d := time.Since(began); d < time.Second {
-		t.Errorf("it was stopped after %v, and may run for %v", d, tr.Longest)
+	if d := time.Since(began); d < tr.MaxDuration/2 {
+		t.Errorf("it was stopped after %v, and may run for %v", d, tr.MaxDuration)
 	}
 }
 
@@ -292,44 +313,51 @@ func TestSignalsArePassedOn(t *testing.T) {
 		tr.wait("out", "ready")
 		signals <- syscall.SIGPIPE // this process's own affair
 		for i, s := range numbers {
-			if !signal.Ignored(s) { // a shell cannot trap what it inherited as ignored
-				signals <- s
-				tr.wait("out", names[i])
-			}
+			signals <- s
+			tr.wait("out", names[i])
 		}
 		signals <- syscall.SIGURG
 	}()
 	if res := tr.run(); res.Code() != 9 || res.Stopped != "" {
 		t.Errorf("%+v", res)
 	}
-	if got, want := tr.read("out"), "ready\n"+strings.Join(names, "\n")+"\n"; got != want && !signal.Ignored(syscall.SIGHUP) {
+	if got, want := tr.read("out"), "ready\n"+strings.Join(names, "\n")+"\n"; got != want {
 		t.Errorf("it got %q, want %q", got, want)
 	}
 }
 
-// TestIgnoredSignals: what this process was told to ignore, as by nohup, the
-// command ignores too, and is not sent.
-func TestIgnoredSignals(t *testing.T) {
+// TestIgnoredSignalsStayIgnored: the command ignores the signals that this process
+// ignored at its start, as by nohup or in the background of a script, and is not
+// sent them. Other signals end the command, whatever the test itself inherited.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
-	f := newFiles(t)
-	cmd := exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "sh",
-		os.Args[0], "runner", "1h", "1m", "sh", "-c", "cd "+f.dir+"; echo >ready; while [ ! -e stop ]; do sleep 0.02; done; kill -HUP $$; exit 6")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	f.wait("ready", "\n")
-	_ = cmd.Process.Signal(syscall.SIGHUP)
-	if err := os.WriteFile(f.path("stop"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 6 {
-		t.Errorf("it ended with %v, want 6", cmd.ProcessState)
+	for name, number := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT} {
+		for _, ignored := range []bool{true, false} {
+			f := newFiles(t)
+			before, want := "", 128+int(number)
+			if ignored {
+				before, want = `trap "" `+name+"; ", 6
+			}
+			cmd := exec.Command("sh", "-c", before+`exec "$@"`, "sh", os.Args[0], "runner", "1h", "1m", "sh", "-c",
+				"cd "+f.dir+"; echo >ready; while [ ! -e stop ]; do sleep 0.02; done; kill -"+name+" $$; exit 6")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			f.wait("ready", "\n")
+			_ = cmd.Process.Signal(number)
+			if err := os.WriteFile(f.path("stop"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if waitFor(t, cmd); cmd.ProcessState.ExitCode() != want {
+				t.Errorf("%s, ignored %v: it ended with %v, want %d", name, ignored, cmd.ProcessState, want)
+			}
+		}
 	}
 }
 
-// TestStopped: a command that somebody stops does not stop this process, and
+// TestStoppedCommandGoesOn: a command that somebody stops does not stop this process, and
 // goes on when it is continued.
-func TestStopped(t *testing.T) {
+func TestStoppedCommandGoesOn(t *testing.T) {
 	tr := newTrial(t, `echo $$ >pid; kill -STOP $$; echo on`)
 	go func() {
 		pid := tr.pid("pid")

@@ -4,69 +4,70 @@ package job
 
 import "time"
 
-// limits turns a deadline into the instants at which to act. Times carry Go's
+// limits derives the instants of action from a deadline. Times carry Go's
 // monotonic clock, so that steps of the wall clock change nothing.
 type limits struct {
-	grace  time.Duration // SIGTERM so long before the deadline
-	margin time.Duration // SIGKILL so long before it
-	longest,
+	grace  time.Duration // from SIGTERM to the deadline
+	margin time.Duration // from SIGKILL to the deadline
+	maxDuration,
 	longGrace time.Duration
 	start time.Time
 }
 
-// pulse is how often at least the deadline is asked for.
-const pulse = time.Second
+// checkInterval is the longest time between two calls of Deadline.
+const checkInterval = time.Second
 
-func newLimits(grace, longest time.Duration) limits {
+func newLimits(grace, maxDuration time.Duration) limits {
 	return limits{
 		grace: grace, margin: marginOf(grace),
-		longest: longest, longGrace: min(grace, longest/5),
+		maxDuration: maxDuration, longGrace: min(grace, maxDuration/5),
 		start: time.Now(),
 	}
 }
 
-// marginOf is the time that the death of a killed group may take.
+// marginOf returns the time that the death of a killed group may take.
 func marginOf(grace time.Duration) time.Duration { return min(grace/5, time.Second) }
 
-// look says whether the command has to stop, and else when to look again.
-func (l *limits) look(now, deadline time.Time, over bool) (Reason, time.Duration) {
+// decide returns why the command has to stop, if it has to, and the time until
+// the next decision.
+func (l *limits) decide(now, deadline time.Time, over bool) (Reason, time.Duration) {
 	if over {
-		return Over, pulse
+		return Expired, checkInterval
 	}
 	next := deadline.Add(-l.grace).Sub(now)
 	if next <= 0 {
-		return Doubt, pulse
+		return InDoubt, checkInterval
 	}
-	if l.longest > 0 {
-		left := l.start.Add(l.longest - l.longGrace).Sub(now)
+	if l.maxDuration > 0 {
+		left := l.start.Add(l.maxDuration - l.longGrace).Sub(now)
 		if left <= 0 {
-			return Longest, pulse
+			return MaxDuration, checkInterval
 		}
 		next = min(next, left)
 	}
-	// Not only when the time has come: the guard is to hear of a deadline that
-	// has moved on well before it would act on the old one.
-	return "", min(next, max(l.grace/4, time.Millisecond), pulse)
+	// More often than the deadline alone needs: the guard has to learn of a
+	// deadline that has moved on well before it acts on the old one.
+	return "", min(next, max(l.grace/4, time.Millisecond), checkInterval)
 }
 
-// killAt is when a command that was told to stop is killed.
+// killAt returns the instant at which a command is killed after SIGTERM.
 func (l *limits) killAt(deadline time.Time) time.Time {
 	at := deadline.Add(-l.margin)
-	if l.longest > 0 {
-		if end := l.start.Add(l.longest - marginOf(l.longGrace)); end.Before(at) {
+	if l.maxDuration > 0 {
+		if end := l.start.Add(l.maxDuration - marginOf(l.longGrace)); end.Before(at) {
 			at = end
 		}
 	}
 	return at
 }
 
-// ofGuard are the instants of the guard: the same, but later by so much that it
-// acts only if this process does not.
-func (l *limits) ofGuard(deadline time.Time) (term, kill time.Time) {
+// guardTimes returns the instants of the guard: late enough that it acts only if
+// this process does not.
+func (l *limits) guardTimes(deadline time.Time) (term, kill time.Time) {
 	term = deadline.Add(-l.grace * 3 / 4)
 	kill = deadline.Add(-l.margin / 2)
-	if l.longest > 0 {
-		end := l.start.Add(l.longest)
+	if l.maxDuration > 0 {
+		end := l.start.Add(l.maxDuration)
 		if t := end.Add(-l.longGrace * 3 / 4); t.Before(term) {
 			term = t
 		}

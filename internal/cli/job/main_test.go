@@ -15,10 +15,17 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// The test binary is also the guard, and a small program that runs a job.
+// adopts in the environment of a runner makes it call adopt, which makes it get
+// the orphans below it, as the first process of a container does.
+const adopts = "HOLDFAST_TEST_ADOPTS"
+
+var adopt func() error // nil on systems without such processes
+
+// TestMain makes the test binary the guard and a small program that runs a job,
+// too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -29,6 +36,12 @@ func TestMain(m *testing.M) {
 			}
 			syscall.Exit(0) // at once: os.Exit lets the race detector sleep
 		case "runner":
+			if os.Getenv(adopts) != "" {
+				if err := adopt(); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					syscall.Exit(1)
+				}
+			}
 			syscall.Exit(runner(os.Args[2:]))
 		}
 	}
@@ -37,7 +50,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	servers.Main(m)
 }
 
 // runner runs "LEASE GRACE COMMAND...": the deadline is always LEASE away. It
@@ -64,7 +77,22 @@ func runner(args []string) int {
 	return res.Code()
 }
 
-// files are what a job in a test reads and writes.
+// waitFor waits for the end of a process, for as long as it may take on a
+// machine that does much else. One that does not end shows its goroutines.
+func waitFor(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	const limit = 2 * time.Minute
+	abort := time.AfterFunc(limit, func() {
+		t.Errorf("%q had not ended after %v", cmd.Args, limit)
+		_ = cmd.Process.Signal(syscall.SIGABRT)
+	})
+	defer abort.Stop()
+	kill := time.AfterFunc(limit+5*time.Second, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	_ = cmd.Wait()
+}
+
+// files are the files that a job in a test reads and writes.
 type files struct {
 	t   *testing.T
 	dir string
@@ -90,7 +118,7 @@ func (f files) wait(name, text string) {
 		func() string { return fmt.Sprintf("%s has no %q but %q", name, text, f.read(name)) })
 }
 
-// touched is when a file was written last.
+// touched returns the time of the last write of a file.
 func (f files) touched(name string) time.Time {
 	f.t.Helper()
 	fi, err := os.Stat(f.path(name))
@@ -115,11 +143,45 @@ func (f files) pid(name string) int {
 // that does much else.
 func eventually(t *testing.T, ok func() bool, otherwise func() string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); {
+	for end := time.Now().Add(60 * time.Second); !ok(); {
 		if time.Now().After(end) {
 			t.Fatal("in vain: ", otherwise())
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// onMovingMachine calls try, which returns what it found wrong, for a test of
+// instants that are less than a second apart. A trial in which this process, and
+// with it most likely the machine, stood still for longer than tolerance proves
+// nothing if it fails, and is repeated.
+func onMovingMachine(t *testing.T, tolerance time.Duration, try func() (wrong []string)) {
+	t.Helper()
+	for trials := 1; ; trials++ {
+		stop, longest := make(chan struct{}), make(chan time.Duration)
+		go func() {
+			var most time.Duration
+			for last := time.Now(); ; {
+				select {
+				case <-stop:
+					longest <- most
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				now := time.Now()
+				most, last = max(most, now.Sub(last)), now
+			}
+		}()
+		wrong := try()
+		close(stop)
+		still := <-longest
+		if len(wrong) == 0 {
+			return
+		}
+		if still <= tolerance || trials == 10 {
+			t.Fatalf("%s; the longest standstill was %v", strings.Join(wrong, "; "), still)
+		}
+		t.Logf("once more, after a standstill of %v: %s", still, strings.Join(wrong, "; "))
 	}
 }
 

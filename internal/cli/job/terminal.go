@@ -23,12 +23,12 @@ import (
 // A process with no controlling terminal has a nil *terminal, whose methods do
 // nothing.
 type terminal struct {
-	fd    int
-	own   int // this process's group
-	group int // the command's
-	modes *term.State
-	given bool // the group has been given the terminal, and not lost it to a stop
-	quiet bool // SIGTTOU is ignored
+	fd          int
+	own         int // this process's group
+	group       int // the command's
+	modes       *term.State
+	given       bool // the group has been given the terminal, and not lost it to a stop
+	ignoresTTOU bool // SIGTTOU is ignored
 }
 
 // openTerminal opens the controlling terminal, if there is one.
@@ -49,8 +49,8 @@ func interactive(in, out *os.File) bool {
 	return term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
-// has says whether the command has been given the terminal.
-func (t *terminal) has() bool { return t != nil && t.given }
+// wasGiven reports whether the command has been given the terminal.
+func (t *terminal) wasGiven() bool { return t != nil && t.given }
 
 // foreground returns the group that has the terminal, -1 for none.
 func (t *terminal) foreground() int {
@@ -70,15 +70,15 @@ func (t *terminal) give() bool {
 	return t.given
 }
 
-// lent says whether the command's group is the foreground.
-func (t *terminal) lent() bool { return t != nil && t.foreground() == t.group }
+// inForeground reports whether the command's group is the foreground.
+func (t *terminal) inForeground() bool { return t != nil && t.foreground() == t.group }
 
-// ignore has SIGTTOU ignored, which stops whoever configures the terminal from
-// the background, as this process has to. Not before the command was started:
-// it would inherit that.
+// ignore ignores SIGTTOU, which stops a process that configures the terminal from
+// the background, as this one does. It is called after the start of the command,
+// which would inherit the setting.
 func (t *terminal) ignore() {
-	if t != nil && !t.quiet {
-		t.quiet = true
+	if t != nil && !t.ignoresTTOU {
+		t.ignoresTTOU = true
 		signal.Ignore(unix.SIGTTOU)
 	}
 }
@@ -89,20 +89,19 @@ func (t *terminal) take() {
 		return
 	}
 	t.ignore()
-	if t.lent() {
+	if t.inForeground() {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
 	}
 }
 
-// suspend stops this process, and those in its group, as the keyboard would
-// have if the command had been in that group. It returns when somebody
-// continues it, with the terminal given back to the command if it had it and
-// this process is in the foreground. stops is where this process is told of
-// SIGTSTP.
+// suspend stops this process and its group, as the keyboard would have if the
+// command had been in that group. It returns when the process is continued, and
+// gives the terminal back to the command if the command had it and this process
+// is in the foreground. SIGTSTP is delivered on stops.
 //
 // The runtime does not let a program have the default action of SIGTSTP again
-// once it has caught it. So this process stops by SIGSTOP, which also stops
-// those that nobody would continue; that has to be known before.
+// once it has caught it. So this process stops by SIGSTOP, which also stops a
+// process that nobody would continue; suspend checks that first.
 func (t *terminal) suspend(stops chan<- os.Signal) {
 	t.take()
 	if !continuable(t.own) {
@@ -125,10 +124,10 @@ func (t *terminal) suspend(stops chan<- os.Signal) {
 	t.resume()
 }
 
-// continuable says whether there is a process that can be expected to continue
-// a group that was stopped: the parent of one of its processes, in another
-// group of the same session, which is a shell. POSIX calls groups without one
-// orphaned. It asks for the parent of this process and of the group's leader.
+// continuable reports whether a shell can be expected to continue a stopped
+// group: the parent of one of its processes, in another group of the same
+// session. POSIX calls groups without such a parent orphaned. It checks the
+// parents of this process and of the group's leader.
 func continuable(group int) bool {
 	session, err := unix.Getsid(0)
 	if err != nil {
@@ -152,15 +151,15 @@ func continuable(group int) bool {
 
 // resume gives the command the terminal again after a stop.
 func (t *terminal) resume() {
-	if t.has() {
+	if t.wasGiven() {
 		t.give()
 	}
 }
 
-// restore brings back the modes that the terminal had, for a command that was
-// killed before it could.
+// restore restores the terminal's modes, for a command that was killed before it
+// could.
 func (t *terminal) restore() {
-	if !t.has() || t.modes == nil {
+	if !t.wasGiven() || t.modes == nil {
 		return
 	}
 	t.take()

@@ -23,7 +23,7 @@ type session struct {
 	cmd  *exec.Cmd
 	mu   sync.Mutex
 	text strings.Builder
-	seen int // what has been read of text
+	seen int // the bytes of text that were read
 }
 
 func newSession(t *testing.T) *session {
@@ -110,9 +110,9 @@ func (s *session) script(text string) string {
 
 const ctrlC, ctrlZ = "\x03", "\x1a"
 
-// TestReadsTheTerminal: the command can read from the keyboard, and the shell
+// TestCommandReadsTheTerminal: the command can read from the keyboard, and the shell
 // afterwards too.
-func TestReadsTheTerminal(t *testing.T) {
+func TestCommandReadsTheTerminal(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("echo rea''dy; read x; echo \"<$x>\"") + "\n")
 	s.expect("ready")
@@ -123,9 +123,9 @@ func TestReadsTheTerminal(t *testing.T) {
 	s.expect("against")
 }
 
-// TestCtrlC: the command gets the keyboard's signals, and a script that runs
+// TestCtrlCEndsCommandAndScript: the command gets the keyboard's signals, and a script that runs
 // it ends with it, as it would without.
-func TestCtrlC(t *testing.T) {
+func TestCtrlCEndsCommandAndScript(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("trap 'echo caug''ht; exit 5' INT; echo rea''dy; while :; do sleep 0.05; done") + "\n")
 	s.expect("ready")
@@ -140,9 +140,9 @@ func TestCtrlC(t *testing.T) {
 	s.expect("prompt$ ")
 }
 
-// TestCtrlZ: the shell has the terminal while the job is stopped, and the
+// TestCtrlZLendsTheTerminal: the shell has the terminal while the job is stopped, and the
 // command when it is continued.
-func TestCtrlZ(t *testing.T) {
+func TestCtrlZLendsTheTerminal(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("echo rea''dy; read x; echo \"<$x>\"; read y; echo \"<$y>\"") + "\n")
 	s.expect("ready")
@@ -160,9 +160,9 @@ func TestCtrlZ(t *testing.T) {
 	s.expect("prompt$ ")
 }
 
-// TestPipeline: the other programs of a pipeline keep the terminal, until the
+// TestPipelineKeepsTheTerminal: the other programs of a pipeline keep the terminal, until the
 // command reads from it.
-func TestPipeline(t *testing.T) {
+func TestPipelineKeepsTheTerminal(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("echo rea''dy; read x </dev/tty; echo \"<$x>\"") + " | cat\n")
 	s.expect("ready")
@@ -179,9 +179,9 @@ func TestPipeline(t *testing.T) {
 	s.expect("prompt$ ")
 }
 
-// TestBackground: a command that wants the terminal while its job is in the
+// TestBackgroundReaderStops: a command that wants the terminal while its job is in the
 // background stops, as the shell's own jobs do, and reads when it is in front.
-func TestBackground(t *testing.T) {
+func TestBackgroundReaderStops(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("echo rea''dy; read x; echo \"<$x>\"") + " &\n")
 	s.expect("ready")
@@ -196,9 +196,9 @@ func TestBackground(t *testing.T) {
 	s.expect("against")
 }
 
-// TestModesRestored: a command that dies with the terminal in a mode of its own
+// TestTerminalModesAreRestored: a command that dies with the terminal in a mode of its own
 // leaves it as it was.
-func TestModesRestored(t *testing.T) {
+func TestTerminalModesAreRestored(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("stty -echo -icanon; kill -KILL $$") + "\n")
 	s.expect("[result 137")
@@ -213,8 +213,8 @@ func TestModesRestored(t *testing.T) {
 	}
 }
 
-// TestHangUp: when the terminal goes away, so does the command.
-func TestHangUp(t *testing.T) {
+// TestHangUpEndsTheCommand: when the terminal goes away, so does the command.
+func TestHangUpEndsTheCommand(t *testing.T) {
 	s := newSession(t)
 	s.write("$RUN " + s.script("echo $$ >pid; echo rea''dy; read x; sleep 1000") + "\n")
 	s.expect("ready")

@@ -11,7 +11,7 @@ import (
 )
 
 // URL returns the URL of the user's store. It makes the folder that the file is
-// in, for this user alone, if it is missing; the file is made by who opens it.
+// in, for this user alone, if it is missing; opening the store makes the file.
 // The error says that there is no such folder, or that it cannot be made.
 func URL() (string, error) {
 	dir, err := stateDir(runtime.GOOS, os.Getenv, os.UserHomeDir)
@@ -27,8 +27,8 @@ func URL() (string, error) {
 // FileURL returns the URL of the SQLite file at a path.
 func FileURL(path string) string { return "sqlite:" + (&url.URL{Path: path}).EscapedPath() }
 
-// stateDir is where programs keep what is no configuration and no cache: see
-// the XDG Base Directory Specification, and Apple's File System Programming
+// stateDir returns the folder for data that is neither configuration nor cache;
+// see the XDG Base Directory Specification and Apple's File System Programming
 // Guide.
 func stateDir(system string, getenv func(string) string, home func() (string, error)) (string, error) {
 	// A relative path is to be ignored, says the specification.

@@ -1,6 +1,6 @@
-// Package link is what redislock needs of a client library of Redis, so that a
-// driver can run on another one than its own. Only packages below redislock see
-// it.
+// Package link has the interfaces through which redislock uses a client
+// library of Redis, so that a driver can run on another library than its own.
+// Only packages below redislock can import it.
 package link
 
 import (
@@ -8,38 +8,39 @@ import (
 	"errors"
 )
 
-// Client speaks to one server. It is safe for concurrent use. Errors that the
-// server answered are a [ServerError].
+// Client is a client of one server. It is safe for concurrent use. Errors that
+// the server answered are a [ServerError].
 type Client interface {
 	// Do sends a command on the client's shared connections and waits for the
 	// answer until ctx ends.
 	Do(ctx context.Context, words ...string) (Reply, error)
-	// Conn returns a connection apart from the others. It does not block.
+	// Conn returns a connection apart from the shared ones. It does not block.
 	Conn() Conn
-	// Listen returns a connection that listens, to channels of the sharded kind
-	// or of the plain one. heard is told of each message; dropped of each
-	// channel that the server stopped to serve. Neither blocks.
-	Listen(sharded bool, heard func(message string), dropped func(channel string)) Ear
+	// Listen returns a connection for subscriptions to channels, of the sharded
+	// kind or of the plain one. It calls onMessage with each message, and
+	// onDropped with each channel that the server stopped serving. Neither may
+	// block.
+	Listen(sharded bool, onMessage func(message string), onDropped func(channel string)) Subscriber
 }
 
-// Conn is one connection, made with its first command and again after one that
-// broke. It is safe for concurrent use; commands wait for one another.
+// Conn is one connection. It is made with the first command, and again after
+// it broke. It is safe for concurrent use; commands wait for one another.
 type Conn interface {
 	// Do sends a command and waits for the answer, within the client's limits.
 	Do(words ...string) (Reply, error)
-	// Pipe sends commands at once and returns an answer for each, in order,
-	// with the error of each in Reply.Err.
+	// Pipe sends commands at once and returns an answer for each, in order.
+	// The error of each is in Reply.Err.
 	Pipe(commands [][]string) []Reply
-	// Close ends the connection, also while a command waits, which it does not
-	// wait for.
+	// Close ends the connection without waiting for a command that is under
+	// way.
 	Close()
 }
 
-// Ear is a connection that listens.
-type Ear interface {
+// Subscriber is a connection that is subscribed to channels.
+type Subscriber interface {
 	// Add subscribes to one more channel, and returns once messages flow.
 	Add(ctx context.Context, channel string) error
-	// Lost is closed when the connection is.
+	// Lost returns a channel that is closed when the connection is lost.
 	Lost() <-chan struct{}
 	// Close ends the connection.
 	Close()
@@ -48,11 +49,11 @@ type Ear interface {
 // Cluster is a client for the nodes of a cluster.
 type Cluster interface {
 	// Owner returns the primary that has the slot of a key, as far as the
-	// client knows, and a name by which it is told from others.
+	// client knows, and a name that distinguishes the primary from others.
 	Owner(ctx context.Context, key string) (name string, c Client, err error)
-	// Primaries returns all of them, by name.
+	// Primaries returns all primaries, by name.
 	Primaries(ctx context.Context) (map[string]Client, error)
-	// Reload makes the client find out anew who has which slot.
+	// Reload makes the client look for the owners of the slots anew.
 	Reload(ctx context.Context)
 }
 
@@ -65,7 +66,7 @@ func (e ServerError) Error() string { return string(e) }
 // ErrClosed is the error of a client that its owner has closed.
 var ErrClosed = errors.New("the client is closed")
 
-// Reply is what a server answered: a number, a text, a list, or nothing.
+// Reply is a server's answer: a number, a text, a list, or nothing.
 type Reply struct {
 	kind kind
 	n    int64
@@ -85,22 +86,22 @@ const (
 	list
 )
 
-// Number makes an answer that is a number. The zero Reply is the absence of an
+// Number returns a Reply that is a number. The zero Reply is the absence of an
 // answer.
 func Number(n int64) Reply { return Reply{kind: number, n: n} }
 
-// Text makes an answer that is a text.
+// Text returns a Reply that is a text.
 func Text(s string) Reply { return Reply{kind: text, text: s} }
 
-// List makes an answer of several. Pairs of names and values are a list, too.
+// List returns a Reply of several. Pairs of names and values are a list, too.
 func List(l []Reply) Reply { return Reply{kind: list, list: l} }
 
-// Failed makes an answer that is an error.
+// Failed returns a Reply that is an error.
 func Failed(err error) Reply { return Reply{Err: err} }
 
-var errKind = errors.New("an answer of another kind")
+var errKind = errors.New("reply of another type")
 
-// Int returns a number.
+// Int returns the answer as a number.
 func (r *Reply) Int() (int64, error) {
 	if r.kind != number || r.Err != nil {
 		return 0, r.unlike()
@@ -108,7 +109,7 @@ func (r *Reply) Int() (int64, error) {
 	return r.n, nil
 }
 
-// Text returns a text.
+// Text returns the answer as a text.
 func (r *Reply) Text() (string, error) {
 	if r.kind != text || r.Err != nil {
 		return "", r.unlike()
@@ -116,7 +117,7 @@ func (r *Reply) Text() (string, error) {
 	return r.text, nil
 }
 
-// List returns a list.
+// List returns the answer as a list.
 func (r *Reply) List() ([]Reply, error) {
 	if r.kind != list || r.Err != nil {
 		return nil, r.unlike()
@@ -124,7 +125,7 @@ func (r *Reply) List() ([]Reply, error) {
 	return r.list, nil
 }
 
-// Texts returns a list of texts.
+// Texts returns the answer as a list of texts.
 func (r *Reply) Texts() ([]string, error) {
 	l, err := r.List()
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *Reply) Texts() ([]string, error) {
 	return texts, nil
 }
 
-// Pairs returns a list of names and values by name.
+// Pairs returns the answer, a list of names and values, as a map.
 func (r *Reply) Pairs() (map[string]string, error) {
 	l, err := r.Texts()
 	if err != nil {

@@ -1,0 +1,47 @@
+package anylock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxURL is the length of the longest URL that is read from a file.
+const maxURL = 16 << 10
+
+// ReadURL returns the URL that Open opens: for @FILE the first line of that file,
+// without space around it, else url itself. A file that cannot be read, and an
+// empty URL, are errors that match ErrConfig.
+func ReadURL(url string) (string, error) {
+	name, inFile := strings.CutPrefix(url, "@")
+	switch {
+	case url == "":
+		return "", &configError{errors.New("anylock: the URL is empty: give a store, such as redis://localhost:6379")}
+	case !inFile:
+		return url, nil
+	case name == "":
+		return "", &configError{errors.New("anylock: the URL is @ without the name of a file")}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		if strings.Contains(name, "@") { // @user:password@host, a URL without its scheme
+			return "", &configError{errors.New("anylock: the store's URL: @ begins the name of a file, and this one, which contains another @, cannot be read: check the name, or write the scheme of a URL before its user")}
+		}
+		return "", &configError{fmt.Errorf("anylock: the store's URL: %w", err)}
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxURL+1))
+	if err != nil {
+		return "", &configError{fmt.Errorf("anylock: the store's URL: %w", err)}
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	if len(first) > maxURL {
+		return "", &configError{fmt.Errorf("anylock: the store's URL: the first line of %s is longer than %d bytes", name, maxURL)}
+	}
+	if first = strings.TrimSpace(first); first == "" {
+		return "", &configError{fmt.Errorf("anylock: the store's URL: the first line of %s is empty", name)}
+	}
+	return first, nil
+}

@@ -1,0 +1,263 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// stage is the place of a callback: a client with one lock of some kind.
+type stage struct {
+	*testing.T
+	d     *hooked
+	c     *holdfast.Client
+	other *holdfast.Client
+	gate  chan struct{} // open when a blocked callback may continue
+	calls atomic.Int32
+
+	mu     sync.Mutex
+	unlock func() error // of the present hold
+}
+
+func (s *stage) hold(unlock func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlock = unlock
+}
+
+// held returns the Unlock of the present hold, or nil before Lock has returned
+// it.
+func (s *stage) held() func() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unlock
+}
+
+// backs are the acts of a callback, by name.
+var backs = map[string]func(s *stage){
+	"nothing": func(*stage) {},
+	"Unlock": func(s *stage) {
+		if unlock := s.held(); unlock != nil {
+			_ = unlock()
+		}
+	},
+	"Lock": func(s *stage) {
+		h, err := s.c.Mutex("elsewhere").Lock(bg)
+		if err == nil {
+			err = h.Unlock()
+		}
+		if err != nil && !errors.Is(err, holdfast.ErrClosed) {
+			s.Errorf("Lock in a callback: %v", err)
+		}
+	},
+	"Close": func(s *stage) { _ = s.c.Close() },
+	"block": func(s *stage) { <-s.gate },
+	"panic": func(*stage) { panic("of the observer") },
+	"exit":  func(s *stage) { runtime.Goexit() },
+}
+
+// observers are Observers that call back from one callback each, by its name.
+var observers = map[string]func(back func()) *holdfast.Observer{
+	"LockStart": func(back func()) *holdfast.Observer {
+		return &holdfast.Observer{LockStart: func(ctx context.Context, _ holdfast.LockStartInfo) context.Context { back(); return ctx }}
+	},
+	"LockWait": func(back func()) *holdfast.Observer {
+		return &holdfast.Observer{LockWait: func(context.Context, holdfast.LockWaitInfo) { back() }}
+	},
+	"LockDone": func(back func()) *holdfast.Observer {
+		return &holdfast.Observer{LockDone: func(ctx context.Context, _ holdfast.LockDoneInfo) context.Context { back(); return ctx }}
+	},
+	"HoldDone": func(back func()) *holdfast.Observer {
+		return &holdfast.Observer{HoldDone: func(context.Context, holdfast.HoldDoneInfo) { back() }}
+	},
+	"BackgroundError": func(back func()) *holdfast.Observer {
+		return &holdfast.Observer{BackgroundError: func(context.Context, holdfast.BackgroundErrorInfo) { back() }}
+	},
+}
+
+// mayNotClose are the callbacks that must not call Close.
+var mayNotClose = map[string]bool{"LockStart": true, "LockWait": true, "LockDone": true}
+
+// kinds are the kinds of holds. Each function takes a lock and returns its
+// unlock function.
+var kinds = map[string]func(s *stage) (func() error, error){
+	"Hold": func(s *stage) (func() error, error) {
+		h, err := s.c.Mutex("a").Lock(bg)
+		if err != nil {
+			return nil, err
+		}
+		return h.Unlock, nil
+	},
+	"MultiHold": func(s *stage) (func() error, error) {
+		h, err := s.c.Multi([]string{"a", "b"}).Lock(bg)
+		if err != nil {
+			return nil, err
+		}
+		return h.Unlock, nil
+	},
+	"nested": func(s *stage) (func() error, error) {
+		h, err := s.c.Mutex("a").Lock(bg)
+		if err != nil {
+			return nil, err
+		}
+		in, err := s.c.Mutex("a").Lock(h.Context())
+		if err != nil {
+			return h.Unlock, nil // Close came first
+		}
+		return func() error { return errors.Join(in.Unlock(), h.Unlock()) }, nil
+	},
+}
+
+// TestF111_CallbacksMayCallBack checks that calls return and the lock works
+// whatever a callback does. It tries each callback with each act and each kind
+// of hold.
+func TestF111_CallbacksMayCallBack(t *testing.T) {
+	for at, observer := range observers {
+		for does, back := range backs {
+			if does == "Close" && mayNotClose[at] {
+				continue
+			}
+			for kind, take := range kinds {
+				t.Run(at+"/"+does+"/"+kind, func(t *testing.T) {
+					bubble(t, func(t *testing.T) { play(t, observer, back, take, does == "Close") })
+				})
+			}
+		}
+	}
+}
+
+func play(t *testing.T, observer func(func()) *holdfast.Observer, back func(*stage), take func(*stage) (func() error, error), closes bool) {
+	store := memlock.NewStore()
+	s := &stage{T: t, d: hook(store), gate: make(chan struct{}), other: client(t, memlock.New(store))}
+	s.c = client(t, s.d, holdfast.WithObserver(observer(func() {
+		if s.calls.Add(1) == 1 { // not the events that the callback itself causes
+			back(s)
+		}
+	})))
+	// Another holder makes the Lock wait; then a renewal fails, and then the
+	// hold is lost.
+	h := must(t)(s.other.Mutex("a").Lock(bg))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		unlock, err := take(s)
+		if err != nil {
+			if !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("Lock: %v", err)
+			}
+			return
+		}
+		s.hold(unlock)
+		s.d.set(func(d *hooked) {
+			d.renew = func(context.Context, []driver.Ref, batchFunc) ([]driver.Status, error) {
+				return nil, driver.Errorf(driver.Unavailable, "for a moment")
+			}
+		})
+		time.Sleep(ttl / 2)
+		s.d.heal()
+		time.Sleep(ttl)
+		if l, _ := s.other.Inspect(bg, "a"); len(l.Holders) > 0 {
+			_ = s.other.Break(bg, "a", l.Holders[0].ID)
+		}
+		time.Sleep(time.Second)
+		_ = unlock()
+	}()
+	time.Sleep(time.Second)
+	unlock(t, h)
+	select {
+	case <-over: // the callback does not block its caller
+	case <-time.After(time.Hour):
+		// The callback blocks its caller, or waits for the gate: other locks
+		// work meanwhile.
+		unlock(t, must(t)(s.c.Mutex("z").Lock(bg)))
+		close(s.gate)
+		<-over
+	}
+	if s.calls.Load() == 0 {
+		t.Error("the callback was not called")
+	}
+	select {
+	case <-s.gate:
+	default:
+		close(s.gate)
+	}
+	synctest.Wait()
+	if !closes {
+		if h, err := s.c.Mutex("a").TryLock(bg); err != nil {
+			t.Errorf("the lock is stuck: %v", err)
+		} else {
+			unlock(t, h)
+		}
+	}
+	if err := s.c.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"a", "b", "elsewhere"} {
+		if n := tickets(t, s.other, name); n != 0 {
+			t.Errorf("%d tickets of %s stay", n, name)
+		}
+	}
+}
+
+// TestF111_LockWaitThatEndsItsGoroutine checks that a LockWait that ends the
+// goroutine of its Lock leaves no waiter behind, whichever of several it is.
+func TestF111_LockWaitThatEndsItsGoroutine(t *testing.T) {
+	for exits := range 3 {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			var waits atomic.Int32
+			c := client(t, memlock.New(s), holdfast.WithObserver(&holdfast.Observer{LockWait: func(context.Context, holdfast.LockWaitInfo) {
+				if int(waits.Add(1)) == exits+1 {
+					runtime.Goexit()
+				}
+			}}))
+			o := client(t, memlock.New(s))
+			h := must(t)(o.Mutex("a").Lock(bg))
+			got := make(chan *holdfast.Hold, 3)
+			for range 3 {
+				go func() { got <- must(t)(c.Mutex("a").Lock(bg)) }()
+				synctest.Wait()
+			}
+			unlock(t, h)
+			for range 2 {
+				unlock(t, <-got)
+			}
+			if n := tickets(t, o, "a"); n != 0 || waits.Load() != 3 {
+				t.Errorf("%d tickets stay, %d waits", n, waits.Load())
+			}
+		})
+	}
+}
+
+// TestF111_BackgroundErrorThatBlocksGathersNothing checks that a BackgroundError
+// that blocks delays the other errors, of which the newest are kept, and that no
+// goroutines gather behind it.
+func TestF111_BackgroundErrorThatBlocksGathersNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var told atomic.Int32
+		c := client(t, memlock.New(memlock.NewStore()), holdfast.WithObserver(onBackgroundError(func(error) { told.Add(1); <-gate })))
+		before := runtime.NumGoroutine()
+		for range 100 {
+			holdfast.ReportBackground(c, errors.New("one more"))
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 1 || told.Load() != 1 {
+			t.Errorf("%d goroutines more, %d told", n, told.Load())
+		}
+		close(gate)
+		synctest.Wait()
+		if n := told.Load(); n < 16 || n > 17 {
+			t.Errorf("%d errors told of 100, want the newest 16, and one before them", n)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// through stores a record and reads it back.
+func through(t *testing.T, r doneRecord) doneRecord {
+	t.Helper()
+	value, err := r.format()
+	if err != nil || len(value) > driver.MaxMark {
+		t.Fatalf("%d bytes, %v", len(value), err)
+	}
+	back, err := parseDoneRecord(value)
+	if err != nil {
+		t.Fatalf("%s: %v", value, err)
+	}
+	return back
+}
+
+func doneAt(slot time.Time, note string) Done {
+	return Done{
+		Slot: slot.UTC(), At: time.UnixMilli(1_700_000_000_123), Token: 1<<60 + 1,
+		By: Holder{Host: "web-17.example.org", PID: 4711, Since: time.UnixMilli(1_700_000_000_000), Note: note},
+	}
+}
+
+// TestDoneRecordKeepsTheGreatestSlots checks that a record keeps the 64 greatest
+// slots, in any order of recording, and that what is older than all of them counts
+// as done.
+func TestDoneRecordKeepsTheGreatestSlots(t *testing.T) {
+	start := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		var r doneRecord
+		order := rnd.Perm(200)
+		for n, i := range order {
+			slot := start.Add(time.Duration(i) * time.Hour)
+			r = through(t, r.with(doneAt(slot, "")))
+			if !reflect.DeepEqual(r.last[0], doneAt(slot, "")) {
+				t.Fatalf("the last is %+v, want %+v", r.last[0], doneAt(slot, ""))
+			}
+			if want := min(n+1, maxSlots); len(r.slots) != want {
+				t.Fatalf("%d slots after %d, want %d", len(r.slots), n+1, want)
+			}
+		}
+		for i := range 200 {
+			done, tooOld, ok := r.find(start.Add(time.Duration(i) * time.Hour).UnixNano())
+			if !ok || tooOld != (i < 200-maxSlots) && done.By == (Holder{}) {
+				t.Errorf("slot %d: done %v, too old %v", i, ok, tooOld)
+			}
+		}
+		if _, tooOld, ok := r.find(start.Add(200 * time.Hour).UnixNano()); ok || tooOld {
+			t.Errorf("a slot that nobody did: done %v, too old %v", ok, tooOld)
+		}
+	}
+}
+
+// TestDoneRecordTellsOfADozen checks that a record of regular slots tells of at
+// least a dozen of the last by whom they were done.
+func TestDoneRecordTellsOfADozen(t *testing.T) {
+	var r doneRecord
+	for i := range 100 {
+		r = through(t, r.with(doneAt(time.Unix(1_800_000_000+int64(i)*3600, 0), "")))
+	}
+	if len(r.last) < 12 {
+		t.Errorf("%d of 64 are known", len(r.last))
+	}
+	for i, d := range r.last {
+		if want := doneAt(time.Unix(1_800_000_000+int64(99-i)*3600, 0), ""); !reflect.DeepEqual(d, want) {
+			t.Errorf("%d is %+v, want %+v", i, d, want)
+		}
+	}
+}
+
+// TestDoneRecordFits checks that the record fits into a mark whatever the slots
+// and the texts are, and that the last slot and its time are always in it.
+func TestDoneRecordFits(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for _, host := range []string{"h", strings.Repeat("h", 256), strings.Repeat("\x01", 256)} {
+		for _, note := range []string{"", strings.Repeat("n", maxNote), strings.Repeat(`"`, maxNote), strings.Repeat("\u2028", maxNote/3)} {
+			var r doneRecord
+			for range 100 {
+				d := doneAt(time.Unix(0, rnd.Int64N(1<<62)-1<<61), note)
+				d.By.Host = host
+				r = through(t, r.with(d))
+				if !r.last[0].Slot.Equal(d.Slot) || !r.last[0].At.Equal(d.At) || r.last[0].Token != d.Token {
+					t.Fatalf("the last is %+v, want %+v", r.last[0], d)
+				}
+			}
+		}
+	}
+}
+
+// TestDoneRecordRefusesOthersValues checks that a value of a later version, or of
+// another program, is an error of class Refused.
+func TestDoneRecordRefusesOthersValues(t *testing.T) {
+	for _, value := range []string{
+		"x", "{}", `{"v":0}`, `{"v":2}`, `{"v":1,"s":"zz!"}`, `{"v":1,"s":"a*2"}`, `{"v":1,"s":"a,0"}`, `{"v":1,"s":"a,-1"}`,
+		`{"v":1,"s":"a,1*64"}`, `{"v":1,"s":"a,1*x"}`, `{"v":1,"s":"a","l":[{"s":"!"}]}`,
+	} {
+		_, err := parseDoneRecord([]byte(value))
+		if driver.ClassOf(err) != driver.Refused || errors.Is(err, errNewerRecord) != (value == `{"v":2}`) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	if r, err := parseDoneRecord([]byte(`{"v":1,"s":"a,1*63","new":true,"l":[{"s":"a","t":1,"a":2,"x":3,"b":"text"}]}`)); err != nil || len(r.slots) != maxSlots {
+		t.Errorf("fields of a later version: %+v, %v", r, err)
+	}
+}
+
+// TestF66_DoneRecordLayout checks that the stored form of a record stays as it is.
+func TestF66_DoneRecordLayout(t *testing.T) {
+	var r doneRecord
+	for i := range 4 {
+		r = r.with(doneAt(time.Unix(1_800_000_000+int64(i)*3600, 0), ""))
+	}
+	r.last = r.last[:1]
+	value, err := r.format()
+	const golden = `{"v":1,"s":"dobmkpuidq80,19xtf1ts0*3","l":[{"s":"dobmkpuidq80","t":1152921504606846977,"a":1700000000123,"b":{"h":"web-17.example.org","p":4711,"t":1700000000000}}]}`
+	if err != nil || string(value) != golden {
+		t.Errorf("the record is\n%s, %v, want\n%s", value, err, golden)
+	}
+	if fmt.Sprint(through(t, r).slots) != fmt.Sprint(r.slots) {
+		t.Errorf("%v is read back as %v", r.slots, through(t, r).slots)
+	}
+}

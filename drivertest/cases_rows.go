@@ -1,0 +1,101 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// idleNames is the number of names that the case leaves idle.
+const idleNames = 200
+
+// leaveIdle has a client use names once, long ago. Other cases may have stepped
+// the store's clock forward and back, so that tokens are ahead of it. Until the
+// clock has caught up, a store may count these queues as used just now.
+func (w *world) leaveIdle(c *client) {
+	var last uint64
+	for i := range idleNames {
+		t := c.mutex(fmt.Sprint("idle-", i))
+		last = max(last, c.join(t, driver.Held).Token)
+		c.leave(t, driver.Held)
+	}
+	step := 10 * time.Minute
+	if ahead := last - driver.NextToken(0, 0, time.Now()); w.traits.Fencing && int64(ahead) > 0 {
+		step += time.Duration(ahead) * driver.TokenTick
+	}
+	w.h.StepClock(w.T, step)
+	w.Cleanup(func() { w.h.StepClock(w.T, -step) })
+}
+
+var rowCases = []Case{
+	{Name: "locked-row", Rules: "Driver 1, Renew 1, F122", Needs: LockRow | StepClock, Alone: true, run: func(w *world) {
+		// A stranger keeps the row of one line. Somebody wants that lock; all
+		// others get theirs as fast as before, and keep them, also those that
+		// are renewed in one request with it.
+		a, b, c := w.client(), w.client(), w.client()
+		w.leaveIdle(a)
+		turns := func(limit time.Duration) (took time.Duration) {
+			const rounds = 64 // enough for several sweeps
+			start := time.Now()
+			for i := 0; i < rounds && took <= limit; i++ {
+				t := c.mutex(fmt.Sprint("other-", i%8))
+				c.join(t, driver.Held)
+				c.leave(t, driver.Held)
+				took = time.Since(start)
+			}
+			return took
+		}
+		refs := make([]driver.Ref, 20)
+		for i := range refs {
+			refs[i] = driver.Ref{Ticket: a.mutex(fmt.Sprint("held-", i)), State: driver.Held}
+			a.join(refs[i].Ticket, driver.Held)
+		}
+		before := turns(w.maxWait())
+		release := w.h.LockRow(w.T, refs[0].Name)
+		defer release()
+		// Short, so that they never stop asking.
+		ctx, cancel := context.WithCancel(context.Background())
+		var wants sync.WaitGroup
+		defer wants.Wait()
+		defer cancel()
+		t := b.mutex("held-0")
+		wants.Go(func() {
+			for ctx.Err() == nil {
+				once, end := context.WithTimeout(ctx, 2*time.Second)
+				_, _ = b.d.Join(once, t, true)
+				end()
+			}
+		})
+		limit := 10*before + 3*time.Second
+		begun := time.Now()
+		if took := turns(limit); took > limit && took > limit+w.still.since(begun) {
+			w.Errorf("while one row is locked, turns at other names take %v and more, %v before", took, before)
+		}
+		renew, end := context.WithTimeout(ctx, 10*time.Second)
+		places, err := a.d.Renew(renew, refs)
+		end()
+		if err != nil {
+			w.Fatalf("Renew: %v", err)
+		}
+		for i, p := range places[1:] {
+			if p.State != driver.Held || p.Err != nil {
+				w.Errorf("%s, whose row is not locked: %+v", refs[1+i].ID, p)
+			}
+		}
+		cancel()
+		wants.Wait()
+		release()
+		a.renew(refs[0].Ticket, driver.Held)
+	}},
+	{Name: "idle-rows", Rules: "F130", Needs: Rows | StepClock, Alone: true, run: func(w *world) {
+		// Names that were used once leave nothing, although nobody joins any
+		// more.
+		c := w.client()
+		before := w.h.Rows(w.T)
+		w.leaveIdle(c)
+		w.until("nothing is kept for names that nobody uses", func() bool { return w.h.Rows(w.T) <= before+idleNames/10 })
+	}},
+}

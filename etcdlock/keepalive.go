@@ -1,0 +1,230 @@
+package etcdlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/backoff"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// keepAlive sends the keep-alives of all sessions of a driver on one stream. The
+// client library's own keep-alive does not report when it sent the request that
+// was answered, and a lease has to be counted from that time (F14). So keepAlive
+// uses the generated lease client.
+//
+// keepAlive gives a stream up that does not answer in time, and opens a new one,
+// for which the client library takes the next endpoint. In this way keep-alives
+// get past a member that hangs behind a leader that does (F72).
+type keepAlive struct {
+	d *Driver
+
+	mu   sync.Mutex
+	want []*session
+	wake chan struct{}
+
+	doublings int // number of doublings of the time to wait for an answer; for run's goroutine alone
+}
+
+func (h *keepAlive) start(d *Driver) {
+	h.d = d
+	h.wake = make(chan struct{}, 1)
+	d.goUntilClosed(h.run)
+}
+
+// send requests one keep-alive. It does not block.
+func (h *keepAlive) send(s *session) {
+	h.mu.Lock()
+	h.want = append(h.want, s)
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (h *keepAlive) take() []*session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.want
+	h.want = nil
+	return w
+}
+
+func (h *keepAlive) putBack(ss []*session) {
+	h.mu.Lock()
+	h.want = append(ss, h.want...)
+	h.mu.Unlock()
+}
+
+// run keeps a stream open as long as the driver lives.
+func (h *keepAlive) run() {
+	life := h.d.life
+	retry := newStreamBackoff()
+	for fails := 0; life.Err() == nil; {
+		w := h.take()
+		if len(w) == 0 {
+			select {
+			case <-h.wake:
+			case <-life.Done():
+			}
+			continue
+		}
+		h.putBack(w)
+		if h.stream() {
+			fails = 0
+			retry.Reset()
+			continue
+		}
+		// After several failed streams, the next one gets more time.
+		if fails++; fails >= maxFastAttempts {
+			h.doublings = min(h.doublings+1, maxDoublings)
+		}
+		retry.Wait(life)
+	}
+}
+
+// newStreamBackoff returns the pauses between attempts to open a stream.
+func newStreamBackoff() *backoff.Backoff {
+	return &backoff.Backoff{First: 4 * time.Millisecond, Last: time.Second / 2, Factor: 4}
+}
+
+const (
+	maxFastAttempts = 3 // failed streams in a row before the next one gets more time
+	maxDoublings    = 4
+)
+
+// keepAliveTimeout returns how long a keep-alive of this session may go unanswered
+// before keepAlive tries another stream. The time doubles that many times, but to no
+// more than a third of the TTL.
+func (s *session) keepAliveTimeout(slow int) time.Duration {
+	p := min(max(s.ttl/10, 200*time.Millisecond), 2*time.Second)
+	return max(p, min(p<<slow, s.ttl/3))
+}
+
+// silenceLimit returns how long keep-alives of this session, each repeated
+// meanwhile, may go unanswered before keepAlive gives silent connections up. The
+// time leaves enough for another connection before the lease ends, and grows
+// with the time that a slow server takes to answer.
+func (d *Driver) silenceLimit(s *session) time.Duration {
+	return d.pace.times(2, max(min(s.ttl/4, 5*time.Second), 300*time.Millisecond), max(s.ttl/3, 300*time.Millisecond))
+}
+
+// sentKeepAlive is a keep-alive that has no answer yet.
+type sentKeepAlive struct {
+	s       *session
+	at      time.Time
+	retryAt time.Time // when keepAlive tries another stream
+	closeAt time.Time // when keepAlive gives silent connections up
+}
+
+// newSentKeepAlive returns the sentKeepAlive of a keep-alive that is sent at now.
+func (d *Driver) newSentKeepAlive(s *session, now time.Time, slow int) sentKeepAlive {
+	d.mu.Lock()
+	since := s.since
+	d.mu.Unlock()
+	b := sentKeepAlive{s: s, at: now, retryAt: now.Add(s.keepAliveTimeout(slow)), closeAt: since.Add(d.silenceLimit(s))}
+	if b.closeAt.After(now) && b.closeAt.Before(b.retryAt) {
+		b.retryAt = b.closeAt
+	}
+	return b
+}
+
+// closeSilentConns closes silent connections if a keep-alive has gone unanswered for too
+// long.
+func (h *keepAlive) closeSilentConns(inFlight map[int64]sentKeepAlive) {
+	now := time.Now()
+	for _, b := range inFlight {
+		if !now.Before(b.closeAt) {
+			h.d.conns.closeSilent(h.d.silenceLimit(b.s) / 2)
+		}
+	}
+}
+
+// stream runs one stream until it breaks, and reports whether an answer came.
+func (h *keepAlive) stream() (answered bool) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.d.life))
+	defer cancel()
+	// Opening the stream can hang, too.
+	guard := time.AfterFunc(2*time.Second, cancel)
+	stream, err := h.d.leases.LeaseKeepAlive(ctx)
+	guard.Stop()
+	if err != nil {
+		return false
+	}
+	answers := make(chan *pb.LeaseKeepAliveResponse)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case answers <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	inFlight := make(map[int64]sentKeepAlive)
+	defer func() {
+		cancel()
+		<-ended
+		for _, b := range inFlight {
+			h.d.onKeepAliveFailed(b.s)
+		}
+	}()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if w := h.take(); len(w) > 0 {
+			guard.Reset(2 * time.Second) // Send can hang if the window is full
+			for i, s := range w {
+				now := time.Now()
+				if stream.Send(&pb.LeaseKeepAliveRequest{ID: s.id}) != nil {
+					h.putBack(w[i:])
+					guard.Stop()
+					return answered
+				}
+				inFlight[s.id] = h.d.newSentKeepAlive(s, now, h.doublings)
+			}
+			guard.Stop()
+		}
+		var first time.Time
+		for _, b := range inFlight {
+			if first.IsZero() || b.retryAt.Before(first) {
+				first = b.retryAt
+			}
+		}
+		if !first.IsZero() {
+			timer.Reset(max(0, time.Until(first)))
+		} else {
+			timer.Reset(time.Hour)
+		}
+		select {
+		case r := <-answers:
+			answered = true
+			if b, ok := inFlight[r.ID]; ok {
+				delete(inFlight, r.ID)
+				if h.doublings > 0 && time.Since(b.at) < b.s.keepAliveTimeout(h.doublings-1) {
+					h.doublings--
+				}
+				h.d.onKeepAlive(b.s, b.at, r.TTL)
+			}
+		case <-h.wake:
+		case <-timer.C:
+			if !first.IsZero() {
+				h.closeSilentConns(inFlight)
+				return answered
+			}
+		case <-ended:
+			return answered
+		case <-ctx.Done():
+			return answered
+		}
+	}
+}

@@ -1,0 +1,126 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// noWaitLimit bounds the requests of a run with --no-wait.
+const noWaitLimit = 10 * time.Second
+
+// acquire opens the store and takes the lock. A signal that ends programs ends
+// the wait, and so does --wait, which counts from before the store is opened.
+func (r *runner) acquire() (*holdfast.Hold, error) {
+	ctx, stop := cancelOn(context.Background(), r.signals)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := &waitTimeout{flag: "--no-wait", limit: noWaitLimit}
+	if r.wait > 0 {
+		limit = &waitTimeout{flag: "--wait " + r.wait.String(), limit: r.wait}
+	}
+	if r.noWait || r.wait > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeoutCause(ctx, limit.limit, limit)
+		defer end()
+	}
+	show := newWaitDisplay(r, cancel)
+	r.show.Store(show)
+	if r.client == nil { // with --lead it is open after the first campaign
+		if err := r.openStore(ctx); err != nil {
+			show.end()
+			return nil, err
+		}
+	}
+	hold, err := r.lockFunc()(ctx)
+	show.end()
+	switch {
+	case err != nil && r.noWait && ctx.Err() != nil:
+		return nil, r.timeoutError(ctx, err)
+	case err != nil:
+		return nil, r.explain(cause(ctx, err))
+	}
+	r.event(eventJSON{Event: "acquired", Token: hold.Token(), Waited: new(seconds(time.Since(r.startedAt)))})
+	return hold, nil
+}
+
+// openStore opens the store, and fills in the settings that depend on it.
+func (r *runner) openStore(ctx context.Context) error {
+	opts := []holdfast.ClientOption{
+		holdfast.WithOwner(r.owner), holdfast.WithNote(r.note),
+		holdfast.WithObserver(&holdfast.Observer{
+			LockWait:        func(ctx context.Context, e holdfast.LockWaitInfo) { r.show.Load().lockWait(ctx, e) },
+			BackgroundError: r.noteBackgroundError,
+		}),
+	}
+	if r.ttl > 0 {
+		opts = append(opts, holdfast.WithTTL(r.ttl))
+	}
+	var err error
+	if r.client, r.loc, err = r.open(ctx, opts...); err != nil {
+		return r.timeoutError(ctx, err)
+	}
+	r.ttl = r.client.TTL()
+	if err := r.checkGrace(); err != nil {
+		return err
+	}
+	r.warnMemoryStore()
+	return nil
+}
+
+// timeoutError returns the error of a request to the store: if --wait or
+// --no-wait ended it, one that says so, else err.
+func (r *runner) timeoutError(ctx context.Context, err error) error {
+	var over *waitTimeout
+	if errors.As(context.Cause(ctx), &over) {
+		return fail(exitUnavailable, "%s: the store did not answer within %v (%s)", r.loc.shown(), over.limit, over.flag)
+	}
+	return cause(ctx, err)
+}
+
+// waitTimeout is the cause of a wait that a flag ended.
+type waitTimeout struct {
+	flag  string
+	limit time.Duration
+}
+
+func (w *waitTimeout) Error() string { return fmt.Sprintf("%s is over", w.flag) }
+
+// lockFunc returns the call that takes the lock in the way of the flags.
+func (r *runner) lockFunc() func(context.Context) (*holdfast.Hold, error) {
+	pick := func(lock, try func(context.Context) (*holdfast.Hold, error)) func(context.Context) (*holdfast.Hold, error) {
+		if r.noWait {
+			return try
+		}
+		return lock
+	}
+	switch {
+	case r.shared:
+		m := r.client.RWMutex(r.name)
+		return pick(m.RLock, m.TryRLock)
+	case r.exclusive:
+		m := r.client.RWMutex(r.name)
+		return pick(m.Lock, m.TryLock)
+	case r.slots > 0:
+		s := r.client.Semaphore(r.name, r.slots)
+		return pick(
+			func(ctx context.Context) (*holdfast.Hold, error) { return s.Acquire(ctx, 1) },
+			func(ctx context.Context) (*holdfast.Hold, error) { return s.TryAcquire(ctx, 1) })
+	}
+	m := r.client.Mutex(r.name)
+	return pick(m.Lock, m.TryLock)
+}
+
+// explain adds to a mismatch of kinds which flags choose a kind.
+func (r *runner) explain(err error) error {
+	if !errors.Is(err, holdfast.ErrKindMismatch) {
+		return err
+	}
+	return fmt.Errorf("%w (a read/write lock is asked for by --shared or --exclusive, a semaphore by --slots, a mutex by neither)", err)
+}

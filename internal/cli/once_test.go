@@ -1,0 +1,134 @@
+//go:build unix
+
+package cli
+
+import (
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// TestSlotsOfPeriods checks the slots of days, weeks and months in local time,
+// also where a day has 23 or 25 hours, and of durations in UTC.
+func TestSlotsOfPeriods(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		berlin = time.FixedZone("", 3600) // a system without zones
+	}
+	for _, c := range []struct{ period, now, want string }{
+		{"day", "2026-11-23T01:30:00", "2026-11-23T00:00:00"},
+		{"day", "2026-11-22T23:59:50", "2026-11-23T00:00:00"},
+		{"day", "2026-03-29T04:00:00", "2026-03-29T00:00:00"},
+		{"day", "2026-10-25T12:00:00", "2026-10-25T00:00:00"},
+		{"week", "2026-11-29T23:59:49", "2026-11-23T00:00:00"},
+		{"week", "2026-11-29T23:59:50", "2026-11-30T00:00:00"},
+		{"week", "2026-12-01T00:00:00", "2026-11-30T00:00:00"},
+		{"month", "2026-11-30T23:59:49", "2026-11-01T00:00:00"},
+		{"month", "2026-12-31T23:59:50", "2027-01-01T00:00:00"},
+		{"1h", "2026-11-23T01:30:00", "2026-11-23T01:00:00"},
+	} {
+		at := func(s string) time.Time {
+			u, err := time.ParseInLocation("2006-01-02T15:04:05", s, berlin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return u
+		}
+		if got, err := slotOfPeriod(c.period, at(c.now)); err != nil || !got.Equal(at(c.want)) {
+			t.Errorf("--once-per %s at %s: %v, %v; want %s", c.period, c.now, got, err, c.want)
+		}
+	}
+	for _, period := range []string{"x", "24h", "0", "-1h", "year"} {
+		if slot, err := slotOfPeriod(period, time.Now()); statusOf(err) != exitUsage {
+			t.Errorf("--once-per %s: %v, %v", period, slot, err)
+		}
+	}
+}
+
+// TestOncePerRunsACommandOnce checks that the second run of a slot exits with 0
+// and says nothing, that another slot runs, that the command knows its slot, and
+// that show has the last one.
+func TestOncePerRunsACommandOnce(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, url string) {
+		job := "job-" + rand.Text() // stores outlast a run of the test
+		slot := "--once-per day --slot 2026-11-23T00:00:00Z " + job
+		run(t, sh(url, slot, `echo "slot $HOLDFAST_SLOT"; exit 3`)...).want(t, 3, "slot 2026-11-23T00:00:00Z", "")
+		run(t, sh(url, slot, "echo again")...).want(t, 0, "", "")
+		r := run(t, append([]string{"--json"}, sh(url, slot, "echo again")...)...).want(t, 0, "", "")
+		var events []string
+		for _, e := range objects(t, r.err) {
+			events = append(events, e["event"].(string))
+			if e["event"] == "done" && (e["slot"] != "2026-11-23T00:00:00Z" || e["holder"] == nil) {
+				t.Errorf("done: %v", e)
+			}
+		}
+		if got := strings.Join(events, " "); got != "done exit" {
+			t.Errorf("events %q", got)
+		}
+		run(t, "--store", url, "show", job).want(t, 0, "last slot: ", "")
+		run(t, "--store", url, "show", "--json", job).want(t, 0, `"last_done"`, "")
+		run(t, sh(url, "--once-per day --slot 2026-11-24T00:00:00Z "+job, "echo next")...).want(t, 0, "next", "")
+	})
+}
+
+// TestOncePerStatus75LeavesTheSlotOpen checks that a command that ends with 75, or
+// cannot be run, leaves its slot to the next run, and that --no-wait says that
+// the job runs.
+func TestOncePerStatus75LeavesTheSlotOpen(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	const slot = "--once-per 1h --slot 2026-11-23T12:00:00Z job"
+	run(t, sh(url, slot, "exit 75")...).want(t, 75, "", "")
+	p := start(t, sh(url, slot, `echo in; `+untilStop)...).says("out", "in\n")
+	run(t, sh(url, "--no-wait "+slot, "echo again")...).want(t, 75, "", "held by")
+	waiter := start(t, sh(url, slot, "echo again")...).says("err", "waiting for job")
+	p.touch("stop")
+	p.end().want(t, 0, "in\n", "")
+	if r := waiter.end().want(t, 0, "", ""); strings.Contains(r.out, "again") {
+		t.Errorf("a run that waited ran the slot again: %q", r.out)
+	}
+}
+
+// TestOncePerRefusesBadFlags checks that each combination that makes no sense is
+// refused with 64.
+func TestOncePerRefusesBadFlags(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	for flags, want := range map[string]string{
+		"--once-per day --lead":       "cannot be given together",
+		"--once-per day --shared":     "cannot be given together",
+		"--once-per day --exclusive":  "cannot be given together",
+		"--once-per day --slots 2":    "cannot be given together",
+		"--once-per day --owner o":    "cannot be given together",
+		"--once-per year":             "--once-per year",
+		"--once-per 48h":              "below 24h",
+		"--once-per day --slot noon":  "RFC 3339",
+		"--slot 2026-11-23T12:00:00Z": "needs --once-per",
+	} {
+		run(t, sh(url, flags+" job", "true")...).want(t, 64, "", want)
+	}
+}
+
+// TestOncePerSaysWhatIsNotRecorded checks the end of a command whose slot could
+// not be recorded: its status stays, and standard error tells.
+func TestOncePerSaysWhatIsNotRecorded(t *testing.T) {
+	var errs strings.Builder
+	root := new(cobra.Command)
+	root.SetErr(&errs)
+	r := &runner{app: &app{root: root}, name: "job"}
+	o := &onceRun{ran: true}
+	err := r.onceOutcome(o, holdfast.Done{Slot: time.Unix(0, 0)}, &holdfast.StoreError{Op: "once", Name: "job", Err: errors.New("no rights")})
+	if statusOf(err) != exitOK || !strings.Contains(errs.String(), "is not recorded") || !strings.Contains(errs.String(), "no rights") {
+		t.Errorf("status %d, %q", statusOf(err), errs.String())
+	}
+	if err := r.onceOutcome(o, holdfast.Done{}, &holdfast.LostError{Name: "job", Reason: holdfast.LossGone}); statusOf(err) != exitLost {
+		t.Errorf("after a loss: status %d, %v", statusOf(err), err)
+	}
+}

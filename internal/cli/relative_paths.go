@@ -1,0 +1,69 @@
+//go:build unix
+
+package cli
+
+import (
+	neturl "net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/cli/userstore"
+)
+
+// fileOptions are the options of URLs that name files, by scheme.
+var fileOptions = map[string][]string{
+	"rediss": tlsFiles, "rediss-sentinel": tlsFiles, "rediss-cluster": tlsFiles, "redlocks": tlsFiles, "etcds": tlsFiles, "zks": tlsFiles,
+	"postgres": libpqFiles, "postgresql": libpqFiles,
+	"mysql": mysqlFiles, "mariadb": mysqlFiles,
+}
+
+var (
+	tlsFiles   = []string{"ca", "cert", "key"}
+	libpqFiles = []string{"sslrootcert", "sslcert", "sslkey", "passfile", "servicefile"}
+	mysqlFiles = []string{"tls_ca", "tls_cert", "tls_key", "socket"}
+)
+
+// absolute makes the paths in a URL (of a SQLite file, of certificates)
+// independent of the working folder, so that the command of run can use the URL
+// too. They are relative to dir, the folder of the file that the URL was read
+// from, or to the working folder if dir is "".
+func absolute(storeURL, dir string) (string, error) {
+	scheme, rest, _ := strings.Cut(storeURL, ":")
+	scheme = strings.ToLower(scheme)
+	if scheme != "sqlite" && fileOptions[scheme] == nil {
+		return storeURL, nil
+	}
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return "", fail(exitUnavailable, "the working folder: %w", err)
+		}
+	}
+	if scheme == "sqlite" {
+		if rest == "" || strings.ContainsRune("/:?", rune(rest[0])) || strings.HasPrefix(rest, "~/") {
+			return storeURL, nil
+		}
+		return userstore.FileURL(dir) + "/" + rest, nil
+	}
+	before, query, ok := strings.Cut(storeURL, "?")
+	if !ok {
+		return storeURL, nil
+	}
+	options := strings.Split(query, "&")
+	for i, o := range options {
+		name, value, _ := strings.Cut(o, "=")
+		path, err := neturl.QueryUnescape(value)
+		if err != nil || path == "" || filepath.IsAbs(path) || !slices.Contains(fileOptions[scheme], name) ||
+			name == "sslrootcert" && path == "system" { // a word of libpq
+			continue
+		}
+		options[i] = name + "=" + escapePath.Replace(neturl.QueryEscape(filepath.Join(dir, path)))
+	}
+	return before + "?" + strings.Join(options, "&"), nil
+}
+
+// escapePath makes an escaped path readable. It writes a space as %20, since some
+// parsers take a plus sign literally.
+var escapePath = strings.NewReplacer("%2F", "/", "+", "%20")

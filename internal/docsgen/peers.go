@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// measured is the page whose tables the bench writes.
+const measured = "docs/performance.md"
+
+// peerColumns are the columns of a bench table that newcomers see, and their titles.
+var peerColumns = []struct{ name, title string }{
+	{"per s", "locks per second"},
+	{"requests", "requests for each"},
+	{"longest wait, ms", "longest wait, ms"},
+	{"Jain", "fairness (Jain's index)"},
+}
+
+// peersTable returns the rows of a table of docs/performance.md, named as there
+// ("redis:clients-8-1ms"), with a few of its columns and without the limits.
+func peersTable(fsys fs.FS, name string) (string, error) {
+	page, err := fs.ReadFile(fsys, measured)
+	if err != nil {
+		return "", err
+	}
+	_, rest, found := strings.Cut(string(page), "<!-- bench:"+strings.Replace(name, ":", " ", 1)+" -->\n")
+	table, _, closed := strings.Cut(rest, "<!-- /bench -->")
+	if !found || !closed {
+		return "", fmt.Errorf("%s has no table %q", measured, name)
+	}
+	var b strings.Builder
+	var chosen []int
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if chosen == nil {
+			titles := []string{cells[0]}
+			for _, c := range peerColumns {
+				i := slices.Index(cells, c.name)
+				if i < 0 {
+					return "", fmt.Errorf("table %q has no column %q", name, c.name)
+				}
+				chosen, titles = append(chosen, i), append(titles, c.title)
+			}
+			b.WriteString("| " + strings.Join(titles, " | ") + " |\n|---" + strings.Repeat("|---:", len(chosen)) + "|\n")
+			continue
+		}
+		if strings.HasPrefix(cells[0], "---") || strings.HasPrefix(cells[0], "limit:") {
+			continue
+		}
+		row := []string{cells[0]}
+		for _, i := range chosen {
+			row = append(row, cells[i])
+		}
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+	}
+	return b.String(), nil
+}

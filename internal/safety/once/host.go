@@ -1,0 +1,271 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// errKilled is the error of a function whose host was killed.
+var errKilled = errors.New("the host was killed")
+
+// errInvoice is the error of a function that fails; its slot is done.
+var errInvoice = errors.New("half an invoice run")
+
+// host is one machine: a client, and a clock that is wrong.
+type host struct {
+	w   *World
+	rec *record
+	id  int
+	rnd *rand.Rand // of live alone
+
+	calls sync.WaitGroup // of Once
+
+	mu     sync.Mutex
+	life   int
+	skew   time.Duration
+	client *holdfast.Client
+	link   *link
+	dead   chan struct{}      // closed when this life ends
+	revive chan time.Duration // of a dead host: after that time
+	pauses []func()           // ends of pauses
+}
+
+// start begins a life.
+func (h *host) start() error {
+	d, err := h.w.Open()
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	l, err := newLink(d, h.w.Latency)
+	if err != nil {
+		return err
+	}
+	c, err := holdfast.New(l, holdfast.WithTTL(h.w.TTL), holdfast.WithNote(fmt.Sprint("host ", h.id)), holdfast.WithObserver(&holdfast.Observer{
+		BackgroundError: func(_ context.Context, e holdfast.BackgroundErrorInfo) {
+			if e.Op == "once" {
+				h.rec.mu.Lock()
+				h.rec.old = append(h.rec.old, e.Err.Error())
+				h.rec.mu.Unlock()
+			}
+		},
+	}))
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.life++
+	h.skew = time.Duration((2*h.rnd.Float64() - 1) * float64(h.w.Skew))
+	h.client, h.link = c, l
+	h.dead, h.revive = make(chan struct{}), make(chan time.Duration, 1)
+	return nil
+}
+
+// live starts each slot of each job when the host's clock says so. A host that
+// was killed misses the slots until it is started again.
+func (h *host) live() {
+	for {
+		h.mu.Lock()
+		c, skew, dead, revive := h.client, h.skew, h.dead, h.revive
+		h.mu.Unlock()
+		if c == nil || h.serve(c, skew, dead) {
+			break
+		}
+		time.Sleep(<-revive)
+		if err := h.start(); err != nil {
+			h.rec.fail("host %d: %v", h.id, err)
+			return
+		}
+	}
+	h.calls.Wait()
+}
+
+// serve starts the slots that are still to come in this life, and reports whether
+// it has started the last.
+func (h *host) serve(c *holdfast.Client, skew time.Duration, dead chan struct{}) (ended bool) {
+	w := h.w
+	first := int(w.clock(h.rec).Add(skew).Sub(base)/w.Every) + 1
+	for i := max(first, 0); i < w.Slots; i++ {
+		// Timers are late, and sometimes early.
+		jitter := time.Duration((h.rnd.Float64()*0.09 - 0.04) * float64(w.Every))
+		at := base.Add(time.Duration(i)*w.Every + jitter - skew)
+		timer := time.NewTimer(w.real(at.Sub(w.clock(h.rec))))
+		select {
+		case <-timer.C:
+		case <-dead:
+			timer.Stop()
+			return false
+		}
+		slot := holdfast.Slot(at.Add(skew), w.Every)
+		for _, name := range w.Names {
+			seed := h.rnd.Uint64()
+			h.calls.Go(func() { h.ask(c, dead, name, slot, rand.New(rand.NewPCG(seed, 1))) })
+		}
+	}
+	return true
+}
+
+// ask calls Once for a slot, and again while the store is unavailable.
+func (h *host) ask(c *holdfast.Client, dead chan struct{}, name string, slot time.Time, rnd *rand.Rand) {
+	rec := h.rec
+	rec.mu.Lock()
+	rec.asked++
+	rec.mu.Unlock()
+	for {
+		var mine *run
+		done, err := c.Once(context.Background(), name, slot, func(ctx context.Context) error {
+			mine = h.begin(name, slot)
+			return h.job(ctx, dead, mine, rnd)
+		})
+		rec.mu.Lock()
+		alive := !isClosed(dead)
+		ran := mine != nil
+		again := false
+		switch {
+		case !alive: // the process has ended: nobody hears of it
+		case ran:
+			mine.answered = mine.finished && (err == nil || err == errInvoice)
+			mine.done = done
+		case err == nil:
+			rec.late = append(rec.late, answer{name, slot, done})
+		default:
+			again = true
+			rec.errs[fmt.Sprintf("%T", err)]++
+		}
+		if alive && err == nil {
+			rec.heard[slotKey{name, slot.UnixNano()}] = true
+		}
+		rec.mu.Unlock()
+		if !again {
+			return
+		}
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-dead:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *host) begin(name string, slot time.Time) *run {
+	h.mu.Lock()
+	life := h.life
+	h.mu.Unlock()
+	h.rec.mu.Lock()
+	defer h.rec.mu.Unlock()
+	r := &run{name: name, slot: slot, host: h.id, life: life, began: time.Now()}
+	h.rec.runs = append(h.rec.runs, r)
+	h.rec.running[r] = h
+	return r
+}
+
+// job works, and notices at the end whether it may still do so.
+func (h *host) job(ctx context.Context, dead chan struct{}, mine *run, rnd *rand.Rand) error {
+	length := h.w.Job(rnd)
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	if rnd.IntN(100) < h.w.Aimed {
+		h.aim(rnd, time.Duration(rnd.Float64()*float64(length)))
+	}
+	stubborn := rnd.IntN(4) == 0 // looks at its context at the end only
+	end := ctx.Done()
+	if stubborn {
+		end = nil
+	}
+	select {
+	case <-timer.C:
+	case <-end:
+	case <-dead:
+	}
+	h.rec.mu.Lock()
+	mine.ended = time.Now()
+	mine.finished = !isClosed(dead) && ctx.Err() == nil
+	finished := mine.finished
+	delete(h.rec.running, mine)
+	h.rec.mu.Unlock()
+	switch {
+	case isClosed(dead):
+		return errKilled
+	case !finished:
+		return errors.Join(holdfast.ErrNotDone, context.Cause(ctx))
+	case rnd.IntN(100) < h.w.Aimed:
+		h.aim(rnd, time.Duration(rnd.Float64()*4*float64(h.w.Latency)))
+	}
+	if rnd.IntN(20) == 0 {
+		return errInvoice
+	}
+	return nil
+}
+
+// aim disturbs the host after that time.
+func (h *host) aim(rnd *rand.Rand, after time.Duration) {
+	kill, length := rnd.IntN(2) == 0, h.downtime(rnd)
+	h.rec.background.Go(func() {
+		time.Sleep(after)
+		h.disturb(kill, length)
+	})
+}
+
+// downtime returns how long a fault lasts.
+func (h *host) downtime(rnd *rand.Rand) time.Duration {
+	return time.Duration(rnd.Float64() * float64(h.w.Down))
+}
+
+// disturb kills the host, or pauses it for that long.
+func (h *host) disturb(kill bool, length time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if isClosed(h.dead) {
+		return
+	}
+	f := &fault{kill: kill, host: h.id, life: h.life, from: time.Now()}
+	h.rec.mu.Lock()
+	h.rec.faults = append(h.rec.faults, f)
+	h.rec.mu.Unlock()
+	resume := h.link.shut()
+	h.pauses = append(h.pauses, resume)
+	if !kill {
+		h.rec.background.Go(func() {
+			time.Sleep(length)
+			h.rec.mu.Lock()
+			f.to = time.Now()
+			h.rec.mu.Unlock()
+			resume()
+		})
+		return
+	}
+	close(h.dead)
+	h.revive <- length
+	c := h.client
+	h.rec.background.Go(func() { _ = c.Close() }) // sends nothing any more; frees what the process had
+}
+
+// end ends the last life.
+func (h *host) end() {
+	h.mu.Lock()
+	c := h.client
+	h.mu.Unlock()
+	if c == nil {
+		return
+	}
+	if err := c.Close(); err != nil && !isClosed(h.dead) {
+		h.rec.fail("host %d: Close: %v", h.id, err)
+	}
+}

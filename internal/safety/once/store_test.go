@@ -1,0 +1,57 @@
+package once
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+var (
+	storeURL   = flag.String("once.store", "", "the store of TestSlotsOnAStore; a store in memory, in fake time, if empty")
+	storeHosts = flag.Int("once.hosts", 50, "how many hosts it has")
+)
+
+// TestSlotsOnAStore checks the same as TestEachSlotIsFinishedOnce on the store of a
+// URL, in real time: 20 jobs at once, of up to 3 s, with slots of a minute of which
+// one begins every 3 s. Without a URL it runs a tenth of that in fake time.
+func TestSlotsOnAStore(t *testing.T) {
+	world := World{
+		Seed: *seed, Hosts: *storeHosts, Slots: 50, Every: time.Minute, Skew: 10 * time.Minute, Speed: 20, TTL: 6 * time.Second,
+		Job: func(rnd *rand.Rand) time.Duration {
+			return time.Duration(float64(time.Millisecond) * math.Pow(3000, rnd.Float64()))
+		},
+		Faults: 4 * time.Second, Down: 15 * time.Second, Aimed: 3,
+	}
+	for i := range 20 {
+		world.Names = append(world.Names, fmt.Sprintf("once-%d-%d/%d", time.Now().Unix(), *seed, i))
+	}
+	if *storeURL == "" {
+		world.Slots = 5
+		synctest.Test(t, func(t *testing.T) {
+			w := worldInMemory(1, 1)
+			world.Open = w.Open
+			world.run(t)
+		})
+		return
+	}
+	world.Open = func() (driver.Driver, error) { return anylock.OpenDriver(context.Background(), *storeURL) }
+	world.run(t)
+}
+
+// run runs a world, and fails t for each breach.
+func (w World) run(t *testing.T) {
+	t.Helper()
+	rep, err := w.Run()
+	t.Log(rep)
+	if err != nil {
+		t.Error(err)
+	}
+}

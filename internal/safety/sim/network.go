@@ -1,0 +1,219 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/safety/checker"
+)
+
+// network is the driver of one client: the store, and the simulated way to it
+// and back.
+type network struct {
+	driver.Driver
+	r      *run
+	client int
+
+	mu           sync.Mutex
+	count        map[string]uint64 // requests and pushes so far, by kind
+	inBackground sync.WaitGroup    // requests under way whose callers have gone
+}
+
+// networkFault is the fate of one request or push.
+type networkFault struct {
+	there, back time.Duration // the time of each way
+	what        string        // "" for no fault
+	hold        time.Duration
+	arrives     bool // the request arrives even if its caller gives up while it is under way
+}
+
+// The fates of a request, and of a push.
+var (
+	requestFaults = []string{"cut", "answer lost", "held", "answer held", "doubled", "refused"}
+	pushFaults    = []string{"dropped", "doubled", "held", "gap"}
+)
+
+// nextFault returns the fate of the next request of a kind. The seed, the
+// client and the number of the request among those of its kind determine it.
+func (w *network) nextFault(kind string, fates []string) networkFault {
+	w.mu.Lock()
+	n := w.count[kind]
+	w.count[kind]++
+	w.mu.Unlock()
+	s := w.r.Schedule
+	rnd := rand.New(rand.NewPCG(s.Seed, uint64(w.client+1)<<56|uint64(kind[0])<<40|uint64(len(kind))<<32|n))
+	slow := int64(s.Slow[w.client]) + 1000
+	f := networkFault{there: time.Duration(rnd.Int64N(slow)), back: time.Duration(rnd.Int64N(slow)), arrives: rnd.IntN(2) == 0}
+	if rnd.IntN(100) < s.Odds && w.r.since() < s.ends()+2*s.TTL {
+		f.what = fates[rnd.IntN(len(fates))]
+		// A request that is held for a short time is answered in time, but
+		// late.
+		f.hold = time.Duration(rnd.Float64() * []float64{0.16, 1.5}[rnd.IntN(2)] * float64(s.TTL))
+		w.r.recordFault(w.client, fmt.Sprintf("%s %d of client %d: %s", kind, n+1, w.client, f.what))
+	}
+	return f
+}
+
+var errLost = errors.New("lost on the way")
+
+func unknown(ctx context.Context) error {
+	return &driver.Error{Class: driver.Unknown, Err: errors.Join(errLost, context.Cause(ctx))}
+}
+
+// delay waits until a message that takes d arrives. If the client is cut off,
+// the message arrives afterwards; if the client is dead, it never arrives.
+func (w *network) delay(ctx context.Context, d time.Duration) bool {
+	at := w.r.since() + d
+	for until := at; ; at = until {
+		timer := time.NewTimer(at - w.r.since())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+		if w.r.dead(w.client, at) {
+			<-ctx.Done()
+			return false
+		}
+		if until = w.r.silent(w.client, at); until == at {
+			return true
+		}
+	}
+}
+
+// sender sends a request to the store.
+type sender[A any] = func(context.Context) (A, error)
+
+// call sends a request. The function that keep returns sends it after its
+// caller has gone: it shares no memory with the caller.
+func call[A any](w *network, ctx context.Context, kind string, send sender[A], keep func() sender[A]) (A, error) {
+	var none A
+	if err := driver.Before(ctx); err != nil {
+		return none, err
+	}
+	f := w.nextFault(kind, requestFaults)
+	if f.what == "held" {
+		f.there += f.hold
+	}
+	began := w.r.since()
+	if !w.delay(ctx, f.there) {
+		if f.arrives && f.what != "cut" && !w.r.dead(w.client, w.r.since()) {
+			w.r.recordFault(w.client, fmt.Sprintf("a %s of client %d arrives when nobody waits for it any more", kind, w.client))
+			later := keep()
+			w.inBackground.Go(func() {
+				if w.delay(w.r.ctx, began+f.there-w.r.since()) && !w.r.out(w.r.since()) {
+					if w.r.since()-began > w.r.TTL { // the client no longer tries to leave the place that this creates
+						w.r.stale.Store(true)
+					}
+					_, _ = later(w.r.ctx)
+				}
+			})
+		}
+		return none, unknown(ctx)
+	}
+	if f.what == "refused" || w.r.out(w.r.since()) {
+		w.r.recordDisturbance(w.client)
+		return none, &driver.Error{Class: driver.Unavailable, Err: errors.New("out of service")}
+	}
+	if f.what == "cut" {
+		<-ctx.Done()
+		return none, unknown(ctx)
+	}
+	if f.what == "doubled" {
+		_, _ = send(context.WithoutCancel(ctx))
+	}
+	a, err := send(context.WithoutCancel(ctx))
+	switch f.what {
+	case "answer held":
+		f.back += f.hold
+	case "answer lost":
+		<-ctx.Done()
+		return none, unknown(ctx)
+	}
+	if !w.delay(ctx, f.back) {
+		return none, unknown(ctx)
+	}
+	return a, err
+}
+
+// Join implements [driver.Driver].
+func (w *network) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	return call(w, ctx, "join", func(ctx context.Context) (driver.Status, error) {
+		return w.Driver.Join(ctx, t, wait)
+	}, func() sender[driver.Status] {
+		c := *t
+		return func(ctx context.Context) (driver.Status, error) { return w.Driver.Join(ctx, &c, wait) }
+	})
+}
+
+// Renew implements [driver.Driver].
+func (w *network) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return w.batch(ctx, "renew", refs, w.Driver.Renew)
+}
+
+// Leave implements [driver.Driver].
+func (w *network) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return w.batch(ctx, "leave", refs, w.Driver.Leave)
+}
+
+func (w *network) batch(ctx context.Context, kind string, refs []driver.Ref, send func(context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
+	return call(w, ctx, kind, func(ctx context.Context) ([]driver.Status, error) {
+		return send(ctx, refs)
+	}, func() sender[[]driver.Status] {
+		copies := append([]driver.Ref(nil), refs...)
+		for i := range copies {
+			t := *copies[i].Ticket
+			copies[i].Ticket = &t
+		}
+		return func(ctx context.Context) ([]driver.Status, error) { return send(ctx, copies) }
+	})
+}
+
+// Inspect implements [driver.Driver].
+func (w *network) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	inspect := func(ctx context.Context) (driver.Queue, error) { return w.Driver.Inspect(ctx, name) }
+	return call(w, ctx, "inspect", inspect, func() sender[driver.Queue] { return inspect })
+}
+
+// Watch implements [driver.Driver]. Each push takes a way of its own, so pushes
+// overtake each other.
+func (w *network) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	return w.Driver.Watch(ctx, func(id string, p driver.Status) {
+		f := w.nextFault("push", pushFaults)
+		if f.what == "dropped" {
+			return
+		}
+		if f.what == "held" {
+			f.back += f.hold
+		}
+		if f.what == "gap" {
+			id, p = "", driver.Status{}
+		}
+		w.inBackground.Go(func() {
+			if !w.delay(w.r.ctx, f.back) {
+				return
+			}
+			notify(id, p)
+			if f.what == "doubled" && w.delay(w.r.ctx, f.there) {
+				notify(id, p)
+			}
+		})
+	})
+}
+
+// recordFault records that a client's request or push met a fault.
+func (r *run) recordFault(client int, text string) {
+	r.mu.Lock()
+	r.notes = append(r.notes, fmt.Sprintf("%9.6fs %s", r.since().Seconds(), text))
+	r.mu.Unlock()
+	r.recordDisturbance(client)
+}
+
+// recordDisturbance tells the checker that a client was disturbed.
+func (r *run) recordDisturbance(client int) { r.add(client, checker.Event{What: checker.Upset}) }

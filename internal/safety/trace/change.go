@@ -1,0 +1,127 @@
+package trace
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// Changes returns the ways in which [Change] changes a trace.
+func Changes() []string {
+	return []string{"state", "token", "lease", "ahead", "order", "left out", "ticket"}
+}
+
+// Change returns a copy of t in which one thing is changed that a store may not
+// change, drawn by rnd: a state, a token, a lease or Ahead in an answer, the ticket
+// that it is about, the order of two requests that found each other's effect, or a
+// request that is left out. It reports false if t has nothing of this kind.
+func Change(rnd *rand.Rand, t *Trace, what string) (*Trace, bool) {
+	c := &Trace{Seed: t.Seed, Name: t.Name, Events: slices.Clone(t.Events)}
+	var at []int
+	for i := range c.Events {
+		if c.changeable(what, i) {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return nil, false
+	}
+	i := at[rnd.IntN(len(at))]
+	e := &c.Events[i]
+	switch what {
+	case "state":
+		states := slices.DeleteFunc([]string{"waiting", "held", "gone"}, func(s string) bool { return s == e.State })
+		e.State = states[rnd.IntN(len(states))]
+	case "token":
+		others := slices.DeleteFunc(c.tokens(), func(n uint64) bool { return n == e.Token })
+		e.Token = others[rnd.IntN(len(others))]
+	case "lease":
+		e.Lease = []int64{0, e.Lease / 2, e.Lease - e.Lease/50, e.Lease + e.Lease/10, 2 * e.Lease}[rnd.IntN(5)]
+	case "ahead":
+		e.Ahead += 1 - 2*rnd.IntN(2)
+	case "order":
+		j := c.next(i)
+		c.Events[i], c.Events[j] = c.Events[j], c.Events[i]
+		c.Events[i].At, c.Events[j].At = c.Events[j].At, c.Events[i].At
+	case "left out":
+		c.Events = slices.Delete(c.Events, i, i+1)
+	case "ticket":
+		others := slices.DeleteFunc(c.ids(e.Units), func(id string) bool { return id == e.ID })
+		e.ID = others[rnd.IntN(len(others))]
+	}
+	return c, true
+}
+
+// changeable reports whether event i can be changed in this way.
+func (t *Trace) changeable(what string, i int) bool {
+	e := &t.Events[i]
+	asks := (e.Kind == Join || e.Kind == Renew) && e.Err == ""
+	took := (asks || e.Kind == Leave && e.Err == "") && (e.State == "held" || e.State == "waiting")
+	switch what {
+	case "state":
+		return asks || e.Kind == Leave && e.Err == ""
+	case "token":
+		return took && e.State == "held" && len(t.tokens()) > 1
+	case "lease":
+		return asks && took
+	case "ahead":
+		return asks && e.State == "waiting"
+	case "order": // a place is taken, or given up, and another ticket asks next
+		j := t.next(i)
+		commutes := e.Kind == Leave && e.State == "held" && e.Units < e.Limit
+		return j > 0 && e.Kind != Renew && took && !commutes && t.firstOf(i) && t.Events[j].ID != e.ID && t.Events[j].Kind == Join && t.Events[j].Err == "" &&
+			(t.Events[j].State == "held" || t.Events[j].State == "waiting") && t.firstOf(j)
+	case "left out": // without it the next request would not find the ticket
+		return took && e.Kind == Join && t.firstOf(i) && t.asked(i)
+	case "ticket":
+		return took && e.Kind != Join && len(t.ids(e.Units)) > 1
+	}
+	return false
+}
+
+// next returns the index of the next request about a ticket of the lock, or 0.
+func (t *Trace) next(i int) int {
+	for j := i + 1; j < len(t.Events); j++ {
+		switch t.Events[j].Kind {
+		case Join, Renew, Leave, Break:
+			return j
+		}
+	}
+	return 0
+}
+
+// firstOf reports whether event i is a Leave, or the first Join of its ticket.
+func (t *Trace) firstOf(i int) bool {
+	return t.Events[i].Kind == Leave || !slices.ContainsFunc(t.Events[:i], func(e Event) bool { return e.ID == t.Events[i].ID })
+}
+
+// asked reports whether the next request about the ticket of event i, no Join,
+// finds it.
+func (t *Trace) asked(i int) bool {
+	later := t.Events[i+1:]
+	j := slices.IndexFunc(later, func(e Event) bool { return e.ID == t.Events[i].ID && e.Kind != Push })
+	return j >= 0 && later[j].Kind != Join && (later[j].State == "held" || later[j].State == "waiting")
+}
+
+// tokens returns the tokens of the trace, each once.
+func (t *Trace) tokens() []uint64 {
+	var all []uint64
+	for _, e := range t.Events {
+		if e.Token != 0 {
+			all = append(all, e.Token)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ids returns the tickets that take as many units.
+func (t *Trace) ids(units int64) []string {
+	var all []string
+	for _, e := range t.Events {
+		if e.Kind == Join && e.Units == units && e.Wait {
+			all = append(all, e.ID)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,14 @@
+// Package trace records what a store was asked and what it answered, so that the
+// specification of the queue in folder proof can be held against it.
+//
+// A [Recorder] stands between the core and drivers of one store and notes each
+// request in the order in which the store carried it out, as an [Event], one JSON
+// object in a line. [Split] cuts the events of a run into traces, one for each
+// lock, and [Module] writes traces as a module of TLA+, which module Trace of
+// folder proof accepts or refuses. Command internal/proof does all of it:
+// make proof-traces.
+//
+// The recorder serialises requests, so that the order of the events is the order of
+// their effects. One for stores on servers ([NewServerRecorder]) carries each request
+// out to its end: there only the time of an effect stays unknown.
+package trace

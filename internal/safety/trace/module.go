@@ -1,0 +1,237 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The units of time in modules, whose integers have 32 bits.
+const (
+	UnitsTTL    = 500_000_000                           // of a lease, of whatever length
+	UnitsKeep   = UnitsTTL + UnitsTTL/25                // driver.Keep
+	UnitsMost   = 4 * UnitsTTL                          // a longer time is as good as this one
+	ForgetAfter = int64(time.Minute / time.Millisecond) // when a store may forget a tombstone
+)
+
+// rwLimit stands for driver.RWLimit in modules.
+const rwLimit = 64
+
+// LimitIn returns the limit that stands for limit in modules.
+func LimitIn(limit int64) int64 {
+	if limit == driver.RWLimit {
+		return rwLimit
+	}
+	return limit
+}
+
+// Limit returns the limit of the trace's lock. A trace whose tickets have several
+// limits or TTLs, or none, is an error.
+func (t *Trace) Limit() (int64, error) {
+	limit, _, err := t.bounds()
+	return limit, err
+}
+
+func (t *Trace) bounds() (limit, ttl int64, err error) {
+	for _, e := range t.Events {
+		if e.Limit == 0 {
+			continue
+		}
+		if limit != 0 && (limit != e.Limit || ttl != e.TTL) {
+			return 0, 0, fmt.Errorf("tickets of limit %d and TTL %v, and of limit %d and TTL %v", limit, time.Duration(ttl), e.Limit, e.ttl())
+		}
+		limit, ttl = e.Limit, e.TTL
+	}
+	if limit == 0 || ttl <= 0 {
+		return 0, 0, fmt.Errorf("no ticket with a limit and a TTL")
+	}
+	return limit, ttl, nil
+}
+
+// Module writes traces of locks of one limit as the module of a name, which
+// extends module Trace and defines its constants Traces, Tickets and Clients as
+// Recorded, RecordedTickets and RecordedClients.
+func Module(w io.Writer, name string, traces []*Trace) error {
+	tickets, clients := map[int]bool{}, 0
+	var texts []string
+	for i := range traces {
+		m, err := newEncoding(traces[i])
+		if err != nil {
+			return fmt.Errorf("seed %d, lock %q: %w", traces[i].Seed, traces[i].Name, err)
+		}
+		var tuples []string
+		for j := range traces[i].Events {
+			tuple, err := m.tuple(&traces[i].Events[j])
+			if err != nil {
+				return fmt.Errorf("seed %d, lock %q, event %v: %w", traces[i].Seed, traces[i].Name, traces[i].Events[j], err)
+			}
+			tuples = append(tuples, tuple)
+		}
+		for _, n := range m.number {
+			tickets[n] = true
+		}
+		clients = max(clients, m.clients)
+		texts = append(texts, fmt.Sprintf("T%d == <<\n%s>>\n", i+1, strings.Join(tuples, ",\n")))
+	}
+	if len(tickets) == 0 {
+		return fmt.Errorf("there are no tickets")
+	}
+	var numbers, refs []string
+	for _, n := range slices.Sorted(maps.Keys(tickets)) {
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	for i := range traces {
+		refs = append(refs, fmt.Sprintf("T%d", i+1))
+	}
+	_, err := fmt.Fprintf(w, "---- MODULE %s ----\nEXTENDS Trace\n%sRecorded == <<%s>>\nRecordedTickets == {%s}\nRecordedClients == 1..%d\n====\n",
+		name, strings.Join(texts, ""), strings.Join(refs, ", "), strings.Join(numbers, ", "), clients)
+	return err
+}
+
+// encoding makes tuples of small integers out of the events of a trace.
+type encoding struct {
+	unit    int64          // nanoseconds
+	number  map[string]int // of tickets: units, whether it tries, and a rank
+	tokens  []uint64       // all of the trace, in order
+	traits  []string
+	clients int
+	name    string // of the lock
+
+	last    int64 // units at the last event, by a clock that is never set
+	began   int64 // nanoseconds at the first event
+	stepped int64 // nanoseconds that the clock was set by
+}
+
+func newEncoding(t *Trace) (*encoding, error) {
+	_, ttl, err := t.bounds()
+	if err != nil {
+		return nil, err
+	}
+	if ttl%UnitsTTL != 0 {
+		return nil, fmt.Errorf("a TTL of %v is no multiple of %v", time.Duration(ttl), time.Duration(UnitsTTL))
+	}
+	m := &encoding{name: t.Name, unit: ttl / UnitsTTL, number: map[string]int{}}
+	if len(t.Events) > 0 {
+		m.began, m.last = t.Events[0].At, t.Events[0].At/m.unit
+	}
+	tokens := map[uint64]bool{}
+	tries, waits, units := map[string]bool{}, map[string]bool{}, map[string]int64{}
+	for _, e := range t.Events {
+		m.clients = max(m.clients, e.Client)
+		tokens[e.Token], tokens[e.MinToken] = true, true
+		for _, x := range e.Tickets {
+			tokens[x.Token] = true
+		}
+		if e.Kind == Join {
+			tries[e.ID] = tries[e.ID] || !e.Wait
+			waits[e.ID] = waits[e.ID] || e.Wait
+		}
+		if e.Owner != "" {
+			return nil, fmt.Errorf("ticket %s has the owner %q, and module Queue has no owners", e.ID, e.Owner)
+		}
+		if e.Units == 0 {
+			continue
+		}
+		if was := units[e.ID]; was != 0 && was != e.Units || e.Units < 0 || e.Units > e.Limit {
+			return nil, fmt.Errorf("ticket %s has %d of %d units", e.ID, e.Units, e.Limit)
+		}
+		units[e.ID] = e.Units
+	}
+	delete(tokens, 0)
+	m.tokens = slices.Sorted(maps.Keys(tokens))
+	ranks := map[int]int{}
+	for _, e := range t.Events {
+		if e.ID == "" || m.number[e.ID] != 0 {
+			continue
+		}
+		n := units[e.ID]
+		if n == driver.RWLimit {
+			n = rwLimit
+		}
+		if tries[e.ID] && waits[e.ID] {
+			return nil, fmt.Errorf("ticket %s tries and waits", e.ID)
+		}
+		kind := int(n) * 2000
+		if tries[e.ID] {
+			kind += 1000
+		}
+		ranks[kind]++
+		m.number[e.ID] = kind + ranks[kind]
+	}
+	return m, nil
+}
+
+// units returns a time in the module's units.
+func (m *encoding) units(ns int64) int64 { return max(min(ns/m.unit, UnitsMost), -UnitsMost) }
+
+func (m *encoding) rank(token uint64) int {
+	if token == 0 {
+		return 0
+	}
+	i, _ := slices.BinarySearch(m.tokens, token)
+	return i + 1
+}
+
+// tuple writes an event as module Trace reads it.
+func (m *encoding) tuple(e *Event) (string, error) {
+	at := (e.At - m.stepped) / m.unit
+	passed := at - m.last
+	m.last = at
+	if passed < 0 {
+		return "", fmt.Errorf("it is earlier than the one before")
+	}
+	ms := (e.At - m.stepped - m.began) / int64(time.Millisecond)
+	extra, err := m.extra(e)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d>>",
+		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took)), nil
+}
+
+// extra returns the part of a tuple that each kind has for itself.
+func (m *encoding) extra(e *Event) (string, error) {
+	yes := func(b bool) (string, error) {
+		if b {
+			return "1", nil
+		}
+		return "0", nil
+	}
+	switch e.Kind {
+	case Join:
+		if e.Replaces != "" && m.number[e.Replaces] == 0 {
+			return "", fmt.Errorf("ticket %s is replaced, and nothing else is known of it", e.Replaces)
+		}
+		return strconv.Itoa(m.number[e.Replaces]), nil
+	case Leave:
+		return yes(e.Pending)
+	case Names:
+		return yes(slices.Contains(e.Found, m.name))
+	case Step:
+		m.stepped += e.Step
+		return strconv.FormatInt(m.units(-e.Step), 10), nil
+	case Traits:
+		if !slices.Contains(m.traits, e.Traits) {
+			m.traits = append(m.traits, e.Traits)
+		}
+		return strconv.Itoa(1 + slices.Index(m.traits, e.Traits)), nil
+	case Inspect:
+		var places []string
+		for _, x := range e.Tickets {
+			if m.number[x.ID] == 0 {
+				return "", fmt.Errorf("ticket %s is in the queue, and nothing else is known of it", x.ID)
+			}
+			if x.Left > 0 {
+				places = append(places, fmt.Sprintf("<<%d, %d, %d>>", m.number[x.ID], m.rank(x.Token), m.units(x.Left)))
+			}
+		}
+		return "<<" + strings.Join(places, ", ") + ">>", nil
+	}
+	return "0", nil
+}

@@ -1,0 +1,121 @@
+package trace_test
+
+import (
+	"bytes"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/safety/trace"
+)
+
+// TestEveryMethodHasAnEvent checks that no method of a driver goes unrecorded.
+func TestEveryMethodHasAnEvent(t *testing.T) {
+	d := reflect.TypeFor[driver.Driver]()
+	var methods []trace.Kind
+	for i := range d.NumMethod() {
+		methods = append(methods, trace.Kind(strings.ToLower(d.Method(i).Name)))
+	}
+	for _, m := range methods {
+		if !slices.Contains(trace.Kinds(), m) {
+			t.Errorf("method %s has no event", m)
+		}
+	}
+	for _, k := range trace.Kinds() {
+		if !slices.Contains(methods, k) && k != trace.Push && k != trace.Gap && k != trace.Step {
+			t.Errorf("event %s is no method", k)
+		}
+	}
+}
+
+// TestEventsAreTheActions checks that each event has an action of its name in
+// module Trace, and each action an event.
+func TestEventsAreTheActions(t *testing.T) {
+	text, err := os.ReadFile("../../../proof/Trace.tla")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := regexp.MustCompile(`(?s)\nNext == (.*?)\nSpec`).FindSubmatch(text)
+	if next == nil {
+		t.Fatal("module Trace has no Next")
+	}
+	var actions []string
+	for _, name := range regexp.MustCompile(`\w+`).FindAllString(string(next[1]), -1) {
+		actions = append(actions, strings.ToLower(name))
+		if !strings.Contains(string(text), `What = "`+strings.ToLower(name)+`"`) {
+			t.Errorf("action %s takes no event", name)
+		}
+	}
+	var kinds []string
+	for _, k := range trace.Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	slices.Sort(actions)
+	slices.Sort(kinds)
+	if !slices.Equal(actions, kinds) {
+		t.Errorf("actions are %q, events %q", actions, kinds)
+	}
+}
+
+// TestReadRefusesWhatItDoesNotKnow checks that a field, a kind or a version that
+// is not known is an error.
+func TestReadRefusesWhatItDoesNotKnow(t *testing.T) {
+	var text bytes.Buffer
+	if err := trace.Write(&text, []trace.Event{{Version: trace.Version, Kind: trace.Join, Seq: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	good := text.String()
+	if events, err := trace.Read(strings.NewReader(good)); err != nil || len(events) != 1 {
+		t.Fatalf("%d events: %v", len(events), err)
+	}
+	for what, bad := range map[string]string{
+		"field":   strings.Replace(good, `"seq"`, `"sequence"`, 1),
+		"event":   strings.Replace(good, `"join"`, `"jump"`, 1),
+		"version": strings.Replace(good, `"v":1`, `"v":2`, 1),
+		"JSON":    good[:len(good)/2],
+	} {
+		if events, err := trace.Read(strings.NewReader(bad)); err == nil {
+			t.Errorf("an unknown %s is read as %v", what, events)
+		}
+	}
+}
+
+// TestModuleNeedsWhatTheSpecificationHas checks that a trace which module Trace
+// cannot judge is an error, and is not passed over.
+func TestModuleNeedsWhatTheSpecificationHas(t *testing.T) {
+	join := trace.Event{
+		Version: trace.Version, Kind: trace.Join, Seq: 1, Client: 1, Name: "n", ID: "a:1", Units: 1, Limit: 1, TTL: 1e9, Wait: true,
+		State: "held", Token: 1, Lease: 1e9,
+	}
+	write := func(events ...trace.Event) error {
+		return trace.Module(&bytes.Buffer{}, "Recorded", []*trace.Trace{{Name: "n", Events: events}})
+	}
+	if err := write(join); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*trace.Event){
+		"an owner":                func(e *trace.Event) { e.Owner = "job" },
+		"more units":              func(e *trace.Event) { e.Units = 2 },
+		"another limit":           func(e *trace.Event) { e.Limit = 2 },
+		"a ticket never seen":     func(e *trace.Event) { e.Replaces = "a:0" },
+		"a ticket that tries now": func(e *trace.Event) { e.Wait = false },
+		"an earlier time":         func(e *trace.Event) { e.At = -100 },
+	} {
+		second := join
+		second.Seq = 2
+		change(&second)
+		if err := write(join, second); err == nil {
+			t.Errorf("an event with %s is written", what)
+		}
+	}
+	if err := write(); err == nil {
+		t.Error("a trace without events is written")
+	}
+	if _, err := trace.Split([]trace.Event{{Version: trace.Version, Kind: trace.Push, Seq: 1, Client: 1, ID: "a:1"}}); err == nil {
+		t.Error("a push about an unknown ticket is passed over")
+	}
+}

@@ -1,0 +1,88 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Trace is the requests of one run about one lock, in order.
+type Trace struct {
+	Seed   uint64
+	Name   string
+	Events []Event
+}
+
+// Split cuts the events of one run into traces, one for each lock that had a
+// ticket. An event that concerns several locks is in the trace of each.
+func Split(events []Event) ([]Trace, error) {
+	var all []Trace
+	index := map[string]int{}         // of a name in all
+	nameOf := map[string]string{}     // of the lock of a ticket
+	uses := map[string]map[int]bool{} // clients that named a lock
+	for _, e := range events {
+		if e.ID != "" && e.Name != "" {
+			if was, ok := nameOf[e.ID]; ok && was != e.Name {
+				return nil, fmt.Errorf("event %d: ticket %s is of %q and of %q", e.Seq, e.ID, was, e.Name)
+			}
+			nameOf[e.ID] = e.Name
+			if _, ok := index[e.Name]; !ok {
+				index[e.Name] = len(all)
+				all = append(all, Trace{Seed: e.Seed, Name: e.Name})
+				uses[e.Name] = map[int]bool{}
+			}
+		}
+	}
+	for _, e := range events {
+		if u := uses[e.Name]; u != nil && e.Kind != Names {
+			u[e.Client] = true
+		}
+		if e.Kind == Push {
+			name, ok := nameOf[e.ID]
+			if !ok {
+				return nil, fmt.Errorf("event %d: a push about ticket %s, which nobody has", e.Seq, e.ID)
+			}
+			uses[name][e.Client] = true
+		}
+	}
+	for _, e := range events {
+		for i := range all {
+			t := &all[i]
+			switch e.Kind {
+			case Join, Renew, Leave, Break, Inspect:
+				if e.Name != t.Name {
+					continue
+				}
+			case Names:
+				if !strings.HasPrefix(t.Name, e.Name) {
+					continue
+				}
+				uses[t.Name][e.Client] = true
+			case Push:
+				if nameOf[e.ID] != t.Name {
+					continue
+				}
+			case Traits, Watch, Close, Gap:
+				if !uses[t.Name][e.Client] {
+					continue
+				}
+			}
+			t.Events = append(t.Events, e)
+		}
+	}
+	return all, nil
+}
+
+// Runs cuts events into those of each run, which begins with its first event.
+func Runs(events []Event) [][]Event {
+	var runs [][]Event
+	for len(events) > 0 {
+		n := 1 + slices.IndexFunc(events[1:], func(e Event) bool { return e.Seq == 1 })
+		if n == 0 {
+			n = len(events)
+		}
+		runs = append(runs, events[:n:n])
+		events = events[n:]
+	}
+	return runs
+}

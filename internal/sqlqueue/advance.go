@@ -1,0 +1,298 @@
+package sqlqueue
+
+import (
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// advance drops expired holders and then walks the waiters in order. It drops
+// expired waiters, grants the others as long as there is room, and stops at the
+// first living waiter that does not fit. The ticket asker, which may be nil, is
+// not notified: its request answers it.
+func (q *queue) advance(asker *ticket) error {
+	if h := q.head; h != nil && h.until <= q.now && q.steps < driver.MaxSteps {
+		if err := q.drop(h, true); err != nil {
+			return err
+		}
+	}
+	if q.due <= q.now {
+		if err := q.dropHolders(); err != nil {
+			return err
+		}
+	}
+	for q.waiting > 0 && q.steps < driver.MaxSteps {
+		place, err := q.firstPlace()
+		if err != nil {
+			return err
+		}
+		living, err := q.dropExpired(place)
+		if err != nil {
+			return err
+		}
+		if len(living) == 0 {
+			continue
+		}
+		if q.steps >= driver.MaxSteps || living[0].units > q.lim-q.used {
+			return nil
+		}
+		q.steps++
+		q.grantPlace(living, asker)
+	}
+	return nil
+}
+
+// dropHolders drops expired holders that have a row in the ticket table.
+func (q *queue) dropHolders() error {
+	left := driver.MaxSteps - q.steps
+	expired, err := q.tickets(q.t.expired.with(q.key, q.turn, q.now, left+1))
+	if err != nil {
+		return err
+	}
+	for i, t := range expired {
+		if i >= left {
+			q.due = q.now
+			return nil
+		}
+		if err := q.drop(t, true); err != nil {
+			return err
+		}
+	}
+	q.due, err = q.number(q.t.due.with(q.key, q.turn))
+	q.dirty = true
+	return err
+}
+
+// firstPlace returns the tickets of the first waiting place. There must be one.
+func (q *queue) firstPlace() ([]*ticket, error) {
+	for {
+		for len(q.waiters) > 0 && (q.waiters[0].gone || q.waiters[0].token > 0) {
+			q.waiters = q.waiters[1:]
+		}
+		if n := len(q.waiters); n > 0 {
+			// Only tickets with a named owner share a place.
+			place := q.waiters[0].place
+			end := 1
+			for end < n && q.waiters[end].place == place {
+				end++
+			}
+			if end < n || !q.moreWaiters || q.waiters[0].owner == "" {
+				return q.waiters[:end], nil
+			}
+		} else if !q.moreWaiters {
+			return nil, foreign("the row of line %q counts tickets that are not there", q.name)
+		}
+		if err := q.readWaiters(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readWaiters reads further waiters from the store.
+func (q *queue) readWaiters() error {
+	if q.prefetch.unread {
+		q.prefetch.unread = false
+		if q.readTo.seq == never {
+			q.addWaiters(q.merge(q.prefetch.waiters), prefetchWaiters)
+			return nil
+		}
+	}
+	n := 16
+	switch {
+	case q.steps > 1: // the next waiters may have expired as well
+		n = max(1, driver.MaxSteps-q.steps+1)
+	case q.lim == 1 && q.readTo.seq == never:
+		n = 2 // usually a single waiter is granted
+	}
+	more, err := q.tickets(q.t.waiters.with(q.key, q.readTo.place, q.readTo.place, q.readTo.seq, n))
+	if err != nil {
+		return err
+	}
+	q.addWaiters(more, n)
+	return nil
+}
+
+// addWaiters appends waiters that were read with a limit of n to l.next.
+func (q *queue) addWaiters(more []*ticket, n int) {
+	q.moreWaiters = len(more) == n
+	if len(more) > 0 {
+		last := more[len(more)-1]
+		q.readTo = position{last.place, last.seq}
+	}
+	q.waiters = append(q.waiters, more...)
+}
+
+// dropExpired drops the expired tickets of a place, within the steps that this
+// request may take, and returns the others.
+func (q *queue) dropExpired(place []*ticket) ([]*ticket, error) {
+	var living []*ticket
+	for _, t := range place {
+		switch {
+		case t.gone:
+		case t.until > q.now || q.steps >= driver.MaxSteps:
+			living = append(living, t)
+		default:
+			if err := q.drop(t, true); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return living, nil
+}
+
+// grantPlace grants the first waiting place, which has these tickets.
+func (q *queue) grantPlace(place []*ticket, asker *ticket) {
+	first := place[0]
+	var minToken int64
+	for _, t := range place {
+		minToken = max(minToken, t.minToken)
+	}
+	q.token = q.nextToken(minToken)
+	q.turn = first.place
+	q.waiting--
+	q.held++
+	q.used += first.units
+	q.dirty = true
+	if q.held == 1 && q.head == nil {
+		q.write(q.t.remove.with(q.key, first.place, first.seq))
+		first.inRow = true
+		q.head = first
+	}
+	for _, t := range place {
+		t.token = q.token
+		if !t.inRow {
+			q.due = min(q.due, t.until)
+		}
+		if t != asker {
+			q.push(t, driver.Status{State: driver.Held, Token: uint64(t.token)})
+		}
+	}
+	if len(place) > 1 || !first.inRow {
+		q.write(q.t.grant.with(q.token, q.key, first.place))
+	}
+}
+
+// nextToken computes driver.NextToken on the store's clock. Tokens never wrap:
+// joins are refused once the last token is maxToken, and tickets that wait by
+// then are all granted with maxToken.
+func (q *queue) nextToken(minToken int64) int64 {
+	next := q.token
+	if next < maxToken {
+		next++
+	}
+	return max(next, q.tick, minToken)
+}
+
+// drop removes a ticket, and also its place if the ticket was the last of its
+// place. With over set, the ticket has expired: the removal counts as a step
+// and leaves a tombstone. The caller must then advance the queue.
+func (q *queue) drop(t *ticket, expired bool) error {
+	if expired {
+		q.steps++
+	}
+	t.gone = true
+	q.dirty = true
+	switch {
+	case expired && !t.inRow:
+		q.expired = append(q.expired, t)
+		q.noteTombstone(t.id)
+	case expired:
+		q.head = nil
+		q.addTombstone(t.id)
+	case t.inRow:
+		q.head = nil
+	default:
+		q.write(q.t.remove.with(q.key, t.place, t.seq))
+	}
+	if t.owner != "" {
+		siblings, err := q.number(q.t.countPlace.with(q.key, t.place))
+		if err != nil {
+			return err
+		}
+		if siblings > 0 || q.head != nil && q.head.place == t.place {
+			return nil
+		}
+	}
+	if t.place > q.turn {
+		q.waiting--
+	} else {
+		q.held--
+		q.used -= t.units
+	}
+	return nil
+}
+
+// addTombstone writes a tombstone for the ticket with this id.
+func (q *queue) addTombstone(id string) {
+	q.write(q.t.insertTombstone.with(q.key, id, q.noteTombstone(id)))
+}
+
+// noteTombstone records that a tombstone is being written, and returns when
+// that tombstone ends. Each tombstone changes the queue's row, even if the
+// clock was set back.
+func (q *queue) noteTombstone(id string) (until int64) {
+	until = q.now + micros(TombstoneTTL)
+	q.tombstones = max(q.tombstones+1, until)
+	if id == q.prefetch.id {
+		q.prefetch.tombstone = until
+	}
+	return until
+}
+
+// writeExpired writes the removal of all expired tickets, in two statements
+// however many there are.
+func (q *queue) writeExpired() {
+	var places, seqs []any
+	for _, t := range q.expired {
+		places, seqs = append(places, t.place), append(seqs, t.seq)
+	}
+	until := q.now + micros(TombstoneTTL)
+	switch n := sizeFor(len(q.expired)); len(q.expired) {
+	case 0:
+	case 1:
+		t := q.expired[0]
+		q.write(q.t.insertTombstone.with(q.key, t.id, until))
+		q.write(q.t.remove.with(q.key, t.place, t.seq))
+	default:
+		which := append(filled(places, sizes[n]), filled(seqs, sizes[n])...)
+		q.write(q.t.insertAllTombstones[n].with(append([]any{until, q.key}, which...)...))
+		q.write(q.t.removeAll[n].with(append([]any{q.key}, which...)...))
+	}
+	q.expired = nil
+}
+
+func (q *queue) push(t *ticket, p driver.Status) {
+	if t.wake != "" {
+		q.pushes = append(q.pushes, Push{Wake: t.wake, ID: t.id, Status: p})
+	}
+}
+
+// find advances the queue and returns the ticket with this id, or nil if it is
+// missing or has expired.
+func (q *queue) find(id string) (*ticket, error) {
+	if !q.found {
+		return nil, nil
+	}
+	t := q.knownTicket(id)
+	if t == nil {
+		own, err := q.prefetchedTicket(id)
+		if err != nil {
+			return nil, err
+		}
+		if len(own) > 0 {
+			t = own[0]
+		}
+	}
+	if err := q.advance(t); err != nil {
+		return nil, err
+	}
+	if t == nil || t.gone {
+		return nil, nil
+	}
+	if t.until > q.now {
+		return t, nil
+	}
+	q.addTombstone(t.id)
+	if err := q.drop(t, false); err != nil {
+		return nil, err
+	}
+	return nil, q.advance(nil)
+}

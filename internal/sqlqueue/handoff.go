@@ -1,0 +1,85 @@
+package sqlqueue
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// handOffText releases a mutex and grants it to the first waiter: it moves the
+// waiter's ticket into the queue's row. It does nothing unless the leaving
+// ticket is the only holder, and both tickets are alive and alone in their
+// places. It must run in a later statement than the one that locked the row
+// (F91).
+//
+// The statement names the waiter's ticket by the physical address of its row
+// (ctid), which only the client that has locked the queue changes. If the
+// statement named it by queue and place, PostgreSQL might choose the index on
+// ids, which it takes to be as good as the other. That index still has the
+// thousands of tickets that left a busy queue since the last vacuum.
+//
+// Placeholders: key, id, key, key, key, own address.
+const handOffText = `
+	WITH n AS (
+		DELETE FROM {ticket} t USING {line} l
+		WHERE l.k = ? AND l.h_id = ? AND l.h_until > {now} AND l.h_owner = ''
+			AND l.lim = 1 AND l.held = 1 AND l.waiting > 0 AND l.token < 9223372036854775807
+			AND t.ctid = (SELECT ctid FROM {ticket}
+				WHERE line = ? AND place > (SELECT turn FROM {line} WHERE k = ?) ORDER BY place, seq LIMIT 1)
+			AND t.until > {now} AND t.owner = ''
+		RETURNING {max}(l.token + 1, {tick}, t.floor) AS next, l.h_token AS was,
+			t.place, t.id, t.units, t.keep, t.until, t.wake, t.meta
+	), g AS (
+		UPDATE {line} SET used = n.units, waiting = waiting - 1, turn = n.place, due = 9223372036854775807,
+			token = n.next, h_token = n.next,
+			h_id = n.id, h_units = n.units, h_place = n.place, h_keep = n.keep, h_until = n.until,
+			h_wake = n.wake, h_meta = n.meta
+		FROM n WHERE k = ?
+		RETURNING n.was, n.id, n.wake, token, waiting
+	)
+	SELECT was, id, wake, token, waiting,
+		CASE WHEN wake <> '' AND wake <> ? AND wake NOT LIKE '` + noPushPrefix + `%' THEN {grant} END FROM g`
+
+// handOff lets tickets leave queues that are probably contended, in one round
+// trip each. One statement locks the queue's row; the statements that decide
+// the likely cases are sent with it. Todo has the indices of the refs to try.
+func (b *batch) handOff(ctx context.Context, s *Queues, db DB, todo []int) (pushes []Push) {
+	for _, i := range todo {
+		key, ref := b.keys[i], &b.refs[i]
+		var left, waiting int64
+		var granted *Push
+		err := db.Tx(ctx, func(Tx) ([]*Stmt, error) {
+			left, granted = 0, nil
+			lock := s.t.lockOnly.with(key)
+			handOff := s.t.handOff.with(key, ref.ID, key, key, key, s.d.Self)
+			handOff.Row = func(scan func(...any) error) error {
+				p := Push{Status: driver.Status{State: driver.Held}}
+				var token int64
+				var caused []byte
+				err := scan(&left, &p.ID, &p.Wake, &token, &waiting, &caused)
+				p.Status.Token = uint64(token)
+				granted = &p
+				return err
+			}
+			// The leave of a queue without waiters. It does nothing if handOff
+			// has changed the holder.
+			leave := s.t.leave.once[0].with(key, ref.ID)
+			leave.Row = func(scan func(...any) error) error {
+				var k []byte
+				return scan(&k, &left)
+			}
+			return []*Stmt{lock, handOff, leave}, nil
+		})
+		switch {
+		case err != nil:
+			b.setStatus(i, driver.Status{Err: err})
+		case left > 0:
+			b.setStatus(i, driver.Status{State: driver.Held, Token: uint64(left)})
+			s.contention.record(key, granted != nil && waiting > 0)
+			if granted != nil && granted.Wake != "" {
+				pushes = append(pushes, *granted)
+			}
+		}
+	}
+	return pushes
+}

@@ -1,0 +1,342 @@
+package servers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MariaDBOptions are the options of a MariaDB or MySQL server. The zero value
+// is a server that writes every commit to the disk.
+type MariaDBOptions struct {
+	Settings []string // "name=value", as on the command line
+	Env      []string // of the process, besides the test's own
+	TLS      bool     // the server has a certificate, see MariaDBServer.Certs
+}
+
+// MariaDBPassword is the password of a server's users.
+const MariaDBPassword = "s3cret/pass"
+
+// MariaDBServer is a running MariaDB, or the MySQL that HOLDFAST_MARIADB_SERVER
+// names, with the database locks, the user holdfast who may do everything, and
+// the user app who may do nothing yet.
+type MariaDBServer struct {
+	*Process
+	Port  int
+	MySQL bool   // the server is a MySQL
+	Certs *Certs // with MariaDBOptions.TLS
+
+	opts MariaDBOptions
+	bin  string
+	dir  string
+}
+
+// MariaDB starts a server for one test. The server ends with the test; a test
+// that failed shows the server's log. HOLDFAST_MARIADB_SERVER may name another
+// program than the installed mariadbd, also MySQL's mysqld; a MariaDB has its
+// mariadb-install-db beside it or in the PATH.
+func MariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
+	t.Helper()
+	fresh := freshFor(t)
+	return single(t, "mariadb", func(dir string) *MariaDBServer {
+		return newMariaDB(t, fresh, opts, dir)
+	})
+}
+
+// SharedMariaDB returns the one plain server, without options, that the tests
+// of the package share. The package's TestMain has to be [Main].
+func SharedMariaDB(t testing.TB) *MariaDBServer {
+	t.Helper()
+	fresh := freshFor(t)
+	s := share(t, "mariadb", func(dir string) *MariaDBServer {
+		return newMariaDB(t, fresh, MariaDBOptions{}, dir)
+	})
+	t.Cleanup(func() { s.logOnFailure(t) })
+	return s
+}
+
+func (s *MariaDBServer) logOnFailure(t testing.TB) {
+	if t.Failed() {
+		t.Logf("mariadb on port %d said:\n%s", s.Port, s.Log())
+	}
+}
+
+func (s *MariaDBServer) stop() { s.Stop() }
+
+func newMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir string) *MariaDBServer {
+	t.Helper()
+	s := copyMariaDB(t, fresh, opts, dir)
+	s.Exec(t, "CREATE DATABASE locks")
+	for _, user := range []string{"holdfast", "app"} {
+		s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")
+	}
+	s.Exec(t, "GRANT ALL ON *.* TO holdfast@'%'")
+	return s
+}
+
+// copyMariaDB starts a server on a copy of a data folder.
+func copyMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir string) *MariaDBServer {
+	t.Helper()
+	s := &MariaDBServer{MySQL: fresh.mysql, opts: opts, dir: dir, bin: fresh.bin}
+	if err := chownToServerUser(dir); err != nil {
+		t.Fatal(err)
+	}
+	// Creating a data folder takes seconds, copying one does not.
+	if out, err := exec.Command("cp", "-a", "--sparse=always", fresh.data, s.data()).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v\n%s", err, out)
+	}
+	// The file has MySQL's name for the server; no two servers of a replication
+	// may have the same name.
+	if err := os.Remove(filepath.Join(s.data(), "auto.cnf")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if opts.TLS {
+		s.Certs = NewCerts(t, dir)
+		for _, file := range []string{s.Certs.Cert, s.Certs.Key, s.Certs.CA} {
+			if err := chownToServerUser(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	onFreePort(t, &s.Port, s.boot)
+	return s
+}
+
+// freshMariaDB is a data folder that no server runs on.
+type freshMariaDB struct {
+	bin   string // of the server
+	data  string
+	mysql bool
+}
+
+func freshFor(t testing.TB) *freshMariaDB {
+	t.Helper()
+	bin := Find(t, "HOLDFAST_MARIADB_SERVER", "mariadb-server", "mariadbd", "mysqld")
+	return share(t, "mariadb-fresh", func(dir string) *freshMariaDB { return initMariaDB(t, bin, dir) })
+}
+
+func (*freshMariaDB) stop() {}
+
+// mysqlSettings are arguments that MySQL alone takes. Without the first one, a
+// server that was not installed looks for a folder that only its package
+// creates.
+var mysqlSettings = []string{"--secure-file-priv=NULL", "--mysqlx=OFF", "--disable-log-bin"}
+
+func initMariaDB(t testing.TB, bin, dir string) *freshMariaDB {
+	t.Helper()
+	if err := chownToServerUser(dir); err != nil {
+		t.Fatal(err)
+	}
+	run := func(program string, args ...string) string {
+		path, args := asServerUser(program, args)
+		cmd := exec.Command(path, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, out)
+		}
+		return string(out)
+	}
+	f := &freshMariaDB{bin: bin, data: filepath.Join(dir, "data")}
+	f.mysql = !strings.Contains(run(bin, "--no-defaults", "--version"), "MariaDB")
+	if f.mysql {
+		run(bin, append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + f.data}, mysqlSettings...)...)
+		return f
+	}
+	install := "mariadb-install-db"
+	if beside := filepath.Join(filepath.Dir(bin), install); executable(beside) {
+		install = beside // the installed MariaDB's is for its own files
+	}
+	run(install, "--no-defaults", "--datadir="+f.data, "--auth-root-authentication-method=normal", "--skip-test-db",
+		"--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M")
+	return f
+}
+
+func (s *MariaDBServer) data() string   { return filepath.Join(s.dir, "data") }
+func (s *MariaDBServer) socket() string { return filepath.Join(s.dir, "s") }
+
+// URL returns the server's address for a user, with these options in its
+// query.
+func (s *MariaDBServer) URL(user, query string) string {
+	u := url.URL{Scheme: "mysql", Host: "127.0.0.1:" + strconv.Itoa(s.Port), Path: "/locks", RawQuery: query}
+	u.User = url.UserPassword(user, MariaDBPassword)
+	return u.String()
+}
+
+func (s *MariaDBServer) boot() error {
+	args := []string{"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve", "--performance-schema=OFF",
+		"--max-connections=400", "--innodb-buffer-pool-size=64M", "--loose-innodb-log-file-size=16M"} // MySQL 9.7 has no such setting
+	if s.MySQL {
+		args = append(args, mysqlSettings...)
+	}
+	for _, setting := range s.opts.Settings {
+		args = append(args, "--"+setting)
+	}
+	if s.opts.TLS {
+		args = append(args, "--ssl-cert="+s.Certs.Cert, "--ssl-key="+s.Certs.Key, "--ssl-ca="+s.Certs.CA)
+	}
+	path, args := asServerUser(s.bin, args)
+	p, err := start(Spec{
+		Name: "mariadb",
+		Path: path,
+		Args: args,
+		Env:  s.opts.Env,
+		Dir:  s.dir,
+		Ready: func(ctx context.Context) error {
+			return s.do(ctx, func(c *sql.Conn) error { return s.checkJoined(ctx, c) })
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.Process = p
+	return nil
+}
+
+// quiet drops the client library's messages about connections that end.
+type quiet struct{}
+
+// Print implements mysql.Logger.
+func (quiet) Print(...any) {}
+
+// do runs f on a connection of the superuser, on the socket.
+func (s *MariaDBServer) do(ctx context.Context, f func(*sql.Conn) error) error {
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = "root", "unix", s.socket()
+	config.InterpolateParams = true
+	config.Logger = quiet{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }()
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.PingContext(ctx); err != nil {
+		return err
+	}
+	if _, err := c.ExecContext(ctx, "USE locks"); err != nil && !strings.Contains(err.Error(), "1049") {
+		return err // it has yet to be made
+	}
+	return f(c)
+}
+
+// Exec runs a statement as the superuser.
+func (s *MariaDBServer) Exec(t testing.TB, query string, args ...any) {
+	t.Helper()
+	s.must(t, query, func(ctx context.Context, c *sql.Conn) error {
+		_, err := c.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+// Value runs a statement that returns one number.
+func (s *MariaDBServer) Value(t testing.TB, query string, args ...any) (n int64) {
+	t.Helper()
+	s.must(t, query, func(ctx context.Context, c *sql.Conn) error {
+		return c.QueryRowContext(ctx, query, args...).Scan(&n)
+	})
+	return n
+}
+
+// KillConnections ends the connections that the condition on the process list
+// selects, and returns their number.
+func (s *MariaDBServer) KillConnections(t testing.TB, where string) int {
+	t.Helper()
+	killed := 0
+	s.must(t, where, func(ctx context.Context, c *sql.Conn) error {
+		rows, err := c.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND user = 'holdfast' AND "+where)
+		if err != nil {
+			return err
+		}
+		var ids []int64
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			// The connection may have ended by itself.
+			if _, err := c.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err == nil {
+				killed++
+			}
+		}
+		return nil
+	})
+	return killed
+}
+
+// EndConnection kills a connection, by its id, and returns when it is gone.
+// MySQL has answered a query about its connections with the error of one of
+// them (1159), so the query is repeated.
+func (s *MariaDBServer) EndConnection(id uint32) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return s.do(ctx, func(c *sql.Conn) error {
+		_, _ = c.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // the connection may have ended by itself
+		for {
+			left := 0
+			err := c.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE id = ?", id).Scan(&left)
+			switch {
+			case err == nil && left == 0:
+				return nil
+			case ctx.Err() != nil:
+				return fmt.Errorf("connection %d does not end: %w", id, errors.Join(err, ctx.Err()))
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+func (s *MariaDBServer) must(t testing.TB, what string, f func(context.Context, *sql.Conn) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	if err := s.do(ctx, func(c *sql.Conn) error { return f(ctx, c) }); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Restart stops the server in an orderly way and starts it again, on the same
+// port and with its data.
+func (s *MariaDBServer) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop()
+	s.startAgain(t)
+}
+
+// Crash kills the server and starts it again; the server recovers from its log.
+func (s *MariaDBServer) Crash(t testing.TB) {
+	t.Helper()
+	s.Kill()
+	s.startAgain(t)
+}
+
+func (s *MariaDBServer) startAgain(t testing.TB) {
+	t.Helper()
+	if err := s.boot(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,65 @@
+package sqlcases
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+)
+
+// Users creates users of a server, and grants them rights and revokes these. A
+// right is the text of a grant: "SELECT on holdfast_line".
+type Users struct {
+	Create        func(user string)
+	Grant, Revoke func(user, right string)
+	Open          func(user string) (driver.Driver, error)
+	Count         func(query string) int64 // the single number that a query returns
+}
+
+// Rights describes users of the tables with these names to the suite. The first
+// table is that of the layout, whose single row stays.
+func Rights(tables []string, users Users) *drivertest.Rights {
+	var needed []string
+	for i, table := range tables {
+		for _, verb := range []string{"SELECT", "UPDATE", "INSERT", "DELETE"} {
+			if i > 0 || verb == "SELECT" || verb == "UPDATE" {
+				needed = append(needed, verb+" on holdfast_"+table)
+			}
+		}
+	}
+	var last atomic.Int64
+	return &drivertest.Rights{
+		Needed: needed,
+		User: func(_ drivertest.T, without ...string) drivertest.User {
+			user := fmt.Sprintf("user%d", last.Add(1))
+			users.Create(user)
+			for _, right := range needed {
+				if !slices.Contains(without, right) {
+					users.Grant(user, right)
+				}
+			}
+			return drivertest.User{
+				Open:   func(drivertest.T) (driver.Driver, error) { return users.Open(user) },
+				Revoke: func(_ drivertest.T, right string) { users.Revoke(user, right) },
+			}
+		},
+		// A queue's row counts its places, and a request finds tickets only by
+		// their queue's row. A row that contradicts this would never be
+		// removed.
+		Unexpiring: func(drivertest.T) (rows []string) {
+			for what, query := range map[string]string{
+				"places without a ticket": "SELECT count(*) FROM holdfast_line WHERE held + waiting > 0 AND h_id = '' " +
+					"AND NOT EXISTS (SELECT 1 FROM holdfast_ticket WHERE line = k)",
+				"tickets without a place": "SELECT count(*) FROM holdfast_ticket WHERE NOT EXISTS " +
+					"(SELECT 1 FROM holdfast_line WHERE k = line AND held + waiting > 0)",
+			} {
+				if n := users.Count(query); n > 0 {
+					rows = append(rows, fmt.Sprintf("%d %s", n, what))
+				}
+			}
+			return rows
+		},
+	}
+}

@@ -1,0 +1,46 @@
+package holdfast
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// TestF106_OwnStarvationIsNoSilence checks that half of a Lock's retry budget
+// is left until a probe has gone out: a process that gets no processor sends no
+// probe, and a store that receives no request is not silent.
+func TestF106_OwnStarvationIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(memlock.New(memlock.NewStore()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		lh := &c.onlyLane
+		const patience = time.Second
+		lh.requestSent()
+		expect := func(want time.Duration) {
+			t.Helper()
+			if got := lh.silenceWithin(patience); got != want {
+				t.Errorf("silence %v, want %v", got, want)
+			}
+		}
+		time.Sleep(patience / 4)
+		expect(patience / 4)
+		time.Sleep(10 * patience)
+		expect(patience / 2)
+		lh.mu.Lock()
+		lh.firstProbe = c.clock.now()
+		lh.mu.Unlock()
+		time.Sleep(patience / 4)
+		expect(patience * 3 / 4)
+		time.Sleep(patience)
+		expect(patience * 7 / 4)
+		lh.requestEnded(t.Context(), requestJoin, c.clock.now(), nil)
+		lh.requestSent()
+		time.Sleep(2 * patience)
+		expect(patience / 2)
+	})
+}

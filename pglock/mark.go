@@ -1,0 +1,28 @@
+package pglock
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
+)
+
+var _ driver.Marker = (*Driver)(nil)
+
+// CreateMarks implements [sqlqueue.Database].
+func (s *database) CreateMarks(ctx context.Context) error {
+	exists := false
+	probe := &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + s.opt.tables() + "mark') IS NOT NULL"}}
+	probe.Row = func(func(...any) error) error { exists = true; return nil }
+	err := s.exclusively(ctx, probe, func() []string {
+		if exists {
+			return nil
+		}
+		return []string{s.tables.Queues.MarkSchema()}
+	})
+	if code(err) == noRights {
+		return driver.Errorf(driver.Refused, "the table %smark is missing, and this user may not create it; "+
+			"ask an administrator to run, of the output of `holdfast schema postgres`, the statement that does: %w", s.opt.tables(), err)
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+// Via returns a driver on a client library other than rueidis. It is for the
+// packages below this one, such as goredis, which offer it to users.
+func Via(c link.Client, o *Options) (*Driver, error) {
+	s, err := o.setup()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	defer cancel()
+	s.adapter = c
+	d, err := open(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return d, nil
+}
+
+// ViaCluster does the same as Via for a cluster.
+func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
+	s, err := o.setup()
+	if err != nil {
+		return nil, err
+	}
+	if s.restartGuard != nil {
+		return nil, errors.New("redislock: RestartGuard is for a single server")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	defer cancel()
+	c := newCluster(s.prefix)
+	b := &adapted{c: c, client: of, confirms: s.confirms, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
+	c.source = b
+	d, err := b.owner(ctx, 0)
+	if err == nil {
+		err = d.greet(ctx)
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	c.polls.Store(d.polls.Load())
+	if err := c.checkPrimaries(ctx, s.refuseEviction); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return c, nil
+}
+
+// adapted is the source of a cluster whose client is the user's: that client
+// knows the owners of the slots.
+//
+// Under mu, only the mutex of the cluster's life is taken.
+type adapted struct {
+	c       *Cluster
+	client  link.Cluster
+	version atomic.Uint64
+
+	confirms *confirmation
+
+	mu    sync.Mutex
+	nodes map[string]*adaptedNode // by name
+	moves map[int]move            // moves that the client may not know yet
+}
+
+// adaptedNode is a node's client, and the driver on that client.
+type adaptedNode struct {
+	client link.Client
+	d      *Driver
+}
+
+// move is a redirection: the address that a node gave for a slot.
+type move struct {
+	addr string
+	at   time.Time
+}
+
+// moveLifetime is the time for which a move takes precedence over the client,
+// which finds out in the background.
+const moveLifetime = 2 * time.Second
+
+// owner implements source.
+func (b *adapted) owner(ctx context.Context, slot int) (*Driver, error) {
+	b.mu.Lock()
+	m, moved := b.moves[slot]
+	if moved && time.Since(m.at) > moveLifetime {
+		delete(b.moves, slot)
+		moved = false
+	}
+	l := b.nodes[m.addr]
+	b.mu.Unlock()
+	if moved && l != nil {
+		return l.d, nil
+	}
+	name, client, err := b.client.Owner(ctx, channelOf("", slot))
+	if err != nil {
+		if ctx.Err() == nil {
+			b.client.Reload(ctx)
+		}
+		return nil, ownerErr(err)
+	}
+	return b.driver(name, client), nil
+}
+
+// ownerErr gives the failure to find a node its class: nothing was sent.
+func ownerErr(err error) error {
+	if se, ok := errors.AsType[link.ServerError](err); ok {
+		return classify(se)
+	}
+	if errors.Is(err, link.ErrClosed) {
+		return classify(err)
+	}
+	return driver.Errorf(driver.Unavailable, "%w", err)
+}
+
+// driver returns the driver of a node.
+func (b *adapted) driver(name string, client link.Client) *Driver {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.nodes[name]
+	if l != nil && l.client == client {
+		return l.d
+	}
+	if l != nil {
+		b.c.begin(func() { l.d.Close() })
+	}
+	l = &adaptedNode{client, unchecked(setup{
+		adapter: client, loneCall: new(loneCall), prefix: b.c.keys.prefix,
+		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(), confirms: b.confirms,
+	})}
+	b.nodes[name] = l
+	return l.d
+}
+
+// primaries implements source.
+func (b *adapted) primaries(ctx context.Context) ([]*Driver, error) {
+	clients, err := b.client.Primaries(ctx)
+	if err != nil {
+		return nil, ownerErr(err)
+	}
+	var ds []*Driver
+	for name, client := range clients {
+		ds = append(ds, b.driver(name, client))
+	}
+	return ds, nil
+}
+
+// refresh implements source.
+func (b *adapted) refresh(*Driver) { b.client.Reload(context.Background()) }
+
+// noteMoved implements source.
+func (b *adapted) noteMoved(from *Driver, slot int, addr string) {
+	if host, port, ok := strings.Cut(addr, ":"); ok && host == "" {
+		b.mu.Lock()
+		for name, l := range b.nodes {
+			if l.d == from {
+				addr = name[:strings.LastIndexByte(name, ':')+1] + port
+			}
+		}
+		b.mu.Unlock()
+	}
+	b.mu.Lock()
+	b.moves[slot] = move{addr, time.Now()}
+	b.mu.Unlock()
+	b.version.Add(1)
+	b.client.Reload(context.Background())
+}
+
+// askTarget implements source. It returns nil: whether such requests are
+// followed is up to the client.
+func (b *adapted) askTarget(context.Context, string) *Driver { return nil }
+
+// duringElection implements source. It changes nothing, because the client's
+// own requests are not seen here.
+func (b *adapted) duringElection(err error) error { return err }
+
+// epoch implements source.
+func (b *adapted) epoch() uint64 { return b.version.Load() }
+
+// close implements source.
+func (b *adapted) close() {
+	b.mu.Lock()
+	known := b.nodes
+	b.nodes = make(map[string]*adaptedNode)
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, l := range known {
+		wg.Go(func() { l.d.Close() })
+	}
+	wg.Wait()
+}

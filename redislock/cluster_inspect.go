@@ -1,0 +1,147 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+// Inspect implements [driver.Driver].
+func (c *Cluster) Inspect(ctx context.Context, name string) (l driver.Queue, err error) {
+	if err := c.checkOpen(ctx); err != nil {
+		return driver.Queue{}, err
+	}
+	err = c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error {
+		l, err = d.Inspect(ctx, name)
+		return err
+	})
+	return l, err
+}
+
+// Break implements [driver.Driver].
+func (c *Cluster) Break(ctx context.Context, name, ticketID string) error {
+	if err := c.checkOpen(ctx); err != nil {
+		return err
+	}
+	return c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
+}
+
+// Names implements [driver.Driver]: it works as [Driver.Names] on one primary
+// after the other, and once more on all if a slot was moved meanwhile.
+func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if err := c.checkOpen(ctx); err != nil {
+			yield("", err)
+			return
+		}
+		seen := make(map[string]bool)
+		for n, done := 0, false; !done && n < maxHops; n++ {
+			epoch := c.source.epoch()
+			ds, err := c.source.primaries(ctx)
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, d := range ds {
+				for name, err := range d.Names(ctx, prefix) {
+					switch {
+					case err != nil:
+						c.shouldResend(d, err)
+					case seen[name]:
+						continue
+					default:
+						seen[name] = true
+					}
+					if !yield(name, err) || err != nil {
+						return
+					}
+				}
+			}
+			done = epoch == c.source.epoch()
+		}
+	}
+}
+
+// Identity implements [driver.Identifier]: the id of the node that has the
+// cluster's first slot, and the prefix. The identity changes with a failover.
+func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
+	if err := c.checkOpen(ctx); err != nil {
+		return "", err
+	}
+	err = c.onOwner(ctx, 0, func(d *Driver) error {
+		r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
+		if err != nil {
+			return err
+		}
+		_, id, err = readSlots(&r)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("redis-cluster:%s/%s", id, c.keys.prefix), nil
+}
+
+// Check implements [driver.Checker]: it takes and releases a lock, and judges
+// what each primary reports about itself. Where the primaries differ on a
+// topic, Check returns the worst finding.
+func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
+	if err := c.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	ds, err := c.source.primaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rights, l := checkLock(ctx, c, c.keys.make)
+	for _, d := range ds { // a node without the queue's slot reports that only after the right was granted
+		if rights, err = d.checkRights(ctx, rights, l); err != nil {
+			return nil, err
+		}
+	}
+	err = c.onOwner(ctx, l.slot, func(d *Driver) error { return d.deleteKeys(ctx, l) })
+	all := []driver.Finding{withCleanup(rights, err), c.checkNodes(ds)}
+	d, err := c.source.owner(ctx, l.slot)
+	if err != nil {
+		return nil, err
+	}
+	if !d.polls.Load() {
+		all = append(all, d.checkPush(ctx, l))
+	}
+	at := make(map[string]int)
+	for _, d := range ds {
+		s, err := onControl(ctx, d, examine)
+		if deniedOf(err) != "" { // the finding about rights covers it
+			continue
+		}
+		if err != nil {
+			c.shouldResend(d, err)
+			return nil, err
+		}
+		for _, f := range s.findings() {
+			i, seen := at[f.Topic]
+			switch {
+			case !seen:
+				at[f.Topic] = len(all)
+				all = append(all, f)
+			case f.Level > all[i].Level:
+				all[i] = f
+			}
+		}
+	}
+	return all, nil
+}
+
+// checkNodes reports how waiters learn of their grants.
+func (c *Cluster) checkNodes(ds []*Driver) driver.Finding {
+	f := driver.Finding{Topic: "cluster", Detail: fmt.Sprintf("%d primaries", len(ds))}
+	if c.polls.Load() {
+		f.Level = driver.Warning
+		f.Detail += fmt.Sprintf(", older than Redis 7: waiters poll, the first every %v, the n-th every n × %v, at most every %v", paceFirst, paceFirst, paceLast)
+		f.Advice = "use Redis 7.0 or later, whose messages stay in a slot"
+	}
+	return f
+}

@@ -1,0 +1,34 @@
+package redislock
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// lastAnswer is the time of the last answer of the servers that elect a
+// primary: Sentinels, or the nodes of a cluster.
+type lastAnswer struct{ at atomic.Pointer[time.Time] }
+
+// electionWindow is the time for which such an answer counts: the electors are
+// asked after each request that fails.
+const electionWindow = 10 * time.Second
+
+func (h *lastAnswer) note() {
+	now := time.Now()
+	h.at.Store(&now)
+}
+
+// duringElection turns the error of an unreachable primary into one that
+// passes, as long as the electors answer: then the store is there, but has no
+// primary yet.
+func (h *lastAnswer) duringElection(err error) error {
+	if _, ok := driver.IsNotReady(err); ok || err == nil || driver.ClassOf(err) != driver.Unavailable {
+		return err
+	}
+	if at := h.at.Load(); at == nil || time.Since(*at) > electionWindow {
+		return err
+	}
+	return driver.NotReady(0, "%w", err)
+}

@@ -1,0 +1,160 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+var (
+	_ driver.Marker = (*Driver)(nil)
+	_ driver.Marker = (*Sentinel)(nil)
+	_ driver.Marker = (*Cluster)(nil)
+)
+
+var markScript = newScript("mark")
+
+// doneName begins the keys of the marks that SetMark keeps. The key markName is the
+// mark of tokens.
+const doneName = "holdfast_done:"
+
+// markKeys returns the keys of a script on the mark of a name.
+func (d *Driver) markKeys(name string) []string {
+	l := d.keys.make(name)
+	key := doneName + inSlot(l.keys[keyHolders])
+	if l.none != "" {
+		return []string{key, l.none}
+	}
+	return []string{key}
+}
+
+// Mark implements [driver.Marker].
+func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return driver.Mark{}, err
+	}
+	keys := d.markKeys(name)
+	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return runOn(c, markScript, keys) })
+	if err != nil {
+		return driver.Mark{}, err
+	}
+	return readMark(&r)
+}
+
+// readMark reads the answer of a script that reads a mark.
+func readMark(r *link.Reply) (driver.Mark, error) {
+	list, err := r.List()
+	switch {
+	case err != nil || len(list) > 2:
+		return driver.Mark{}, unreadable("a mark")
+	case len(list) == 0:
+		return driver.Mark{}, nil
+	case len(list) == 1:
+		return driver.Mark{}, driver.Wrap(driver.Refused, errForeign)
+	}
+	digits, err1 := list[0].Text()
+	value, err2 := list[1].Text()
+	token, err3 := strconv.ParseUint(digits, 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return driver.Mark{}, unreadable("a mark")
+	}
+	return driver.Mark{Token: token, Value: []byte(value)}, nil
+}
+
+// SetMark implements [driver.Marker]. With MinReplicas, a mark that too few
+// replicas confirm in time is an error of unknown outcome.
+func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error {
+	if err := d.checkOpen(ctx); err != nil {
+		return err
+	}
+	if err := driver.CheckMark(m); err != nil {
+		return driver.Wrap(driver.Refused, err)
+	}
+	keys := d.markKeys(name)
+	args := []string{fmt.Sprintf("%020d", m.Token), string(m.Value), strconv.FormatInt(driver.MarkTTL.Milliseconds(), 10)}
+	conn := &d.control
+	if d.confirms != nil {
+		conn = &d.confirmConn
+	}
+	refused, err := onOwnConn(ctx, d, conn, func(c link.Conn) (refused, err error) {
+		r, err := runOn(c, markScript, keys, args...)
+		if err != nil {
+			return nil, err
+		}
+		if refused = markSet(&r); refused != nil || d.confirms == nil {
+			return refused, nil
+		}
+		n, err := d.confirmMark(c)
+		if err == nil && n < int64(d.confirms.replicas) {
+			refused = driver.Errorf(driver.Unknown, "too few replicas have confirmed the mark: %d of %d", n, d.confirms.replicas)
+		}
+		return refused, err
+	})
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
+// markSet returns nil if a script has replaced a mark.
+func markSet(r *link.Reply) error {
+	n, err := r.Int()
+	switch {
+	case err != nil:
+		return driver.Wrap(driver.Refused, errForeign)
+	case n == 3:
+		return driver.ErrStaleMark
+	case n != 1:
+		return unreadable("a mark that is set: %d", n)
+	}
+	return nil
+}
+
+// confirmMark returns how many replicas have the writes of a connection, as soon
+// as they are enough.
+func (d *Driver) confirmMark(c link.Conn) (int64, error) {
+	within := max(d.confirms.within/time.Millisecond, 1)
+	r, err := c.Do("WAIT", strconv.Itoa(d.confirms.replicas), strconv.FormatInt(int64(within), 10))
+	if err != nil {
+		return 0, err
+	}
+	return r.Int()
+}
+
+// Mark implements [driver.Marker].
+func (s *Sentinel) Mark(ctx context.Context, name string) (m driver.Mark, err error) {
+	err = s.onPrimary(ctx, func(d *Driver) error {
+		m, err = d.Mark(ctx, name)
+		return err
+	})
+	return m, err
+}
+
+// SetMark implements [driver.Marker].
+func (s *Sentinel) SetMark(ctx context.Context, name string, m driver.Mark) error {
+	return s.onPrimary(ctx, func(d *Driver) error { return d.SetMark(ctx, name, m) })
+}
+
+// Mark implements [driver.Marker].
+func (c *Cluster) Mark(ctx context.Context, name string) (m driver.Mark, err error) {
+	if err := c.checkOpen(ctx); err != nil {
+		return driver.Mark{}, err
+	}
+	err = c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error {
+		m, err = d.Mark(ctx, name)
+		return err
+	})
+	return m, err
+}
+
+// SetMark implements [driver.Marker].
+func (c *Cluster) SetMark(ctx context.Context, name string, m driver.Mark) error {
+	if err := c.checkOpen(ctx); err != nil {
+		return err
+	}
+	return c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error { return d.SetMark(ctx, name, m) })
+}

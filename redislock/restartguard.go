@@ -1,0 +1,187 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+// guardKey is the key that shows whether a server kept its data or lost them,
+// see guard.lua. The key never expires.
+const guardKey = "holdfast_guard"
+
+var guardScript = newScript("guard")
+
+// restartGuard keeps a server that lost its data from granting locks that may
+// still be held. It costs nothing while the server runs. Joins are sent under a
+// script name that only the examined server process knows: the script's text
+// begins with the run id, so its SHA-1 differs for each process, and a process
+// that started since answers NOSCRIPT. So the guard need not notice a lost
+// connection, which a client library can hide, and no other client can load the
+// script by chance.
+//
+// Only joins are guarded. Renewals find nothing where the data are gone, and a
+// ticket that a release grants took its place by a join.
+type restartGuard struct {
+	longest   time.Duration // a server that lost its data refuses for this long, or for the joining ticket's TTL if that is longer
+	known     atomic.Pointer[examination]
+	examining chan struct{} // holds a value while a call examines the server
+}
+
+// examination is the result of examining a process of the server.
+type examination struct {
+	join *script
+	run  string
+	lost time.Time // the data were lost at this local time, or before
+}
+
+func newRestartGuard(longest time.Duration) *restartGuard {
+	return &restartGuard{longest: longest, examining: make(chan struct{}, 1)}
+}
+
+// joinBy returns the script that joins, or the reason why nothing may be
+// granted now. If stale is not nil, the server does not know that script.
+func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *script) (*script, error) {
+	g := d.restartGuard
+	if g == nil {
+		return d.scripts.join, nil
+	}
+	k := g.known.Load()
+	if k == nil || k.join == stale {
+		var err error
+		if k, err = g.examine(ctx, d, stale); err != nil {
+			return nil, err
+		}
+	}
+	if left := max(t.TTL, g.longest) - time.Since(k.lost); left > 0 {
+		return nil, driver.NotReady(left, "%w: nothing is granted for another %v", ErrRestarted, left.Round(time.Millisecond))
+	}
+	return k.join, nil
+}
+
+// ErrRestarted is wrapped by the error of a join that the restart guard
+// refuses: the server lost its data less than a TTL ago, and earlier holders
+// may still be working. The only remedy is to ask again after that time.
+var ErrRestarted = errors.New("the server has restarted without its data")
+
+// examine examines the server, unless another call has done so meanwhile.
+func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *script) (*examination, error) {
+	select {
+	case g.examining <- struct{}{}:
+		defer func() { <-g.examining }()
+	case <-ctx.Done():
+		return nil, &driver.Error{Class: driver.NotDone, Err: context.Cause(ctx)}
+	case <-d.done:
+		return nil, driver.ErrClosed
+	}
+	if k := g.known.Load(); k != nil && k.join != stale {
+		return k, nil
+	}
+	k, err := onControl(ctx, d, examineProcess)
+	if err != nil {
+		return nil, err // a join of this call was not sent, or answered NOSCRIPT
+	}
+	if old := g.known.Load(); old != nil && old.run == k.run && old.lost.Before(k.lost) {
+		k.lost = old.lost // each examination rounds differently
+	}
+	g.known.Store(k)
+	return k, nil
+}
+
+// examineProcess examines the server, makes it remember the script, and
+// examines it again: if both found one process, that process remembers the
+// script.
+func examineProcess(c link.Conn) (*examination, error) {
+	k, err := askProcess(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Do("SCRIPT", "LOAD", k.join.text); err != nil {
+		return nil, err
+	}
+	now, err := askProcess(c)
+	if err != nil {
+		return nil, err
+	}
+	if now.run != k.run {
+		return nil, driver.Errorf(driver.NotDone, "%w during its examination", ErrRestarted)
+	}
+	return k, nil
+}
+
+func askProcess(c link.Conn) (*examination, error) {
+	m, err := runOn(c, guardScript, []string{guardKey})
+	if err != nil {
+		return nil, err
+	}
+	list, err := m.Texts()
+	answered := time.Now()
+	if err != nil || len(list) != 3 {
+		return nil, unreadable("no run id")
+	}
+	ms, err := strconv.ParseInt(list[1], 10, 64)
+	if err != nil || ms < 0 || strings.ContainsAny(list[0], "\r\n") {
+		return nil, unreadable("no time of the last loss")
+	}
+	// Older servers keep scripts in snapshots and logs, and so across
+	// restarts.
+	if !atLeast(list[2], 7, 0) {
+		return nil, driver.Errorf(driver.Refused, "server is too old: version %s, the restart guard needs Redis 7.0", list[2])
+	}
+	// No lease lasts longer, so an earlier loss makes no difference.
+	lost := answered.Add(-time.Duration(min(ms, int64(2*MaxTTL/time.Millisecond))) * time.Millisecond)
+	return &examination{join: joinScript.under(list[0]), run: list[0], lost: lost}, nil
+}
+
+// under returns the same script under a name that depends on the run id.
+func (s *script) under(run string) *script {
+	return namedScript("-- " + run + "\n" + s.text)
+}
+
+// parseRestartGuard reads the URL's option: on, off, or the longest TTL in use.
+func parseRestartGuard(text string) (on bool, longest time.Duration, err error) {
+	switch text {
+	case "on":
+		return true, 0, nil
+	case "off":
+		return false, 0, nil
+	}
+	longest, err = time.ParseDuration(text)
+	if err != nil || longest < MinTTL || longest > MaxTTL {
+		return false, 0, errors.New("option restart_guard is neither on nor off, nor the longest TTL in use, such as 30s")
+	}
+	return true, longest, nil
+}
+
+// checkRestartGuard returns the finding about the guard: whether it is on, and
+// the state of the server.
+func (d *Driver) checkRestartGuard(ctx context.Context) driver.Finding {
+	f := driver.Finding{Topic: "restart guard", Detail: "off: a server that comes back without its data grants at once what may still be held"}
+	if d.restartGuard == nil {
+		return f
+	}
+	k, err := d.restartGuard.examine(ctx, d, d.restartGuard.stale())
+	if err != nil {
+		f.Level, f.Detail = driver.Problem, err.Error()
+		f.Advice = "give the user the rights to INFO and SCRIPT LOAD, or turn restart_guard off"
+		return f
+	}
+	f.Detail = fmt.Sprintf("on: the server has kept its data for at least %v", time.Since(k.lost).Round(time.Second))
+	return f
+}
+
+// stale returns the script that was last known, so that again examines the
+// server once more.
+func (g *restartGuard) stale() *script {
+	if k := g.known.Load(); k != nil {
+		return k.join
+	}
+	return nil
+}

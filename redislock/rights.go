@@ -1,0 +1,127 @@
+package redislock
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+// rights is the list of commands that the scripts and the driver use, each
+// with words that have no effect: k stands for a key that never exists, q and
+// t for two keys of a queue of the check's own. All commands are tried,
+// because a script that is refused one of them does not name it. docs.go lists
+// them for people.
+var rights = []struct{ rule, words string }{
+	{"+evalsha", "0000000000000000000000000000000000000000 1 k"}, {"+eval", "return(1) 1 k"}, {"+time", ""}, {"+info", "server"},
+	{"+exists", "k"}, {"+pexpire", "k 1"}, {"+pttl", "k"}, {"+get", "k"}, {"+set", "k x XX"},
+	{"+hlen", "k"}, {"+hget", "k x"}, {"+hmget", "k x"}, {"+hgetall", "k"}, {"+hset", "t x x"}, {"+hdel", "t x"},
+	{"+hexists", "k x"}, {"+hrandfield", "k 1"},
+	{"+rpush", "q x"}, {"+lpop", "q"}, {"+lrem", "k 1 x"}, {"+lindex", "k 0"}, {"+lrange", "k 0 0"}, {"+lpos", "k x"},
+	{"+zadd", "k XX 0 x"}, {"+zrem", "k x"}, {"+zrange", "k 0 0"}, {"+zrangebyscore", "k 0 0"}, {"+zscore", "k x"}, {"+del", "q t"},
+}
+
+// missingRights returns the rights that the user does not have, as ACL SETUSER
+// takes them. The queue is one that nobody uses.
+func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, error) {
+	return onControl(ctx, d, func(c link.Conn) (rules []string, err error) {
+		stands := map[string]string{"k": noneName + inSlot(l.keys[keyHolders]), "q": l.keys[keyWaiters], "t": l.keys[keyTickets]}
+		add := func(rule string) {
+			if rule != "" && !slices.Contains(rules, rule) {
+				rules = append(rules, rule)
+			}
+		}
+		ask := func(words ...string) (missing string, err error) {
+			if _, err = c.Do(words...); broken(err) {
+				return "", err
+			}
+			return deniedOf(err), nil
+		}
+		for _, at := range []struct{ key, rule string }{{l.keys[keyHolders], "~" + d.keys.prefix + "*"}, {stands["k"], "~" + reserved + "*"}} {
+			missing, err := ask("EXISTS", at.key)
+			if err != nil {
+				return nil, err
+			}
+			if missing == anyKey {
+				add(at.rule)
+			}
+		}
+		publish := []string{"PUBLISH", d.channel + "-check", ""}
+		if d.keys.sharded {
+			publish = []string{"SPUBLISH", channelOf(d.channel, l.slot), ""}
+		}
+		if !d.polls.Load() {
+			missing, err := ask(publish...)
+			switch {
+			case err != nil:
+				return nil, err
+			case missing == anyChannel:
+				add("&holdfast_push:*")
+			case missing != "":
+				add("+" + strings.ToLower(publish[0]))
+			}
+		}
+		for _, r := range rights {
+			words := append([]string{r.rule[1:]}, strings.Fields(r.words)...)
+			for i, w := range words {
+				if key, ok := stands[w]; ok && i > 0 {
+					words[i] = key
+				}
+			}
+			missing, err := ask(words...)
+			if err != nil {
+				return nil, err
+			}
+			if missing != "" && missing != anyKey {
+				add(r.rule)
+			}
+		}
+		return rules, nil
+	})
+}
+
+// Answers of deniedOf where something other than a command is refused.
+const (
+	anyKey     = "~"
+	anyChannel = "&"
+)
+
+// anyCommand is the answer for a command without a name: scripts do not name
+// it.
+const anyCommand = "+"
+
+// deniedOf returns the right that a refused command lacked, or "".
+func deniedOf(err error) string {
+	text := answerOf(err)
+	if !strings.HasPrefix(text, "NOPERM") && !strings.Contains(text, "The user executing the script can't") {
+		return ""
+	}
+	if _, rest, ok := strings.Cut(text, " run the '"); ok {
+		if command, _, ok := strings.Cut(rest, "'"); ok {
+			return "+" + command
+		}
+	}
+	switch {
+	case strings.Contains(text, "channel"):
+		return anyChannel
+	case strings.Contains(text, " key"):
+		return anyKey
+	}
+	return anyCommand
+}
+
+// checkRights adds the rights that the user lacks to the finding of checkLock.
+func (d *Driver) checkRights(ctx context.Context, f driver.Finding, l *queueKeys) (driver.Finding, error) {
+	rules, err := d.missingRights(ctx, l)
+	if err != nil || len(rules) == 0 {
+		return f, err
+	}
+	if f.Level == driver.OK {
+		f.Detail = "some requests are refused"
+	}
+	f.Level = driver.Problem
+	f.Advice = "give the user the missing rights: ACL SETUSER ... " + strings.Join(rules, " ")
+	return f, nil
+}

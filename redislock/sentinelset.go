@@ -1,0 +1,323 @@
+package redislock
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+// sentinelSet is the set of Sentinels, by which the primary is found.
+//
+// Under mu, only the mutex of the Sentinel's life is taken.
+type sentinelSet struct {
+	s    *Sentinel
+	kick chan struct{} // holds a value when the primary is in doubt
+
+	lastAnswer lastAnswer // the time of a Sentinel's last answer
+
+	mu      sync.Mutex
+	drivers map[string]*Driver // drivers for Sentinels, by address
+	closed  bool
+}
+
+// switchChannel is the channel on which Sentinels announce a new primary.
+const switchChannel = "+switch-master"
+
+func (g *sentinelSet) init(s *Sentinel) {
+	g.s, g.kick, g.drivers = s, make(chan struct{}, 1), make(map[string]*Driver)
+}
+
+// refresh makes follow ask the Sentinels, in the background.
+func (g *sentinelSet) refresh() {
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
+}
+
+// driver returns the driver for a Sentinel. It blocks while it connects.
+func (g *sentinelSet) driver(ctx context.Context, host string) (d *Driver, err error) {
+	g.mu.Lock()
+	d = g.drivers[host]
+	g.mu.Unlock()
+	if d != nil {
+		return d, nil
+	}
+	life, end := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, end)()
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	client, lone, err := g.s.at.sentinel.to(host).connect(life)
+	if err != nil {
+		return nil, ofSentinel(host, err)
+	}
+	d = unchecked(setup{client: client, loneCall: lone, end: end, replaceable: true})
+	if ctx.Err() != nil { // the end of ctx has ended the connections
+		d.Close()
+		return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if other := g.drivers[host]; other != nil || g.closed {
+		spare := d // return changes d
+		if !g.s.begin(func() { spare.Close() }) {
+			end()
+		}
+		if g.closed {
+			return nil, driver.ErrClosed
+		}
+		return other, nil
+	}
+	g.drivers[host] = d
+	return d, nil
+}
+
+// ofSentinel adds to an error the name of the option that has the password of
+// the Sentinels, which differs from that of the servers.
+func ofSentinel(host string, err error) error {
+	switch word, _, _ := strings.Cut(answerOf(err), " "); word {
+	case "NOAUTH":
+		return driver.Errorf(driver.Refused, "the Sentinel %s wants a password: give it with the option sentinel_password: %s", host, answerOf(err))
+	case "WRONGPASS":
+		return driver.Errorf(driver.Refused, "the Sentinel %s knows no such user with this sentinel_password: %s", host, answerOf(err))
+	}
+	return err
+}
+
+// forget closes the driver of a Sentinel that does not answer.
+func (g *sentinelSet) forget(host string, d *Driver) {
+	g.mu.Lock()
+	if g.drivers[host] == d {
+		delete(g.drivers, host)
+	}
+	g.mu.Unlock()
+	g.s.begin(func() { d.Close() })
+}
+
+func (g *sentinelSet) close() {
+	g.mu.Lock()
+	known := g.drivers
+	g.drivers, g.closed = nil, true
+	g.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, d := range known {
+		wg.Go(func() { d.Close() })
+	}
+	wg.Wait()
+}
+
+// ask returns the primary's address, as one Sentinel gives it.
+func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
+	d, err := g.driver(ctx, host)
+	if err != nil {
+		return "", err
+	}
+	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) {
+		return c.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
+	})
+	if err != nil {
+		if broken(err) {
+			g.forget(host, d)
+		}
+		if strings.Contains(strings.ToLower(answerOf(err)), "unknown command") {
+			err = driver.Errorf(driver.Refused, "%s is no Sentinel; the URL of a server begins with redis: %w", host, err)
+		}
+		return "", err
+	}
+	hostPort, err := r.Texts()
+	if err != nil || len(hostPort) != 2 {
+		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", shorten(g.s.at.master))
+	}
+	g.lastAnswer.note()
+	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
+}
+
+// poll asks all Sentinels and returns the number of votes for each address, or
+// an error if no Sentinel answered. It ends early when a majority agrees.
+func (g *sentinelSet) poll(ctx context.Context) (map[string]int, error) {
+	type vote struct {
+		addr string
+		err  error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hosts := g.s.at.hosts
+	ch := make(chan vote, len(hosts))
+	for _, host := range hosts {
+		if !g.s.begin(func() {
+			addr, err := g.ask(ctx, host)
+			ch <- vote{addr, err}
+		}) {
+			return nil, driver.ErrClosed
+		}
+	}
+	votes := make(map[string]int)
+	var err error
+	for range hosts {
+		v := <-ch
+		if v.err != nil {
+			err = v.err
+			continue
+		}
+		if votes[v.addr]++; votes[v.addr] > len(hosts)/2 {
+			break
+		}
+	}
+	if len(votes) > 0 {
+		err = nil
+	}
+	return votes, err
+}
+
+// votes asks all Sentinels for as long as ctx allows.
+func (g *sentinelSet) votes(ctx context.Context) map[string]int {
+	var mu sync.Mutex
+	votes := make(map[string]int)
+	var wg sync.WaitGroup
+	for _, host := range g.s.at.hosts {
+		wg.Go(func() {
+			if addr, err := g.ask(ctx, host); err == nil {
+				mu.Lock()
+				votes[addr]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return votes
+}
+
+// find goes over to the primary that most Sentinels name, if that server
+// confirms its role. A primary that is in use stays as long as it confirms its
+// role. The addresses in named, which a Sentinel has announced, are tried
+// first.
+func (g *sentinelSet) find(ctx context.Context, named []string) error {
+	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	votes, err := g.poll(limited)
+	cancel()
+	if err != nil && len(named) == 0 {
+		return driver.Wrap(driver.Unavailable, err)
+	}
+	order := slices.Clone(named)
+	for addr := range votes {
+		if !slices.Contains(order, addr) {
+			order = append(order, addr)
+		}
+	}
+	slices.SortStableFunc(order[len(named):], func(a, b string) int { return votes[b] - votes[a] })
+	for _, addr := range order {
+		now := g.s.term.Load()
+		limited, cancel := context.WithTimeout(ctx, openLimit)
+		if now != nil && now.addr == addr {
+			soon, stop := context.WithTimeout(limited, discoveryTimeout)
+			err = now.d.greet(soon)
+			stop()
+		} else {
+			var d *Driver
+			if d, err = g.s.connect(limited, addr); err == nil {
+				g.s.follow(d, addr)
+			}
+		}
+		cancel()
+		if err == nil || driver.ClassOf(err) == driver.Refused {
+			return err
+		}
+	}
+	return err
+}
+
+// follow listens to one Sentinel after another for as long as the driver
+// lives, and looks for the primary when it is in doubt.
+func (g *sentinelSet) follow() {
+	for at := 0; !g.s.over(); at++ {
+		g.listen(g.s.at.hosts[at%len(g.s.at.hosts)])
+		select {
+		case <-g.s.done:
+		case <-time.After(discoveryBackoff):
+		}
+	}
+}
+
+// listen listens to one Sentinel until the connection is lost.
+func (g *sentinelSet) listen(host string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	if !g.s.begin(func() {
+		select {
+		case <-g.s.done:
+			cancel()
+		case <-stop:
+		}
+	}) {
+		return
+	}
+	find := func(named ...string) {
+		limited, cancel := context.WithTimeout(ctx, 2*openLimit)
+		_ = g.find(limited, named) // a failure raises the next doubt
+		cancel()
+	}
+	limited, stopDial := context.WithTimeout(ctx, discoveryTimeout)
+	d, err := g.driver(limited, host)
+	stopDial()
+	news := make(chan string, 16)
+	var lost <-chan struct{}
+	if err == nil {
+		e := d.listen(func(message string) {
+			if addr, ok := successor(message, g.s.at.master); ok {
+				select {
+				case news <- addr:
+				default:
+					g.refresh()
+				}
+			}
+		}, func(string) {})
+		defer e.Close()
+		limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
+		if err = e.Add(limited, switchChannel); err == nil {
+			lost = e.Lost()
+		}
+		cancel()
+	}
+	find() // a switch before the subscription was not announced here
+	if err != nil {
+		return
+	}
+	for {
+		select {
+		case addr := <-news:
+			find(addr)
+		case <-g.kick:
+			find()
+			select { // every failed request raises a doubt
+			case <-g.s.done:
+			case <-time.After(discoveryBackoff):
+			}
+		case <-lost:
+			return
+		case <-g.s.done:
+			return
+		}
+	}
+}
+
+// successor returns the new address in a message of the form "<name> <old
+// host> <old port> <new host> <new port>".
+func successor(message, master string) (addr string, ok bool) {
+	rest, ok := strings.CutPrefix(message, master+" ")
+	f := strings.Fields(rest)
+	if !ok || len(f) != 4 {
+		return "", false
+	}
+	return net.JoinHostPort(f[2], f[3]), true
+}

@@ -1,0 +1,377 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/link"
+)
+
+// topology is the source of a cluster whose connections are the driver's own.
+// It asks the nodes for the owners of the slots.
+//
+// Under mu, only the mutex of the cluster's life is taken.
+type topology struct {
+	c  *Cluster
+	at *multiAddress // how to reach nodes
+
+	table      atomic.Pointer[slotTable]
+	version    atomic.Uint64
+	lastAnswer lastAnswer // time of the last answer of a node about the slots
+
+	mu           sync.Mutex
+	nodes        map[string]*node // by address
+	replicas     []string         // which know the slots as well
+	refreshing   bool             // askAll runs
+	refreshAgain bool             // askAll is to run once more
+	suspect      string           // the node that is asked last
+	closed       bool
+}
+
+// slotTable has the node of each slot.
+type slotTable struct {
+	owner     [slots]*node
+	primaries []*node
+	id        string // of the node that has the first slot
+}
+
+const (
+	// discoveryTimeout bounds the time in which a node returns the owners of
+	// the slots, or a Sentinel the primary.
+	discoveryTimeout = time.Second
+	// discoveryBackoff is the time between two rounds of such requests.
+	discoveryBackoff = 100 * time.Millisecond
+)
+
+func newTopology(c *Cluster, at *multiAddress) *topology {
+	return &topology{c: c, at: at, nodes: make(map[string]*node)}
+}
+
+// askHosts asks the hosts of the URL, one after the other.
+func (s *topology) askHosts(ctx context.Context) error {
+	var err error
+	for i, host := range s.at.hosts {
+		var d *Driver
+		if d, err = s.node(host).driver(ctx, s); err == nil {
+			if i == 0 || s.table.Load() == nil {
+				s.c.polls.Store(d.polls.Load())
+			}
+			if err = s.ask(ctx, d); err == nil {
+				s.dropFormer()
+				return nil
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (s *topology) node(addr string) *node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[addr]
+	if n == nil {
+		n = &node{addr: addr, dropped: s.closed}
+		s.nodes[addr] = n
+	}
+	return n
+}
+
+// owner implements source.
+func (s *topology) owner(ctx context.Context, slot int) (*Driver, error) {
+	n := s.table.Load().owner[slot]
+	if n == nil {
+		s.refresh(nil)
+		return nil, driver.NotReady(0, "no node of the cluster has slot %d", slot)
+	}
+	d, err := n.driver(ctx, s)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		s.refreshSuspecting(n.addr)
+	}
+	return d, err
+}
+
+// primaries implements source.
+func (s *topology) primaries(ctx context.Context) ([]*Driver, error) {
+	var ds []*Driver
+	for _, n := range s.table.Load().primaries {
+		d, err := n.driver(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		ds = append(ds, d)
+	}
+	return ds, nil
+}
+
+// noteMoved implements source.
+func (s *topology) noteMoved(from *Driver, slot int, addr string) {
+	n := s.node(s.completeAddr(from, addr))
+	s.mu.Lock()
+	next := *s.table.Load()
+	next.owner[slot] = n
+	if !slices.Contains(next.primaries, n) {
+		next.primaries = append(slices.Clone(next.primaries), n)
+	}
+	s.installLocked(&next)
+	s.mu.Unlock()
+	s.refresh(nil)
+}
+
+// askTarget implements source.
+func (s *topology) askTarget(ctx context.Context, addr string) *Driver {
+	d, err := s.node(s.completeAddr(nil, addr)).driver(ctx, s)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+// completeAddr completes an address whose host is that of the node which gave
+// it.
+func (s *topology) completeAddr(from *Driver, addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && (host == "" || host == "?") {
+		return net.JoinHostPort(hostOf(s.addrOf(from)), port)
+	}
+	if err != nil { // an IPv6 address comes without brackets
+		if i := strings.LastIndexByte(addr, ':'); i > 0 {
+			return net.JoinHostPort(addr[:i], addr[i+1:])
+		}
+	}
+	return addr
+}
+
+func (s *topology) addrOf(d *Driver) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr, n := range s.nodes {
+		if d != nil && n.connected.Load() == d {
+			return addr
+		}
+	}
+	return s.at.hosts[0]
+}
+
+// duringElection implements source.
+func (s *topology) duringElection(err error) error { return s.lastAnswer.duringElection(err) }
+
+// epoch implements source.
+func (s *topology) epoch() uint64 { return s.version.Load() }
+
+// installLocked makes d the present table of slots.
+func (s *topology) installLocked(d *slotTable) {
+	s.table.Store(d)
+	s.version.Add(1)
+	s.c.changed()
+}
+
+// refresh implements source.
+func (s *topology) refresh(from *Driver) {
+	addr := ""
+	if from != nil {
+		addr = s.addrOf(from)
+	}
+	s.refreshSuspecting(addr)
+}
+
+// refreshSuspecting asks the nodes in the background, the node at addr last.
+func (s *topology) refreshSuspecting(addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if addr != "" {
+		s.suspect = addr
+	}
+	if s.refreshing {
+		s.refreshAgain = true
+		return
+	}
+	s.refreshing = s.c.begin(s.askAll)
+}
+
+// askAll asks until a node has answered or all were asked. After a pause it
+// starts again if doubt was raised meanwhile.
+func (s *topology) askAll() {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		for _, addr := range s.candidates() {
+			if s.c.over() {
+				break
+			}
+			ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+			d, err := s.node(addr).driver(ctx, s)
+			if err == nil {
+				err = s.ask(ctx, d)
+			}
+			cancel()
+			if err == nil {
+				break
+			}
+		}
+		cancel()
+		s.dropFormer()
+		select {
+		case <-s.c.done:
+		case <-time.After(discoveryBackoff):
+		}
+		s.mu.Lock()
+		if !s.refreshAgain || s.c.over() {
+			s.refreshing = false
+			s.mu.Unlock()
+			return
+		}
+		s.refreshAgain = false
+		s.mu.Unlock()
+	}
+}
+
+// candidates returns the nodes to ask: primaries, replicas and the hosts of the
+// URL, in random order, because a node that is cut off from the others knows an
+// old topology; and the suspect last.
+func (s *topology) candidates() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	add := func(addr string) {
+		if addr != s.suspect && !slices.Contains(list, addr) {
+			list = append(list, addr)
+		}
+	}
+	for _, n := range s.table.Load().primaries {
+		add(n.addr)
+	}
+	for _, addr := range slices.Concat(s.replicas, s.at.hosts) {
+		add(addr)
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	if s.suspect != "" {
+		list = append(list, s.suspect)
+		s.suspect = ""
+	}
+	return list
+}
+
+// ask asks one node for the owners of the slots, and installs its answer.
+func (s *topology) ask(ctx context.Context, d *Driver) error {
+	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
+	if err != nil {
+		return err
+	}
+	ranges, id, err := readSlots(&r)
+	if err != nil {
+		return err
+	}
+	next := &slotTable{id: id}
+	var replicas []string
+	for _, r := range ranges {
+		n := s.node(s.completeAddr(d, r.primary))
+		if !slices.Contains(next.primaries, n) {
+			next.primaries = append(next.primaries, n)
+		}
+		for slot := r.from; slot <= r.to; slot++ {
+			next.owner[slot] = n
+		}
+		for _, addr := range r.replicas {
+			replicas = append(replicas, s.completeAddr(d, addr))
+		}
+	}
+	s.lastAnswer.note()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.table.Load(); old == nil || old.owner != next.owner || len(old.primaries) != len(next.primaries) {
+		s.installLocked(next)
+	}
+	s.replicas = replicas
+	return nil
+}
+
+// dropFormer removes the nodes that are no primaries.
+func (s *topology) dropFormer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr, n := range s.nodes {
+		if !slices.Contains(s.table.Load().primaries, n) {
+			delete(s.nodes, addr)
+			s.c.begin(n.drop)
+		}
+	}
+}
+
+// close implements source.
+func (s *topology) close() {
+	s.mu.Lock()
+	s.closed = true
+	nodes := s.nodes
+	s.nodes = make(map[string]*node)
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		wg.Go(n.drop)
+	}
+	wg.Wait()
+}
+
+// slotRange is an entry of the answer to CLUSTER SLOTS.
+type slotRange struct {
+	from, to int
+	primary  string
+	replicas []string
+}
+
+// readSlots reads the answer to CLUSTER SLOTS. id is that of the node that has
+// the first of the slots.
+func readSlots(r *link.Reply) (ranges []slotRange, id string, err error) {
+	list, err := r.List()
+	if err != nil {
+		return nil, "", unreadable("CLUSTER SLOTS")
+	}
+	first := slots
+	for i := range list {
+		v, err := list[i].List()
+		if err != nil || len(v) < 3 {
+			return nil, "", unreadable("CLUSTER SLOTS")
+		}
+		from, err1 := v[0].Int()
+		to, err2 := v[1].Int()
+		if err1 != nil || err2 != nil || from < 0 || to < from || to >= slots {
+			return nil, "", unreadable("CLUSTER SLOTS")
+		}
+		at := slotRange{from: int(from), to: int(to)}
+		for k := 2; k < len(v); k++ {
+			n, err := v[k].List()
+			if err != nil || len(n) < 2 {
+				return nil, "", unreadable("CLUSTER SLOTS")
+			}
+			host, _ := n[0].Text() // empty if the host is the node's own
+			port, err := n[1].Int()
+			if err != nil {
+				return nil, "", unreadable("CLUSTER SLOTS")
+			}
+			addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
+			if k > 2 {
+				at.replicas = append(at.replicas, addr)
+				continue
+			}
+			if at.primary = addr; len(n) > 2 && at.from < first {
+				id, _ = n[2].Text()
+				first = at.from
+			}
+		}
+		ranges = append(ranges, at)
+	}
+	if len(ranges) == 0 {
+		return nil, "", driver.NotReady(0, "the cluster has assigned no slots")
+	}
+	return ranges, id, nil
+}

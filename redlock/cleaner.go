@@ -1,0 +1,155 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
+)
+
+// cleaner repeats leaves that a node did not confirm at first.
+//
+// Under mu, only Driver.mu is taken.
+type cleaner struct {
+	mu      sync.Mutex
+	refs    []pendingLeave
+	running bool
+}
+
+type pendingLeave struct {
+	ref   driver.Ref
+	until time.Time
+}
+
+const (
+	// maxPendingLeaves bounds the pending leaves; a ticket that is dropped ends
+	// with its TTL.
+	maxPendingLeaves = 1 << 16
+	cleanBatch       = 200
+	// lateJoin is the time after its TTL in which a ticket's Join may still
+	// arrive.
+	lateJoin = time.Minute
+)
+
+// clean makes a ticket leave in the background. It repeats the Leave until the
+// node has confirmed it, or until a minute after the TTL has passed. A Join of
+// the ticket may still be under way.
+func (d *Driver) clean(n *node, ref driver.Ref) {
+	ref.JoinPending = true
+	c := &n.cleaner
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.refs) >= maxPendingLeaves {
+		c.refs = c.refs[1:]
+	}
+	c.refs = append(c.refs, pendingLeave{ref, time.Now().Add(driver.Keep(ref.TTL) + lateJoin)})
+	if !c.running {
+		c.running = d.begin(func() { d.runCleaner(n) })
+	}
+}
+
+// cleanAll makes tickets leave in the background, or with Close.
+func (d *Driver) cleanAll(n *node, refs []driver.Ref) {
+	for _, r := range refs {
+		d.clean(n, r)
+	}
+}
+
+// runCleaner is the cleaner's goroutine. It ends when nothing is left to clean
+// up.
+func (d *Driver) runCleaner(n *node) {
+	c := &n.cleaner
+	retry := backoff.Backoff{First: minProbeWait, Last: maxProbeWait}
+	wait := retry.Next()
+	for {
+		c.mu.Lock()
+		batch := append([]pendingLeave(nil), c.refs[:min(cleanBatch, len(c.refs))]...)
+		c.refs = c.refs[len(batch):]
+		if len(batch) == 0 {
+			c.refs, c.running = nil, false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		failed := batch
+		if !n.inTime() {
+			d.pause(wait)
+		}
+		if n.usable() {
+			failed = d.leaveBatch(n, batch)
+		}
+		now := time.Now()
+		c.mu.Lock()
+		for _, s := range failed {
+			if now.Before(s.until) {
+				c.refs = append(c.refs, s)
+			}
+		}
+		c.mu.Unlock()
+		if d.life.Err() != nil {
+			return // Close takes care of the rest
+		}
+		if len(failed) == 0 {
+			retry.Reset()
+			wait = retry.Next()
+			continue
+		}
+		d.pause(wait)
+		wait = retry.Next()
+	}
+}
+
+func (d *Driver) leaveBatch(n *node, batch []pendingLeave) (failed []pendingLeave) {
+	refs := make([]driver.Ref, len(batch))
+	for i := range batch {
+		refs[i] = batch[i].ref
+	}
+	ctx, cancel := context.WithTimeout(d.life, time.Second)
+	defer cancel()
+	begun := time.Now()
+	ps, err := n.d.Leave(ctx, refs)
+	d.note(n, time.Since(begun), err)
+	for i := range batch {
+		if err != nil || ps[i].Err != nil && driver.ClassOf(ps[i].Err) != driver.Refused {
+			failed = append(failed, batch[i])
+		}
+	}
+	return failed
+}
+
+// pause waits for a time, or until the driver ends.
+func (d *Driver) pause(wait time.Duration) {
+	select {
+	case <-d.life.Done():
+	case <-time.After(wait):
+	}
+}
+
+// leaveRemaining sends the unconfirmed leaves to the nodes once more, when the
+// driver is closed. Some of them are of votes that were under way. A node that
+// does not answer in time keeps the tickets for their TTL.
+func (d *Driver) leaveRemaining() {
+	var wg sync.WaitGroup
+	for _, n := range d.nodes {
+		n.cleaner.mu.Lock()
+		left := n.cleaner.refs
+		n.cleaner.refs = nil
+		n.cleaner.mu.Unlock()
+		if len(left) == 0 || !n.usable() {
+			continue
+		}
+		wg.Go(func() {
+			refs, ttl := make([]driver.Ref, len(left)), time.Duration(0)
+			for i := range left {
+				refs[i] = left[i].ref
+				ttl = max(ttl, refs[i].TTL)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), min(d.limit(n, ttl), time.Second))
+			defer cancel()
+			_, _ = n.d.Leave(ctx, refs)
+		})
+	}
+	wg.Wait()
+}

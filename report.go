@@ -1,0 +1,293 @@
+package holdfast
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// observedState says which events of a root hold are still due.
+type observedState uint8
+
+const (
+	notObserved observedState = iota
+	lockDoneDue               // HoldDone waits until LockDone has returned
+	holdDoneDue
+	allReported
+)
+
+// isObserved reports whether the client has an Observer and the call does not
+// nest.
+func (s *spec) isObserved(ctx context.Context) bool {
+	if len(s.c.observers) == 0 {
+		return false
+	}
+	outer, _ := ctx.Value(s).(*Hold)
+	return outer == nil
+}
+
+// event returns what the events of a call have in common.
+func (s *spec) event(units int64) Event {
+	return newEvent(s.name, s.kind, units, s.key.owner)
+}
+
+func newEvent(name string, k kind, units int64, owner string) Event {
+	e := Event{Name: name, Kind: KindMutex, Units: 1, Owner: owner}
+	switch {
+	case k == kindRW && units == 1:
+		e.Kind = KindReader
+	case k == kindRW:
+		e.Kind = KindWriter
+	case k == kindSemaphore:
+		e.Kind, e.Units = KindPermits, int(units)
+	}
+	return e
+}
+
+// lockObserved is lock for a client with Observers.
+func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
+	c := s.c
+	e := s.event(units)
+	values, derived := c.lockStart(a.ctx, &LockStartInfo{Event: e, Try: a.try})
+	a.values, a.observed = values, true
+	a.askedAt, a.begunAt = c.clock.read()
+	h, err := s.lockUnits(a, units)
+	done := LockDoneInfo{Event: e, Err: err}
+	if h != nil {
+		done.Contended = h.wait.turnDue || h.wait.storeDue
+	}
+	if err != nil {
+		done.Waited = time.Since(a.askedAt)
+		c.lockDone(values, &done)
+		return nil, err
+	}
+	done.Token, done.Waited, done.Local = h.token, h.since.sub(a.begunAt), h.wait.local
+	c.recycleWait(h)
+	returned := false
+	defer func() {
+		if !returned { // the callback has ended the goroutine: nobody can unlock h
+			h.announce(values, derived)
+			_ = h.Unlock()
+		}
+	}()
+	next, more := c.lockDone(values, &done)
+	h.announce(next, derived || more)
+	returned = true
+	return h, nil
+}
+
+// announce gives h the context of LockDone. HoldDone is due from then on.
+func (h *Hold) announce(values context.Context, derived bool) {
+	h.mu.Lock()
+	h.ctx, h.derived, h.observed = values, derived, holdDoneDue
+	err := h.endErr
+	h.mu.Unlock()
+	if err != nil {
+		h.queue.c.reportEnded(endedHold{h, h.queue.c.clock.now(), err})
+	}
+}
+
+// endedHold is a hold that has ended, and the reason.
+type endedHold struct {
+	hold *Hold
+	at   instant
+	err  error
+}
+
+// reportEnded calls HoldDone for holds that ended without an Unlock, on a
+// goroutine of its own: a callback may call Unlock, Lock or Close, and may
+// block.
+func (c *Client) reportEnded(ended ...endedHold) {
+	if len(c.observers) == 0 || len(ended) == 0 {
+		return
+	}
+	go reportAll(ended)
+}
+
+// reportAll calls HoldDone for each of these holds, also if a callback ends the
+// goroutine.
+func reportAll(ended []endedHold) {
+	if len(ended) == 0 {
+		return
+	}
+	defer reportAll(ended[1:])
+	ended[0].hold.root.reportDone(ended[0].at, ended[0].err)
+}
+
+// reportDone calls HoldDone if it is due. A hold that ends before LockDone has
+// returned is reported by announce.
+func (h *Hold) reportDone(now instant, err error) {
+	h.mu.Lock()
+	due := h.observed == holdDoneDue
+	if due {
+		h.observed = allReported
+	}
+	ctx := h.ctx
+	h.mu.Unlock()
+	if !due {
+		return
+	}
+	e := HoldDoneInfo{Token: h.token, Held: now.sub(h.since), Err: err,
+		Event: newEvent(h.Name(), h.kind, h.queue.key.units, h.queue.key.owner)}
+	for i := range h.queue.c.observers {
+		if f := h.queue.c.observers[i].HoldDone; f != nil {
+			notify(f, ctx, &e)
+		}
+	}
+}
+
+func (c *Client) lockStart(ctx context.Context, e *LockStartInfo) (values context.Context, derived bool) {
+	values = ctx
+	for i := range c.observers {
+		if f := c.observers[i].LockStart; f != nil {
+			if next := derive(f, values, e); next != nil {
+				values, derived = next, true
+			}
+		}
+	}
+	return values, derived
+}
+
+func (c *Client) lockDone(ctx context.Context, e *LockDoneInfo) (values context.Context, derived bool) {
+	values = ctx
+	for i := range c.observers {
+		if f := c.observers[i].LockDone; f != nil {
+			if next := derive(f, values, e); next != nil {
+				values, derived = next, true
+			}
+		}
+	}
+	return values, derived
+}
+
+// derive calls f and returns its context, or nil after a panic.
+func derive[E any](f func(context.Context, E) context.Context, ctx context.Context, e *E) (next context.Context) {
+	defer func() { _ = recover() }()
+	return f(ctx, *e)
+}
+
+// notify calls f and drops a panic.
+func notify[E any](f func(context.Context, E), ctx context.Context, e *E) {
+	defer func() { _ = recover() }()
+	f(ctx, *e)
+}
+
+// noteStoreWait notes why the store cannot give a place yet, and for how long it
+// surely cannot; the goroutine that waits reports it.
+func (w *wait) noteStoreWait(err error, rest time.Duration) {
+	if w.storeErr != nil {
+		return
+	}
+	w.storeErr = err
+	if rest > 0 {
+		w.storeUntil = time.Now().Add(rest)
+	}
+}
+
+// reportWaitLocked calls LockWait if it is due: for the state of the store, or
+// for the caller's turn. It reports whether it has unlocked q.mu for the call.
+func (q *queue) reportWaitLocked(h *Hold, turn bool) bool {
+	w := h.wait
+	if h.observed == notObserved || w.try {
+		return false
+	}
+	e := LockWaitInfo{Event: w.spec.event(q.key.units)}
+	switch {
+	case w.storeErr != nil && !w.storeDue:
+		w.storeDue = true
+		e.Err, e.Until = w.storeErr, w.storeUntil
+	case turn && !w.turnDue:
+		w.turnDue = true
+	default:
+		return false
+	}
+	if !q.c.observesWaits {
+		return false
+	}
+	if e.Err == nil {
+		e.Holder = parseHolder(q.holder())
+	}
+	q.mu.Unlock()
+	q.lockWait(h, &e)
+	q.mu.Lock()
+	return true
+}
+
+// lockWait calls LockWait. If a callback ends the goroutine, the wait is given
+// up, so that the queue does not wait for it.
+func (q *queue) lockWait(h *Hold, e *LockWaitInfo) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = q.giveUpWait(h, nil)
+			q.c.releaseQueue(q)
+		}
+	}()
+	for i := range q.c.observers {
+		if f := q.c.observers[i].LockWait; f != nil {
+			notify(f, h.ctx, e)
+		}
+	}
+	returned = true
+}
+
+// maxBackgroundErrors bounds the errors kept while one is reported.
+const maxBackgroundErrors = 16
+
+// backgroundErrors reports errors to the Observers, one after the other, on a
+// goroutine that ends when none are left. While a callback blocks, only the
+// newest are kept: an unavailable store causes one for each renewal.
+type backgroundErrors struct {
+	mu        sync.Mutex
+	queue     []BackgroundErrorInfo
+	reporting bool
+}
+
+// reportStoreError reports the error of a request that no caller waits for.
+func (c *Client) reportStoreError(op string, err error) {
+	c.reportBackground(BackgroundErrorInfo{Op: op, Err: storeError(op, "", err)})
+}
+
+func (c *Client) reportBackground(e BackgroundErrorInfo) {
+	if len(c.observers) == 0 {
+		return
+	}
+	b := &c.backgroundErrors
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == maxBackgroundErrors {
+		b.queue = b.queue[1:]
+	}
+	b.queue = append(b.queue, e)
+	if !b.reporting {
+		b.reporting = true
+		go b.report(c.observers)
+	}
+}
+
+// report calls the Observers until the queue is empty. If a callback ends its
+// goroutine, another goroutine reports the rest.
+func (b *backgroundErrors) report(observers []Observer) {
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.reporting = len(b.queue) > 0; b.reporting {
+			go b.report(observers)
+		}
+	}()
+	for {
+		b.mu.Lock()
+		if len(b.queue) == 0 {
+			b.mu.Unlock()
+			return
+		}
+		e := b.queue[0]
+		b.queue = b.queue[1:]
+		b.mu.Unlock()
+		for i := range observers {
+			if f := observers[i].BackgroundError; f != nil {
+				notify(f, context.Background(), &e)
+			}
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// phase is the progress of closing a client. It only moves forward.
+type phase uint8
+
+const (
+	phaseOpen     phase = iota
+	phaseShutdown       // calls refuse, waits end, holds are asked to stop
+	phaseClosing        // Close has begun: bare holds have ended too
+	phaseClosed         // nothing is renewed any more
+)
+
+// shutdown is the state of a client that closes.
+type shutdown struct {
+	closing chan struct{} // closed when calls begin to refuse
+	idle    chan struct{} // closed when every hold that was asked to stop has ended
+
+	finished chan struct{} // closed when the client has closed
+	err      error         // of closing; written before finished is closed
+
+	// Guarded by Client.mu.
+	phase  phase
+	asked  bool               // no hold is left that has not been asked
+	isIdle bool               // idle is closed
+	begun  bool               // a caller of finish closes the client
+	left   map[*Hold]struct{} // the roots that were asked to stop, until they end
+
+	abandoned []string // names of the holds that ended under a function
+}
+
+func (s *shutdown) init() {
+	s.closing, s.idle, s.finished = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.left = make(map[*Hold]struct{})
+}
+
+// checkIdleLocked closes idle after the end of the last hold that was asked to
+// stop.
+func (s *shutdown) checkIdleLocked() {
+	if s.asked && len(s.left) == 0 && !s.isIdle {
+		s.isIdle = true
+		close(s.idle)
+	}
+}
+
+// isDone reports whether done is closed.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// closing reports whether Shutdown or Close has begun: calls refuse, and waits
+// end.
+func (c *Client) closing() bool { return isDone(c.shutdown.closing) }
+
+// ShutdownError reports that Shutdown or Close stopped waiting while locks were
+// still held. These locks were not released: after Shutdown they are still held
+// and renewed; after Close each of them ends with its lease.
+type ShutdownError struct {
+	Held  []string // the name of each hold that is left, sorted; a name may come several times
+	Cause error    // the context's cause, or the bound of Close, which matches context.DeadlineExceeded
+}
+
+// Error names the cause, and at most five of the locks.
+func (e *ShutdownError) Error() string {
+	names := make([]string, 0, 6)
+	for i, name := range e.Held {
+		if i == 5 {
+			names = append(names, fmt.Sprintf("%d more", len(e.Held)-i))
+			break
+		}
+		names = append(names, fmt.Sprintf("%q", name))
+	}
+	return fmt.Sprintf("holdfast: shutdown: still held: %s: %v", strings.Join(names, ", "), e.Cause)
+}
+
+// Unwrap returns Cause.
+func (e *ShutdownError) Unwrap() error { return e.Cause }
+
+// Shutdown closes the client without taking a lock from work that still runs.
+// From the call on, Lock and the like return ErrClosed, also for a lock nested
+// in a hold; waits end with ErrClosed and leave their places. The context of
+// every hold ends with ErrShutdown as its cause, which asks the work to stop.
+// The hold stays valid and renewed, with a nil Err, until its Unlock. Inspect,
+// Names, Break, Check and LastDone go on working.
+//
+// Shutdown blocks until every hold is unlocked, detached or lost. Then it closes
+// the client and returns what Close does: a store that does not answer delays that
+// for as long as it delays Close, whatever ctx says. When ctx ends first, Shutdown
+// returns a *ShutdownError and takes nothing away: call it again, call Close, or
+// end the process and its leases. A nil ctx is an error. After Close, Shutdown returns
+// what Close did. It is safe for concurrent use. The functions of Do must not
+// call it: each would wait for itself.
+func (c *Client) Shutdown(ctx context.Context) error {
+	switch {
+	case !c.made():
+		return errNoClient
+	case ctx == nil:
+		return errNoCtx
+	}
+	c.beginClosing(phaseShutdown)
+	select {
+	case <-c.shutdown.idle:
+	case <-c.done:
+	case <-ctx.Done():
+		if held := c.heldNames(); len(held) > 0 {
+			return &ShutdownError{Held: held, Cause: context.Cause(ctx)}
+		}
+	}
+	return c.finish()
+}
+
+// Close ends the client now. Holds taken with Lock end at once, with ErrClosed
+// as their cause, and are released at the store. Functions of Do, Once and Lead
+// are asked to stop as by Shutdown, and their locks are released when they return.
+// Close waits for them for a third of the client's TTL, at most 5 s and at least
+// 100 ms. A lock whose function has not returned then is not released: it ends
+// with its lease, and a *ShutdownError names it. Waits and calls end with
+// ErrClosed, as by Shutdown, and so do Inspect, Names, Break, Check and LastDone.
+// Close then closes the driver.
+//
+// Close blocks as long again for the store to confirm the releases, and until
+// the calls of the driver have noticed the end of their contexts. No goroutine
+// of the client survives Close, except functions of Do and of the Observer that
+// have not returned. If a release was not confirmed, the hold ends with its
+// lease, and Close returns a *StoreError. Close is idempotent and safe for
+// concurrent use. A function of Do that calls Close waits for itself until the
+// bound, and its lock is not released.
+func (c *Client) Close() error {
+	if !c.made() {
+		return errNoClient
+	}
+	c.beginClosing(phaseClosing)
+	bound := time.NewTimer(c.closeTimeout())
+	defer bound.Stop()
+	select {
+	case <-c.shutdown.idle:
+	case <-c.done:
+	case <-bound.C:
+	}
+	return c.finish()
+}
+
+// closeTimeout bounds how long Close waits for functions, and then for the
+// store.
+func (c *Client) closeTimeout() time.Duration { return releaseTimeout(c.settings.ttl) }
+
+// beginClosing makes calls refuse, ends the waits, and asks the holds to stop.
+// From phaseClosing on it ends the holds under which no function runs.
+func (c *Client) beginClosing(p phase) {
+	s := &c.shutdown
+	c.mu.Lock()
+	if s.phase == phaseOpen {
+		close(s.closing)
+	}
+	s.phase = max(s.phase, p)
+	queues := make([]*queue, 0, len(c.queues))
+	for _, q := range c.queues {
+		for ; q != nil; q = q.sameHash {
+			queues = append(queues, q)
+		}
+	}
+	c.mu.Unlock()
+
+	for _, q := range queues {
+		q.mu.Lock()
+		if q.joinCall != nil {
+			q.joinCall.stop()
+		}
+		for h := q.waiters.first; h != nil; h = h.next {
+			h.wakeUp()
+		}
+		q.mu.Unlock()
+	}
+	for t := range c.renewer.heldTickets() {
+		t.queue.stopHolds(t, p)
+	}
+	c.mu.Lock()
+	s.asked = true
+	s.checkIdleLocked()
+	c.mu.Unlock()
+}
+
+// stopHolds asks the holds of t to stop. From phaseClosing on it ends those
+// under which no function runs, and leaves t when none remains.
+func (q *queue) stopHolds(t *ticket, p phase) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.state != driver.Held {
+		return
+	}
+	over := q.closedError()
+	var ended []endedHold
+	for h := t.holds.first; h != nil; {
+		next := h.next
+		switch {
+		case !h.taken:
+			h.wakeUp() // its goroutine gives the grant up
+		case p >= phaseClosing && h.endIfBare(over):
+			t.holds.remove(h)
+			q.c.endHold(h)
+			ended = append(ended, endedHold{h, q.c.clock.now(), over})
+		case h.askToStop():
+			q.c.mu.Lock()
+			q.c.shutdown.left[h] = struct{}{}
+			q.c.mu.Unlock()
+		}
+		h = next
+	}
+	if t.holds.first == nil {
+		q.discardHeld(t)
+	}
+	q.c.reportEnded(ended...)
+}
+
+// closedError returns the error of calls on this queue's lock from Shutdown or
+// Close on.
+func (q *queue) closedError() error { return &nameError{name: q.name(), err: ErrClosed} }
+
+// endHold notes the end of the root h: it releases h's queue, and Shutdown and
+// Close no longer wait for h.
+func (c *Client) endHold(h *Hold) {
+	c.releaseQueue(h.queue)
+	if !c.closing() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.shutdown.left, h)
+	c.shutdown.checkIdleLocked()
+}
+
+// heldNames returns the names of the holds that were asked to stop and have not
+// ended.
+func (c *Client) heldNames() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]string, 0, len(c.shutdown.left))
+	for h := range c.shutdown.left {
+		names = append(names, h.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// closeBegan reports whether Close has begun, or Shutdown has closed the client.
+func (c *Client) closeBegan() bool {
+	if !c.closing() {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shutdown.phase >= phaseClosing
+}
+
+// askToStop ends the contexts of a root and of the holds nested in it, and
+// reports whether this call was the first to do so. The holds go on.
+func (h *Hold) askToStop() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unlocksLeft == 0 || h.stopping {
+		return false
+	}
+	h.stopping = true
+	for n := range h.withNestedLocked() {
+		if n.hctx != nil {
+			n.hctx.cancel(ErrShutdown)
+		}
+	}
+	return true
+}
+
+// askedToStop reports whether Shutdown or Close has asked the work to stop.
+func (h *Hold) askedToStop() bool {
+	h.root.mu.Lock()
+	defer h.root.mu.Unlock()
+	return h.root.stopping
+}
+
+// beginFunction notes that a function of Do runs under h from now on. It returns
+// an error if the client closes: the function must not begin then.
+func (h *Hold) beginFunction() error {
+	r := h.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping || errors.Is(h.endErr, ErrClosed) {
+		return r.queue.closedError()
+	}
+	h.function = true
+	return nil
+}
+
+// functionRunsLocked reports whether a function of Do runs under the root h.
+func (h *Hold) functionRunsLocked() bool {
+	for n := range h.withNestedLocked() {
+		if n.function && !n.left {
+			return true
+		}
+	}
+	return false
+}
+
+// runsFunction reports whether a function of Do runs under the root h.
+func (h *Hold) runsFunction() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.functionRunsLocked()
+}
+
+// endIfBare ends the root h, unless a function of Do runs under it. It reports
+// whether it did.
+func (h *Hold) endIfBare(why error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.functionRunsLocked() && h.endLocked(why)
+}

@@ -1,0 +1,282 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// end ends a root and the holds nested in it. Only the first cause counts. last
+// reports whether this call ended the root; reported, whether a loss of the root
+// was reported before.
+func (h *Hold) end(why error) (last, reported bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	reported = errors.Is(h.endErr, ErrLost)
+	return h.endLocked(why), reported
+}
+
+// endLocked is end. It reports whether this call ended the root.
+func (h *Hold) endLocked(why error) bool {
+	if h.unlocksLeft == 0 {
+		return false
+	}
+	for n := range h.withNestedLocked() {
+		n.leaveLocked(why)
+	}
+	h.cleanUpLocked()
+	return true
+}
+
+// withNestedLocked yields the root h and the holds nested in it that have not
+// left it. The root's mu guards them.
+func (h *Hold) withNestedLocked() iter.Seq[*Hold] {
+	return func(yield func(*Hold) bool) {
+		if !yield(h) || h.nested == nil {
+			return
+		}
+		for _, n := range h.nested.holds {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// cleanUpLocked drops the parts that a root that has ended does not need.
+func (h *Hold) cleanUpLocked() {
+	h.stopMaxHoldLocked()
+	if h.nested == nil {
+		return
+	}
+	for _, n := range h.nested.holds {
+		n.stopMaxHoldLocked()
+	}
+	h.nested.holds = nil
+}
+
+// finishLocked ends one hold: its Err, and its context. The root's mu guards it.
+func (h *Hold) finishLocked(why error) {
+	if h.endErr != nil {
+		return
+	}
+	h.endErr = why
+	if h.hctx != nil {
+		h.hctx.cancel(why)
+	}
+}
+
+// leaveLocked ends one hold, which no longer keeps its root, and frees its slot
+// in the outer hold. The root's mu guards it.
+func (h *Hold) leaveLocked(why error) {
+	h.finishLocked(why)
+	if h.left {
+		return
+	}
+	h.left = true
+	h.root.unlocksLeft--
+	if h.outer != nil && !h.queue.key.readers() {
+		h.outer.freeSlot()
+	}
+}
+
+// leave ends h but not the hold that h is nested in; with all, it also ends the
+// holds nested in h. If h had ended earlier, it returns that end. If nothing of
+// the root is left, last is true: the caller releases the queue, and makes the
+// returned ticket, if any, leave. Both mutexes are held, so that no loss comes
+// between the end of the hold and that of its ticket.
+func (h *Hold) leave(why error, all bool) (t *ticket, last bool, over error) {
+	r, q := h.root, h.root.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.mu.Lock()
+	over = h.endErr
+	if r.unlocksLeft == 0 || h.left && !all {
+		r.mu.Unlock()
+		return nil, false, over
+	}
+	h.leaveLocked(why)
+	nestedInside := false
+	if r.nested != nil {
+		r.nested.holds = slices.DeleteFunc(r.nested.holds, func(n *Hold) bool {
+			inside := n != h && n.isNestedIn(h)
+			if all && inside {
+				n.leaveLocked(why)
+			}
+			nestedInside = nestedInside || inside && !n.left
+			return n.left
+		})
+	}
+	if !nestedInside {
+		h.stopMaxHoldLocked()
+	}
+	if last = r.unlocksLeft == 0; last {
+		r.cleanUpLocked()
+	}
+	r.mu.Unlock()
+	if last {
+		t = q.dropHold(r)
+	}
+	return t, last, over
+}
+
+// isNestedIn reports whether h is nested in o.
+func (h *Hold) isNestedIn(o *Hold) bool {
+	for h != nil && h != o {
+		h = h.outer
+	}
+	return h == o
+}
+
+func (h *Hold) lostError(why LossReason) *LostError {
+	return &LostError{Name: h.Name(), Reason: why, Token: h.token, Since: h.queue.c.clock.wall(h.since)}
+}
+
+// Unlock releases the hold. It needs no context and works after every context
+// has ended; it blocks for at most a third of the TTL or 5 s, whichever is
+// less, but for up to 100 ms however short the TTL is. It is idempotent: later
+// and concurrent calls return what the first did.
+//
+// It returns nil when the lock was held until now and is released: at the
+// store, to the next goroutine of this client, or, for a nested hold, to the
+// outer one. During Shutdown a lock goes on at the store, never to a goroutine of
+// this client. Unlock returns a *LostError when the hold was lost before, also
+// if only the release found that; ErrClosed when Close had ended it; and a
+// *StoreError when the store did not confirm: then the release is repeated in
+// the background until the lease has ended. After MaxHold, Unlock releases the
+// lock and returns the *LostError.
+func (h *Hold) Unlock() error {
+	if !h.made() {
+		return ErrReleased
+	}
+	if at, ended := h.unlockOnce(); ended {
+		h.root.reportDone(at, h.unlockErr)
+	}
+	return h.unlockErr
+}
+
+// unlockOnce unlocks, and reports whether this call ended the root, and when.
+// The caller reports to the Observers afterwards, because they may call Unlock.
+func (h *Hold) unlockOnce() (at instant, ended bool) {
+	h.once.Do(func() {
+		at = h.queue.c.clock.now()
+		over := h.endError()
+		if over == nil {
+			over = h.errAt(at)
+		}
+		if ended, h.unlockErr = h.release(); over != nil {
+			h.unlockErr = over
+		}
+	})
+	return at, ended
+}
+
+// release ends the hold, also at the store. It returns why the hold had ended
+// before, or else the result of the release; ended reports whether that ended
+// the root. A hold that its MaxHold ended is released here, unless its bound was
+// over.
+func (h *Hold) release() (ended bool, err error) {
+	r, q := h.root, h.root.queue
+	if !q.c.beginCall() {
+		q.abandonHolds(r.ticket) // Close may not have ended this hold yet
+		return false, h.endError()
+	}
+	defer q.c.calls.Done()
+	t, last, err := h.leave(ErrReleased, false)
+	if t != nil {
+		gone, failed := q.leaveStore(t)
+		switch {
+		case err != nil:
+		case gone:
+			lost := h.lostError(LossGone)
+			h.root.mu.Lock()
+			h.endErr = lost
+			h.root.mu.Unlock()
+			err = lost
+		default:
+			err = failed
+		}
+	}
+	switch {
+	case last:
+		q.c.endHold(r)
+	case h.function && q.c.closeBegan():
+		q.stopHolds(r.ticket, phaseClosing) // Close ends a bare root that a nested function kept
+	}
+	return last, err
+}
+
+// Detach ends the hold in this process and keeps it at the store, for the next
+// process of the same named owner, which has to take it within the TTL. The
+// hold's context ends with ErrReleased. It blocks for one request, which
+// renews the lease a last time; a hold with WithManualRenewal is detached without a
+// request, and keeps the lease that it has. It returns an error without detaching when the
+// hold has no named owner or is nested, and a *LostError when it was lost.
+func (h *Hold) Detach() error {
+	if !h.made() {
+		return ErrReleased
+	}
+	if h.queue.key.owner == "" || h.root != h {
+		return fmt.Errorf("holdfast: detach %q: only the outermost hold of a named owner can be detached", h.Name())
+	}
+	var err error
+	first, ended := false, false
+	h.once.Do(func() {
+		first = true
+		ended, err = h.detach()
+		h.unlockErr = h.endError()
+	})
+	if !first { // it was unlocked or detached before
+		return h.endError()
+	}
+	if ended {
+		h.reportDone(h.queue.c.clock.now(), err)
+	}
+	return err
+}
+
+// detach ends h and keeps its ticket. ended reports whether that ended h.
+func (h *Hold) detach() (ended bool, err error) {
+	if err := h.Err(); err != nil {
+		ended, _ := h.release() // of a hold that its MaxHold has ended
+		return ended, err
+	}
+	q, t := h.queue, h.ticket
+	if !q.c.beginCall() {
+		q.abandonHolds(t)
+		return false, h.endError()
+	}
+	defer q.c.calls.Done()
+	ctx, cancel := context.WithTimeout(q.c.requestCtx, callTimeout(q.key.ttl))
+	defer cancel()
+	statuses, err := []driver.Status{{State: driver.Held}}, error(nil)
+	if !q.manual {
+		statuses, err = q.laneHealth.renewBatch(ctx, []driver.Ref{{Ticket: &t.Ticket, State: driver.Held}})
+	}
+	if err == nil {
+		err = statuses[0].Err
+	}
+	q.mu.Lock()
+	if t.state != driver.Held || err == nil && statuses[0].State != driver.Held {
+		q.mu.Unlock()
+		q.loseHeld(t, LossGone)
+		return false, h.Err()
+	}
+	if over := h.endError(); over != nil { // its MaxHold ended it meanwhile
+		q.mu.Unlock()
+		ended, _ := h.release()
+		return ended, over
+	}
+	h.end(ErrReleased)
+	q.retireHeld(t)
+	q.mu.Unlock()
+	q.c.endHold(h)
+	if err != nil {
+		return true, storeError("detach", h.Name(), err)
+	}
+	return true, nil
+}

@@ -1,0 +1,86 @@
+package holdfast
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Waiting is the place of a Lock that waits, as the store last answered; see
+// WithWaiting.
+type Waiting struct {
+	// Ahead is the number of places before this one, holders included; -1 where
+	// the store does not tell, and without a place.
+	Ahead int
+	// Holder is one that keeps the caller waiting; zero where not known.
+	Holder Holder
+	// Until is when the claim of the place ends unless it is renewed, by this
+	// machine's clock. Zero without a place at the store: behind other goroutines
+	// of this client, or while the store is asked for a new one.
+	Until time.Time
+}
+
+// WithWaiting has f called while Lock, RLock, Acquire or Do waits: at each answer of
+// the store about the place, and when the place is lost. f runs on the goroutine
+// that waits, outside of all mutexes, and may take and release locks; while it
+// blocks, that goroutine takes no grant. Panics of f are dropped. Nil, the default,
+// is none. Try calls do not wait, and do not call f.
+func WithWaiting(f func(w Waiting)) Option {
+	return option(func(s *settings) { s.waiting = f })
+}
+
+// notePlaceLocked notes an answer of the store about the pending ticket t, which
+// waits, for the goroutine at the head of the queue. queue.mu guards both.
+func (q *queue) notePlaceLocked(t *ticket, st driver.Status) {
+	t.ensureExtra().ahead = int32(st.Ahead)
+	q.news++
+	if h := q.waiters.first; h != nil && h.wait.spec.waiting != nil {
+		h.wakeUp()
+	}
+}
+
+// reportPlaceLocked calls the function of WithWaiting if there was an answer since
+// its last call. sleeping says that h is about to sleep, which is due to be
+// reported once. It reports whether it has unlocked q.mu for the call.
+func (q *queue) reportPlaceLocked(h *Hold, sleeping bool) bool {
+	w := h.wait
+	if w.spec.waiting == nil || w.try {
+		return false
+	}
+	if w.placeDue {
+		if w.newsSeen == q.news {
+			return false
+		}
+	} else if !sleeping {
+		return false
+	}
+	w.placeDue, w.newsSeen = true, q.news
+	e := Waiting{Ahead: -1, Holder: parseHolder(q.holder())}
+	if t := q.pending; t != nil && t.state == driver.Waiting && q.waiters.first == h {
+		e.Ahead, e.Until = int(t.extra.ahead), q.c.clock.wall(instant(t.claim.Load()))
+	}
+	q.mu.Unlock()
+	q.callWaiting(h, e)
+	q.mu.Lock()
+	return true
+}
+
+// callWaiting calls the function of WithWaiting. If it ends the goroutine, the wait
+// is given up, so that the queue does not wait for it.
+func (q *queue) callWaiting(h *Hold, e Waiting) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = q.giveUpWait(h, nil)
+			q.c.releaseQueue(q)
+		}
+	}()
+	q.callWaitingSafely(h.wait.spec.waiting, e)
+	returned = true
+}
+
+// callWaitingSafely calls f and drops a panic.
+func (q *queue) callWaitingSafely(f func(Waiting), e Waiting) {
+	defer func() { _ = recover() }()
+	f(e)
+}

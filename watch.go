@@ -1,0 +1,126 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
+)
+
+// subscription is the state of the store's pushes. A Lock does not depend on
+// them: without pushes, the client renews waiting tickets at a pace of its own,
+// and tries to subscribe again in the background.
+type subscription struct {
+	mu           sync.Mutex
+	active       bool          // pushes flow
+	firstAttempt chan struct{} // closed when the first attempt has ended; nil before that attempt
+	firstBegan   time.Time     // of the first attempt
+}
+
+const (
+	firstAttemptWait = 250 * time.Millisecond // how long Locks wait for the first attempt
+	attemptTimeout   = 5 * time.Second        // for one attempt
+	minAttemptPause  = 100 * time.Millisecond // between the first two attempts
+	maxAttemptPause  = 10 * time.Second       // the longest between two attempts
+)
+
+// ensureSubscribed subscribes to pushes before the first ticket can wait, and
+// gives the first attempt a moment. It returns false if ctx or the client ends
+// during that moment.
+func (c *Client) ensureSubscribed(ctx context.Context) bool {
+	w := &c.subscription
+	w.mu.Lock()
+	if w.active {
+		w.mu.Unlock()
+		return true
+	}
+	if w.firstAttempt == nil {
+		w.firstAttempt, w.firstBegan = make(chan struct{}), time.Now()
+		c.calls.Add(1)
+		go c.subscribe()
+	}
+	first, rest := w.firstAttempt, firstAttemptWait-time.Since(w.firstBegan)
+	w.mu.Unlock()
+	if rest <= 0 {
+		return true
+	}
+	late := time.NewTimer(rest)
+	defer late.Stop()
+	select {
+	case <-first:
+		return true
+	case <-late.C:
+		return true
+	case <-ctx.Done():
+	case <-c.shutdown.closing:
+	}
+	return false
+}
+
+// pushesMissing reports whether pushes should flow and do not.
+func (c *Client) pushesMissing() bool {
+	if !c.traits.Push {
+		return false
+	}
+	w := &c.subscription
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.active
+}
+
+// subscribe tries to subscribe until pushes flow or the client is closed. It
+// reports an outage to the Observer once.
+func (c *Client) subscribe() {
+	defer c.calls.Done()
+	w := &c.subscription
+	retry := backoff.Backoff{First: minAttemptPause, Last: maxAttemptPause}
+	for tries := 0; ; tries++ {
+		err := c.subscribeOnce()
+		w.mu.Lock()
+		w.active = err == nil
+		if tries == 0 {
+			close(w.firstAttempt)
+		}
+		w.mu.Unlock()
+		if err == nil {
+			c.renewer.notify("", driver.Status{}) // pushes of earlier grants are lost
+			return
+		}
+		if isDone(c.done) || errors.Is(err, driver.ErrClosed) {
+			return
+		}
+		if tries == 0 {
+			c.reportStoreError("watch", err)
+		}
+		timer := time.NewTimer(retry.Next())
+		select {
+		case <-timer.C:
+		case <-c.done:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// subscribeOnce makes one attempt. Its context ends with the attempt if the
+// attempt fails or lasts too long, else when the client closes.
+func (c *Client) subscribeOnce() error {
+	ctx, cancel := context.WithCancelCause(c.pushCtx)
+	late := time.AfterFunc(attemptTimeout, func() {
+		cancel(driver.Errorf(driver.Unavailable, "the subscription to pushes did not succeed in %v", attemptTimeout))
+	})
+	err := c.drv.Watch(ctx, c.renewer.notify)
+	if !late.Stop() && err == nil { // it ended as it succeeded
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && c.pushCtx.Err() == nil {
+			err = cause
+		}
+		cancel(nil)
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package zklock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// unsentLimit is the longest time that a call waits without a connection. When
+// a connection breaks, the client library answers the requests that it has
+// sent, and keeps the rest until there is another connection, which may be
+// never.
+const unsentLimit = time.Second
+
+// do runs f, which sends requests in the sessions in, on a goroutine, because
+// the client library's calls take no context. It waits until f returns, until
+// ctx ends, or for unsentLimit while one of the sessions has no connection.
+// Close waits for f in any case.
+func (d *Driver) do(ctx context.Context, f func(), in ...*session) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return driver.ErrClosed
+	}
+	d.calls.Add(1)
+	down := d.down
+	d.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer d.calls.Done()
+		defer close(done)
+		f()
+	}()
+	away := func(s *session) bool { return !s.up() }
+	for {
+		var late <-chan time.Time
+		if slices.ContainsFunc(in, away) {
+			late = time.After(unsentLimit)
+		}
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ended(ctx)
+		case <-down:
+			d.mu.Lock()
+			down = d.down
+			d.mu.Unlock()
+		case <-late:
+			if i := slices.IndexFunc(in, away); i >= 0 {
+				return &driver.Error{Class: driver.Unknown, Err: in[i].unconnected()}
+			}
+		}
+	}
+}
+
+// doFor is do for an f with a result. If do ends before f does, the result is
+// discarded.
+func doFor[T any](ctx context.Context, s *session, f func() (T, error)) (T, error) {
+	var got, none T
+	var err error
+	if e := s.d.do(ctx, func() { got, err = f() }, s); e != nil {
+		return none, e
+	}
+	return got, err
+}
+
+// disconnected notifies the calls under way that a session has lost its
+// connection.
+func (d *Driver) disconnected() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.down)
+	d.down = make(chan struct{})
+}

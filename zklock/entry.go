@@ -1,0 +1,237 @@
+package zklock
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// entry is a session's knowledge of one of its tickets. It exists from before
+// the ticket can have a node until the node is known to be gone.
+type entry struct {
+	s             *session
+	t             *driver.Ticket
+	id            string
+	uuid          string
+	queue         string // path of the queue
+	born          time.Time
+	createUnknown bool // a create had no answer, and may have made nodes; under busy
+	wasFirst      bool // when last resolved, it was the first waiter behind several holders; under busy
+
+	// busy is held while requests about the ticket are under way.
+	busy sync.Mutex
+
+	// Guarded by session.mu.
+	state        driver.State // 0 until the first answer
+	token        uint64
+	hasBase      bool   // the token includes the queue's base
+	path         string // of its node, "" if it has none
+	until        time.Time
+	epoch        int  // the connection in which it was last read
+	watched      bool // its own node is watched
+	mustLeave    bool // its node must be deleted; no push about it is sent
+	leaving      bool // a Leave is under way, which reports the state that it finds
+	events       int  // number of events on its target
+	resolvedAt   int  // number of events when it was last resolved
+	manyAhead    bool
+	severalNodes bool   // see position
+	target       string // key in session.watchers
+	alone        bool
+	ahead        int
+	holder       string
+}
+
+// nodeData is the content of a ticket's node, as JSON, for people and Inspect.
+// The driver decides nothing by it but the token of an owner.
+type nodeData struct {
+	ID    string `json:"id"`
+	Meta  string `json:"meta"`
+	Owner string `json:"owner,omitempty"`
+	TTL   int64  `json:"ttl"`             // milliseconds
+	Token uint64 `json:"token,omitempty"` // of a ticket that shares its owner's place
+	Name  string `json:"name,omitempty"`  // if the path has only a hash of the name
+}
+
+func dataOf(t *driver.Ticket, token uint64) []byte {
+	d := nodeData{ID: t.ID, Meta: t.Meta, Owner: t.Owner, TTL: t.TTL.Milliseconds(), Token: token}
+	if isHashed(encodeName(t.Name)) {
+		d.Name = t.Name
+	}
+	b, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // strings and numbers always have a JSON form
+	}
+	return b
+}
+
+// readData parses a node's content. A foreign client's content is taken as
+// metadata if it is text; the id of such a ticket is the name of its node.
+func readData(name string, b []byte) nodeData {
+	var d nodeData
+	if err := json.Unmarshal(b, &d); err == nil && d.ID != "" {
+		return d
+	}
+	d = nodeData{ID: name}
+	if len(b) <= driver.MaxMeta && utf8.Valid(b) {
+		d.Meta = string(b)
+	}
+	return d
+}
+
+// newEntry returns the entry of a ticket, and makes one if there is none.
+func (s *session) newEntry(t *driver.Ticket, uuid string, now time.Time) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.byUUID[uuid]
+	if r == nil {
+		r = &entry{s: s, t: t, id: t.ID, uuid: uuid, queue: s.d.queuePath(t.Name), born: now, until: now.Add(driver.Keep(t.TTL))}
+		s.byUUID[uuid] = r
+	}
+	return r
+}
+
+// forget ends an entry whose nodes are gone.
+func (s *session) forget(r *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwatch(r)
+	if r.path != "" {
+		delete(s.byPath, r.path)
+	}
+	r.state, r.mustLeave = driver.Gone, true
+	delete(s.byUUID, r.uuid)
+	s.d.disown(r.uuid)
+}
+
+// setNodeLocked notes the node of a ticket.
+func (s *session) setNodeLocked(r *entry, name string, token uint64, based bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.path != "" {
+		delete(s.byPath, r.path)
+	}
+	r.path, r.token, r.hasBase, r.watched, r.epoch = r.queue+"/"+name, token, based, false, s.epoch
+	s.byPath[r.path] = r
+}
+
+func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// answer returns the status of a ticket for the reply to the core.
+func (s *session) answer(r *entry, began time.Time) (driver.Status, error) {
+	lease := s.promise(began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := driver.Status{State: r.state, Holder: r.holder}
+	switch r.state {
+	case driver.Gone:
+		return driver.Status{State: driver.Gone}, nil
+	case driver.Held:
+		p.Token, p.Holder = r.token, ""
+	case driver.Waiting:
+		p.Ahead = r.ahead
+	default:
+		return driver.Status{}, driver.Errorf(driver.Unknown, "the ticket's place is not known yet")
+	}
+	if lease <= 0 {
+		return driver.Status{}, driver.Errorf(driver.Unknown, "the session is in doubt: nothing was heard from the leader for %v", s.timeout)
+	}
+	p.Lease = min(lease, r.t.TTL)
+	return p, nil
+}
+
+// extend starts the ticket's time anew, counted from entry. It returns false if
+// the time was over already.
+func (s *session) extend(r *entry, began time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.mustLeave || began.After(r.until) {
+		r.mustLeave = true
+		s.d.addTombstone(r.uuid)
+		return false
+	}
+	r.until = began.Add(driver.Keep(r.t.TTL))
+	return true
+}
+
+// verifyLocked checks that the ticket's node exists, and watches the node, so that
+// the driver learns of the node's end from now on.
+func (s *session) verifyLocked(r *entry) error {
+	s.mu.Lock()
+	path, watched, epoch := r.path, r.watched, s.epoch
+	s.mu.Unlock()
+	if path == "" {
+		return nil
+	}
+	var err error
+	if watched {
+		// The client library sets its watches again after a new connection.
+		var there bool
+		if there, _, err = s.conn.Exists(path); err == nil && !there {
+			err = zk.ErrNoNode
+		}
+	} else {
+		_, _, _, err = s.conn.GetW(path)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		r.epoch, r.watched = epoch, true
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		s.vanishedLocked(r)
+		return nil
+	}
+	return classed("look at "+path, err)
+}
+
+// refresh brings the entries rs up to date with the server. It returns the
+// error of each entry, nil for none.
+func (s *session) refresh(rs []*entry) []error {
+	errs := make([]error, len(rs))
+	s.mu.Lock()
+	var doubt []int
+	for i, r := range rs {
+		if r.state != driver.Gone && (!r.watched || r.epoch != s.epoch) {
+			doubt = append(doubt, i)
+			if r.epoch != s.epoch && r.state == driver.Waiting {
+				r.events++
+			}
+		}
+	}
+	s.mu.Unlock()
+	inParallel(len(doubt), func(k int) {
+		r := rs[doubt[k]]
+		r.busy.Lock()
+		defer r.busy.Unlock()
+		errs[doubt[k]] = s.verifyLocked(r)
+	})
+	if err := s.sync(); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	s.mu.Lock()
+	var moved []int
+	for i, r := range rs {
+		if errs[i] == nil && r.state == driver.Waiting && (r.events != r.resolvedAt || r.manyAhead || r.severalNodes) {
+			moved = append(moved, i)
+		}
+	}
+	s.mu.Unlock()
+	inParallel(len(moved), func(k int) {
+		r := rs[moved[k]]
+		r.busy.Lock()
+		defer r.busy.Unlock()
+		errs[moved[k]] = s.resolveLocked(r)
+	})
+	return errs
+}

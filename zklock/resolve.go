@@ -1,0 +1,228 @@
+package zklock
+
+import (
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// childKey returns the key in session.watchers of tickets that watch a queue's
+// children.
+func childKey(queue string) string { return queue + "/" }
+
+// resolveLocked reads the ticket's place and, if the ticket waits, watches the one
+// node that it waits for.
+func (s *session) resolveLocked(r *entry) error {
+	s.mu.Lock()
+	name := nameOf(r.path)
+	epoch := s.epoch
+	held := r.state == driver.Held || r.state == driver.Gone
+	s.mu.Unlock()
+	if held {
+		return nil
+	}
+	if n, ok := parseNode(name); ok && spent(n.seq) {
+		return s.restartLocked(r)
+	}
+	// If the ticket was the first waiter behind several holders, it is assumed
+	// to be that still: one request lists and watches the queue.
+	for headed := r.wasFirst; ; {
+		// An event from here on makes the ticket be resolved again.
+		s.mu.Lock()
+		events := r.events
+		s.mu.Unlock()
+		var v view
+		var err error
+		if headed {
+			s.mu.Lock()
+			s.watch(r, childKey(r.queue), false)
+			s.mu.Unlock()
+			children, stat, _, e := s.conn.ChildrenW(r.queue)
+			v, err = s.listed(r.queue, children, stat, e)
+		} else {
+			v, err = s.list(r.queue)
+		}
+		if err == nil && len(v.nodes) > maxTickets {
+			err = driver.Errorf(driver.Refused, "%s has %d tickets; the maximum is %d", r.queue, len(v.nodes), maxTickets)
+		}
+		st := v.position(name)
+		if err == nil && !st.found {
+			s.mu.Lock()
+			s.vanishedLocked(r)
+			s.mu.Unlock()
+			return nil
+		}
+		if err == nil {
+			err = v.check(r.queue)
+		}
+		if have := v.limit(); err == nil && have != r.t.Limit {
+			err = &driver.LimitError{Name: r.t.Name, Have: have, Want: r.t.Limit}
+		}
+		if err != nil {
+			return s.unresolvedLocked(r, err)
+		}
+		if s.setPosition(r, &v, &st, epoch) {
+			return s.wakeNext(r, &st)
+		}
+		if st.manyAhead && st.head {
+			if headed {
+				r.wasFirst = true
+				s.noteResolved(r, events) // the watch was set before the listing
+				return nil
+			}
+			headed = true
+			continue
+		}
+		r.wasFirst = false
+		again, err := s.waitFor(r, &st)
+		if err != nil {
+			return s.unresolvedLocked(r, err)
+		}
+		if !again {
+			s.noteResolved(r, events)
+			return nil
+		}
+		headed = false
+	}
+}
+
+// restartLocked removes a ticket whose number other tickets may get as well: the
+// queue has used up its numbers. It deletes the queue if it is empty, so that
+// the queue begins anew. Tickets that are still in the queue have lower
+// numbers, and their turn comes first.
+func (s *session) restartLocked(r *entry) error {
+	if _, err := s.departLocked(r); err != nil {
+		return err
+	}
+	switch err := s.conn.Delete(r.queue, -1); {
+	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNotEmpty):
+	default:
+		return classed("delete the empty queue "+r.queue, err)
+	}
+	return driver.Errorf(driver.NotDone, "%s has given its last number: it begins anew when nothing is left in it", r.queue)
+}
+
+// noteResolved notes that the ticket's events up to this number are dealt with.
+func (s *session) noteResolved(r *entry, events int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.resolvedAt = events
+}
+
+// setPosition notes a position, and reports whether the ticket holds.
+func (s *session) setPosition(r *entry, v *view, st *position, epoch int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n, ok := parseNode(nameOf(r.path)); ok && !r.hasBase {
+		r.token += v.base(n.seq)
+		r.hasBase = true
+	}
+	r.ahead, r.manyAhead, r.severalNodes, r.epoch = st.ahead, st.manyAhead, st.severalNodes, epoch
+	if r.state == driver.Held || r.state == driver.Gone {
+		return r.state == driver.Held
+	}
+	if st.held {
+		s.unwatch(r)
+		r.state, r.holder = driver.Held, ""
+		return true
+	}
+	r.state = driver.Waiting
+	return false
+}
+
+// waitFor watches the node that the ticket waits for. It asks to list again if
+// that node has gone in the meantime.
+func (s *session) waitFor(r *entry, st *position) (again bool, err error) {
+	path := r.queue + "/" + st.target
+	s.mu.Lock()
+	s.watch(r, path, st.alone)
+	s.mu.Unlock()
+	data, stat, _, err := s.conn.GetW(path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.state != driver.Waiting {
+		return false, nil // the ticket's state changed during the request
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		s.unwatch(r)
+		return true, nil
+	case err != nil:
+		return false, classed("watch "+path, err)
+	case stat.EphemeralOwner == 0:
+		return false, foreign(path, "stays in the queue for ever: it is no ticket but a node that no session owns")
+	case st.manyAhead && stat.Version > 0:
+		// That node was granted, and announced its grant before the watch was
+		// set.
+		s.unwatch(r)
+		return true, nil
+	}
+	if st.ahead == 1 {
+		r.holder = readData(st.target, data).Meta
+	}
+	return false, nil
+}
+
+// wakeNext wakes the next waiter of a semaphore, which is now the first waiter. The
+// next waiter watches this ticket's node, and no other event would reach it.
+func (s *session) wakeNext(r *entry, st *position) error {
+	if st.last || r.t.Limit == 1 || r.t.Limit == driver.RWLimit {
+		return nil
+	}
+	s.mu.Lock()
+	path, token := r.path, uint64(0)
+	if r.t.Owner != "" {
+		token = r.token
+	}
+	s.mu.Unlock()
+	// If the write fails, the next waiter still reads the queue at its renewal.
+	_, _ = s.conn.Set(path, dataOf(r.t, token), -1)
+	return nil
+}
+
+// unresolvedLocked handles an error that left the ticket's position unknown. A refused
+// ticket can never have a place: unresolvedLocked removes its node. For any other
+// error only the position is unknown.
+func (s *session) unresolvedLocked(r *entry, err error) error {
+	s.mu.Lock()
+	fresh := r.state == 0
+	r.epoch = -1
+	s.unwatch(r)
+	s.mu.Unlock()
+	if driver.ClassOf(err) != driver.Refused {
+		if fresh {
+			r.createUnknown = true // the next Join finds the node and goes on
+		}
+		return err
+	}
+	if _, e := s.departLocked(r); e != nil {
+		return e
+	}
+	return err
+}
+
+// onTargetEvent resolves the ticket after an event on its target.
+func (s *session) onTargetEvent(r *entry) {
+	r.busy.Lock()
+	defer r.busy.Unlock()
+	s.mu.Lock()
+	idle := r.state != driver.Waiting || r.mustLeave || r.events == r.resolvedAt
+	s.mu.Unlock()
+	if idle {
+		return
+	}
+	err := s.resolveLocked(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && driver.ClassOf(err) == driver.Refused:
+		// The core joins again, and that Join returns the reason.
+		s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
+	case err != nil:
+		r.events++ // makes the next renewal resolve it
+	case r.state == driver.Held && !r.mustLeave:
+		s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.token}})
+	}
+}
