@@ -1,0 +1,218 @@
+// Package lockmetrics decides how metrics name the events of locks, for packages
+// otelholdfast and promholdfast alike.
+package lockmetrics
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Result is the value of two attributes: the outcome, and the type of the error
+// where one outcome has several.
+type Result struct{ Outcome, ErrorType string }
+
+// Waits are the results of calls that take a lock. WaitResult returns an index.
+var Waits = [...]Result{
+	{"acquired", ""}, {"held", ""}, {"timed_out", ""}, {"canceled", ""}, {"closed", ""},
+	{"failed", "unavailable"}, {"failed", "unknown"}, {"failed", "refused"}, {"failed", "kind_mismatch"}, {"failed", "_OTHER"},
+}
+
+const (
+	waitAcquired = iota
+	waitHeld
+	waitTimedOut
+	waitCanceled
+	waitClosed
+	waitFailed
+	waitKindMismatch = waitFailed + 3
+	waitOther        = waitFailed + 4
+)
+
+// Holds are the results of holds. HoldResult returns an index.
+var Holds = [...]Result{
+	{"released", ""}, {"lost", "expired"}, {"lost", "gone"}, {"lost", "max_hold"}, {"closed", ""}, {"unconfirmed", ""},
+}
+
+// Buckets are the bounds of durations, in seconds.
+var Buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600}
+
+// WaitResult returns the index in Waits of a call that ended with err. A refused
+// Try is an outcome of its own; a wait that MaxWait ended has timed out.
+func WaitResult(err error) int {
+	if err == nil {
+		return waitAcquired
+	}
+	if w, ok := errors.AsType[*holdfast.WaitError](err); ok {
+		if errors.Is(w, holdfast.ErrMaxWait) || errors.Is(w, context.DeadlineExceeded) {
+			return waitTimedOut
+		}
+		return waitCanceled
+	}
+	switch {
+	case errors.Is(err, holdfast.ErrHeld):
+		return waitHeld
+	case errors.Is(err, holdfast.ErrClosed):
+		return waitClosed
+	case errors.Is(err, holdfast.ErrKindMismatch):
+		return waitKindMismatch
+	}
+	switch ErrorType(err) {
+	case "unavailable":
+		return waitFailed
+	case "unknown":
+		return waitFailed + 1
+	case "refused":
+		return waitFailed + 2
+	}
+	return waitOther
+}
+
+// HoldResult returns the index in Holds of a hold that ended with err.
+func HoldResult(err error) int {
+	if err == nil {
+		return 0
+	}
+	if lost, ok := errors.AsType[*holdfast.LostError](err); ok {
+		switch lost.Reason {
+		case holdfast.LossExpired:
+			return 1
+		case holdfast.LossGone:
+			return 2
+		}
+		return 3
+	}
+	if errors.Is(err, holdfast.ErrClosed) {
+		return 4
+	}
+	return 5
+}
+
+// ErrorType returns the type of a store's error: unavailable, unknown or
+// refused; and "" if err is not a *holdfast.StoreError.
+func ErrorType(err error) string {
+	failed, ok := errors.AsType[*holdfast.StoreError](err)
+	switch {
+	case !ok:
+		return ""
+	case failed.Unavailable():
+		return "unavailable"
+	case failed.Unknown():
+		return "unknown"
+	}
+	return "refused"
+}
+
+// MaxGroups bounds the number of groups, because each costs series.
+const MaxGroups = 100
+
+// OtherGroup is the group of the locks beyond MaxGroups.
+const OtherGroup = "_other"
+
+// Groups finds the instruments of a lock by its group and kind. A lookup of
+// known ones allocates nothing and takes no mutex.
+type Groups[T any] struct {
+	groupOf func(name string) string
+	create  func(group string, kind holdfast.Kind) *T
+
+	known atomic.Pointer[map[string]*group[T]] // never changed once published
+	mu    sync.Mutex                           // of the writer
+}
+
+// group has the instruments of a group, by kind.
+type group[T any] struct {
+	name  string
+	kinds [4]atomic.Pointer[T]
+}
+
+// index returns the index of a kind. A kind that this package does not know
+// counts as a mutex.
+func index(k holdfast.Kind) int {
+	switch k {
+	case holdfast.KindReader:
+		return 1
+	case holdfast.KindWriter:
+		return 2
+	case holdfast.KindPermits:
+		return 3
+	}
+	return 0
+}
+
+// NewGroups returns Groups whose instruments create makes. groupOf returns a
+// name's group; nil is the part before the first slash.
+func NewGroups[T any](groupOf func(name string) string, create func(group string, kind holdfast.Kind) *T) *Groups[T] {
+	if groupOf == nil {
+		groupOf = func(name string) string {
+			first, _, _ := strings.Cut(name, "/")
+			return first
+		}
+	}
+	g := &Groups[T]{groupOf: groupOf, create: create}
+	g.known.Store(&map[string]*group[T]{})
+	return g
+}
+
+// Of returns the instruments of an event.
+func (g *Groups[T]) Of(e *holdfast.Event) *T {
+	name := g.groupOf(e.Name)
+	known := *g.known.Load()
+	in := known[name]
+	if in == nil && len(known) > MaxGroups {
+		in = known[OtherGroup]
+	}
+	if in == nil {
+		in = g.add(name)
+	}
+	at := &in.kinds[index(e.Kind)]
+	if t := at.Load(); t != nil {
+		return t
+	}
+	return g.fill(in, at, e.Kind)
+}
+
+// add publishes a group, which is OtherGroup once there are MaxGroups.
+func (g *Groups[T]) add(name string) *group[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := *g.known.Load()
+	if old[name] == nil && len(old) >= MaxGroups {
+		name = OtherGroup
+	}
+	if in := old[name]; in != nil {
+		return in
+	}
+	in := &group[T]{name: strings.Clone(name)}
+	next := maps.Clone(old)
+	next[in.name] = in
+	g.known.Store(&next)
+	return in
+}
+
+// fill creates the instruments of one kind.
+func (g *Groups[T]) fill(in *group[T], at *atomic.Pointer[T], kind holdfast.Kind) *T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := at.Load(); t != nil {
+		return t
+	}
+	t := g.create(in.name, kind)
+	at.Store(t)
+	return t
+}
+
+// Each calls f for the instruments of each group and kind.
+func (g *Groups[T]) Each(f func(*T)) {
+	for _, in := range *g.known.Load() {
+		for i := range in.kinds {
+			if t := in.kinds[i].Load(); t != nil {
+				f(t)
+			}
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package lockmetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func storeError(c driver.Class) error {
+	return &holdfast.StoreError{Op: "acquire", Err: driver.Errorf(c, "x")}
+}
+
+// TestResultOfEachError checks the result of each error of a call and of a hold.
+func TestResultOfEachError(t *testing.T) {
+	lost := func(r holdfast.LossReason) error { return &holdfast.LostError{Reason: r} }
+	for _, test := range []struct {
+		err        error
+		wait, hold Result
+	}{
+		{nil, Result{"acquired", ""}, Result{"released", ""}},
+		{&holdfast.HeldError{}, Result{"held", ""}, Result{"unconfirmed", ""}},
+		{&holdfast.WaitError{Cause: context.DeadlineExceeded}, Result{"timed_out", ""}, Result{"unconfirmed", ""}},
+		{&holdfast.WaitError{Cause: holdfast.ErrMaxWait}, Result{"timed_out", ""}, Result{"unconfirmed", ""}},
+		{&holdfast.WaitError{Cause: context.Canceled}, Result{"canceled", ""}, Result{"unconfirmed", ""}},
+		{fmt.Errorf("a: %w", holdfast.ErrClosed), Result{"closed", ""}, Result{"closed", ""}},
+		{fmt.Errorf("a: %w", holdfast.ErrKindMismatch), Result{"failed", "kind_mismatch"}, Result{"unconfirmed", ""}},
+		{storeError(driver.Unavailable), Result{"failed", "unavailable"}, Result{"unconfirmed", ""}},
+		{storeError(driver.Unknown), Result{"failed", "unknown"}, Result{"unconfirmed", ""}},
+		{storeError(driver.Refused), Result{"failed", "refused"}, Result{"unconfirmed", ""}},
+		{errors.New("else"), Result{"failed", "_OTHER"}, Result{"unconfirmed", ""}},
+		{lost(holdfast.LossExpired), Result{"failed", "_OTHER"}, Result{"lost", "expired"}},
+		{lost(holdfast.LossGone), Result{"failed", "_OTHER"}, Result{"lost", "gone"}},
+		{lost(holdfast.LossMaxHold), Result{"failed", "_OTHER"}, Result{"lost", "max_hold"}},
+	} {
+		if got := Waits[WaitResult(test.err)]; got != test.wait {
+			t.Errorf("%v: the wait is %v, want %v", test.err, got, test.wait)
+		}
+		if got := Holds[HoldResult(test.err)]; got != test.hold {
+			t.Errorf("%v: the hold is %v, want %v", test.err, got, test.hold)
+		}
+	}
+}
+
+// TestGroupsAreBounded checks that each group and kind has one set of instruments, that
+// groups beyond MaxGroups share one, and that goroutines agree.
+func TestGroupsAreBounded(t *testing.T) {
+	type instruments struct {
+		group string
+		kind  holdfast.Kind
+	}
+	g := NewGroups(nil, func(group string, kind holdfast.Kind) *instruments { return &instruments{group, kind} })
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 2 * MaxGroups {
+				for _, kind := range []holdfast.Kind{holdfast.KindMutex, holdfast.KindReader, holdfast.KindWriter, holdfast.KindPermits} {
+					e := holdfast.Event{Name: fmt.Sprintf("g%d/name", i), Kind: kind}
+					in := g.Of(&e)
+					if in.kind != kind || in.group != fmt.Sprintf("g%d", i) && in.group != OtherGroup || g.Of(&e) != in {
+						t.Errorf("%v has %v", e, in)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	groups := map[string]int{}
+	g.Each(func(in *instruments) { groups[in.group]++ })
+	if len(groups) != MaxGroups+1 || groups[OtherGroup] != 4 {
+		t.Errorf("%d groups, %d kinds of others", len(groups), groups[OtherGroup])
+	}
+}
