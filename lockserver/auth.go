@@ -1,0 +1,130 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Auth finds out who sends a request. Its functions are called for each request, so
+// that a change takes effect at once: the holds of a principal that has lost its
+// rights run out. They may be called concurrently.
+type Auth struct {
+	// Identify returns the principal of a request. An error answers 401
+	// (unauthenticated); its text goes to Events.Denied and not to the client.
+	Identify func(r *http.Request) (Principal, error)
+}
+
+// Principal is the sender of a request.
+type Principal struct {
+	// Name has 1 to 256 bytes without control characters. Others see it as a
+	// holder's; ids of two principals never meet.
+	Name string
+	// Grants are the rights. A principal may do what any of them allows.
+	Grants []Grant
+}
+
+// Grant is an allow list for the names that begin with a prefix.
+type Grant struct {
+	Prefix string // bytes; empty: all names
+	May    []Right
+	// Waiters bounds how many requests of the principal wait for names with this
+	// prefix; 0 is the server's limit.
+	Waiters int
+	// MaxHold bounds how long one hold lasts; 0 is no bound.
+	MaxHold time.Duration
+}
+
+// Right is something that a principal may do with a name.
+type Right string
+
+// The rights.
+const (
+	RightRead  Right = "read"  // see holders and waiters
+	RightLock  Right = "lock"  // acquire, renew, release
+	RightBreak Right = "break" // remove a ticket of another
+)
+
+// LocalName is the principal of every request where Options.Auth is nil. It may read
+// and lock, and may not break.
+const LocalName = "local"
+
+var localPrincipal = Principal{Name: LocalName, Grants: []Grant{{May: []Right{RightRead, RightLock}}}}
+
+// maxPrincipal is the longest name of a principal, in bytes.
+const maxPrincipal = 256
+
+// grantOf returns the grant that gives p a right to a name: of several, the one with
+// the longest prefix.
+func (p *Principal) grantOf(right Right, name string) (best Grant, ok bool) {
+	for _, g := range p.Grants {
+		if strings.HasPrefix(name, g.Prefix) && slices.Contains(g.May, right) && (!ok || len(g.Prefix) > len(best.Prefix)) {
+			best, ok = g, true
+		}
+	}
+	return best, ok
+}
+
+// may reports whether p has a right to a name.
+func (p *Principal) may(right Right, name string) bool {
+	_, ok := p.grantOf(right, name)
+	return ok
+}
+
+// identify returns the principal of a request.
+func (s *Server) identify(r *http.Request) (Principal, error) {
+	if s.options.Auth == nil {
+		return localPrincipal, nil
+	}
+	p, err := s.options.Auth.Identify(r)
+	switch {
+	case err != nil:
+		return Principal{}, err
+	case p.Name == "" || len(p.Name) > maxPrincipal || !utf8.ValidString(p.Name) || strings.ContainsFunc(p.Name, unicode.IsControl):
+		return Principal{}, fmt.Errorf("lockserver: principal %q: a name has 1 to %d bytes and no control characters", p.Name, maxPrincipal)
+	}
+	return p, nil
+}
+
+// checkAuth refuses an Auth that identifies nobody.
+func checkAuth(a *Auth) error {
+	if a != nil && a.Identify == nil {
+		return errors.New("lockserver: Auth without Identify")
+	}
+	return nil
+}
+
+// checkOrigin refuses what a browser sends on behalf of a foreign page: requests for a
+// host that is not this server (DNS rebinding), and changes from another origin.
+func (s *Server) checkOrigin(r *http.Request) *problem {
+	if !s.isOwnHost(r.Host) {
+		return newProblem(http.StatusForbidden, "bad_host", "the server does not answer for host %q", clip(r.Host))
+	}
+	if err := s.cross.Check(r); err != nil {
+		return newProblem(http.StatusForbidden, "cross_origin", "the request comes from a page of another origin")
+	}
+	if r.Header.Get("Early-Data") == "1" && r.Method == http.MethodPost {
+		return newProblem(http.StatusTooEarly, "too_early", "the request came as early data, which can be replayed")
+	}
+	return nil
+}
+
+// isOwnHost reports whether a Host header names this server.
+func (s *Server) isOwnHost(host string) bool {
+	name := hostOf(host)
+	if len(s.options.Hosts) == 0 {
+		return strings.EqualFold(name, "localhost") || isAddress(name)
+	}
+	return slices.ContainsFunc(s.options.Hosts, func(own string) bool { return strings.EqualFold(own, name) })
+}
+
+// requestContext bounds what a request asks of the store.
+func requestContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, limit)
+}

@@ -1,0 +1,179 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+var releaseParams = map[string]paramType{"id": text, "name": text, "moved": boolean}
+
+// ending is one hold that its client releases.
+type ending struct {
+	id, name string
+	moved    bool
+}
+
+// The results of a release.
+const (
+	resultReleased = "released" // by this request, or by an earlier one
+	resultGone     = "gone"     // it had ended before
+	resultUnknown  = "unknown"  // the store has not answered: the same request again, or the TTL
+)
+
+// serveRelease answers POST /v1/release: a result for each id.
+func (s *Server) serveRelease(c *call) {
+	endings, bad := readEndings(c)
+	if bad != nil {
+		c.fail(bad)
+		return
+	}
+	entries := make([]fields, len(endings))
+	var group sync.WaitGroup
+	for i, e := range endings {
+		group.Go(func() { entries[i] = s.release(c, e) })
+	}
+	group.Wait()
+	s.mu.Lock()
+	ending := s.draining
+	s.mu.Unlock()
+	f := fields{{"holds", entries}}
+	if ending {
+		f = f.with("draining", true)
+	}
+	_ = c.answer(http.StatusOK, f) // a client that is gone asks again
+}
+
+func readEndings(c *call) ([]ending, *problem) {
+	body, isJSON, bad := readBody(c.w, c.r, maxBatchSize)
+	if bad != nil {
+		return nil, bad
+	}
+	var all []params
+	if isJSON {
+		list, bad := parseList(body)
+		if bad != nil {
+			return nil, bad
+		}
+		for _, raw := range list {
+			p, bad := parseJSON(raw, releaseParams)
+			if bad != nil {
+				return nil, bad
+			}
+			all = append(all, p)
+		}
+	} else {
+		p, bad := parseForm(string(body), releaseParams)
+		if bad != nil {
+			return nil, bad
+		}
+		all = append(all, p)
+	}
+	endings := make([]ending, len(all))
+	for i, p := range all {
+		endings[i] = ending{id: p.text("id"), name: p.text("name"), moved: p.flag("moved")}
+		if bad := checkID(endings[i].id); bad != nil {
+			return nil, bad
+		}
+		if bad := c.s.checkName(endings[i].name); bad != nil {
+			return nil, bad
+		}
+	}
+	return endings, nil
+}
+
+// release ends the hold or the wait of an id, and remembers that: no acquire that is
+// late or doubled takes the lock again at this server.
+func (s *Server) release(c *call, e ending) fields {
+	if bad := c.may(RightLock, e.name); bad != nil {
+		return bad.entry(e.id)
+	}
+	key := s.keyOf(c.who.Name, e.id)
+	s.mu.Lock()
+	h := s.holds[key]
+	if h != nil && h.spec.name != e.name {
+		s.mu.Unlock()
+		return newProblem(http.StatusConflict, "id_in_use", "the id asks for another name").entry(e.id)
+	}
+	again := h == nil && s.released.has(key)
+	s.released.add(key)
+	var lock *holdfast.Hold
+	ttl := s.options.Limits.MaxTTL
+	wasWaiting := false
+	if h != nil {
+		lock, ttl = h.lock, h.spec.ttl
+		if h.state == joining || h.state == waiting {
+			wasWaiting = true
+			h.failed = released()
+			h.cancel()
+		}
+		s.removeLocked(h)
+	}
+	s.mu.Unlock()
+	ctx, cancel := requestContext(context.WithoutCancel(c.r.Context()), min(max(ttl/3, 100*time.Millisecond), ioTimeout))
+	defer cancel()
+	result := s.releaseAtStore(ctx, e, key, lock, wasWaiting)
+	if result == resultGone && again {
+		result = resultReleased
+	}
+	if result == resultReleased && lock != nil {
+		s.report(h, HoldReleased, "")
+	}
+	return fields{{"id", e.id}, {"result", result}}
+}
+
+// releaseAtStore ends the owner's place. The tickets of other servers are broken first,
+// and the own one leaves last. done says that the id's wait here has ended.
+func (s *Server) releaseAtStore(ctx context.Context, e ending, key holdKey, lock *holdfast.Hold, done bool) string {
+	broken := 0
+	if s.traits.Owner && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
+		n, err := s.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
+		if err != nil {
+			if lock != nil {
+				s.unlockInBackground(lock)
+			}
+			return resultUnknown
+		}
+		broken = n
+	}
+	if lock == nil {
+		if broken > 0 || done {
+			return resultReleased
+		}
+		return resultGone
+	}
+	err := lock.Unlock()
+	switch {
+	case err == nil || broken > 0:
+		return resultReleased
+	case errors.Is(err, holdfast.ErrLost), errors.Is(err, holdfast.ErrReleased), errors.Is(err, holdfast.ErrClosed):
+		return resultGone
+	}
+	return resultUnknown
+}
+
+// breakOwner removes the tickets of an owner, but for one, and returns their number.
+func (s *Server) breakOwner(ctx context.Context, name, owner, but string) (n int, err error) {
+	info, err := s.client.Inspect(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	for _, list := range [][]holdfast.TicketInfo{info.Waiters, info.Holders} {
+		for _, t := range list {
+			if t.Holder.Owner != owner || t.ID == but {
+				continue
+			}
+			switch err := s.client.Break(ctx, name, t.ID); {
+			case err == nil:
+				n++
+			case !errors.Is(err, holdfast.ErrNoTicket):
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,248 @@
+package lockserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// paramType is the type of a request's field.
+type paramType uint8
+
+const (
+	text paramType = iota
+	number
+	boolean
+)
+
+// params are the fields of a request, by name: string, int64 or bool.
+type params map[string]any
+
+func (p params) text(name string) string { s, _ := p[name].(string); return s }
+
+func (p params) number(name string) int64 { n, _ := p[name].(int64); return n }
+
+func (p params) flag(name string) bool { b, _ := p[name].(bool); return b }
+
+func (p params) has(name string) bool { _, ok := p[name]; return ok }
+
+// readBody returns the body of a request and whether it is JSON; a form otherwise.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, isJSON bool, p *problem) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	isJSON = kind == "application/json"
+	if err != nil || !isJSON && kind != "application/x-www-form-urlencoded" {
+		return nil, false, newProblem(http.StatusUnsupportedMediaType, "media_type", "the body is neither application/json nor application/x-www-form-urlencoded")
+	}
+	limits := http.NewResponseController(w)
+	_ = limits.SetReadDeadline(time.Now().Add(ioTimeout)) // not every server can
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, false, newProblem(http.StatusRequestEntityTooLarge, "too_large", "the body has more than %d bytes", most)
+	}
+	if err != nil { // the deadline stays: before it answers, net/http reads what is left
+		return nil, false, badRequest("the body ended early")
+	}
+	_ = limits.SetReadDeadline(time.Time{})
+	if !utf8.Valid(body) {
+		return nil, false, badRequest("the body is not valid UTF-8")
+	}
+	return body, isJSON, nil
+}
+
+// readParams returns the fields of a request with a small body.
+func readParams(w http.ResponseWriter, r *http.Request, allowed map[string]paramType) (params, *problem) {
+	body, isJSON, p := readBody(w, r, maxBodySize)
+	switch {
+	case p != nil:
+		return nil, p
+	case isJSON:
+		return parseJSON(body, allowed)
+	}
+	return parseForm(string(body), allowed)
+}
+
+// parseForm reads a form, or the query of a URL.
+func parseForm(form string, allowed map[string]paramType) (params, *problem) {
+	values, err := url.ParseQuery(form)
+	if err != nil {
+		return nil, badRequest("the form cannot be read")
+	}
+	out := make(params)
+	for name, all := range values {
+		kind, ok := allowed[name]
+		switch {
+		case !ok:
+			return nil, unknownField(name)
+		case len(all) > 1:
+			return nil, badRequest("field %q is given twice", clip(name))
+		case !utf8.ValidString(all[0]):
+			return nil, badRequest("field %q is not valid UTF-8", name)
+		}
+		switch kind {
+		case text:
+			out[name] = all[0]
+		case number:
+			n, err := strconv.ParseInt(all[0], 10, 64)
+			if err != nil {
+				return nil, badRequest("field %q is no whole number", name)
+			}
+			out[name] = n
+		case boolean:
+			b, err := strconv.ParseBool(all[0])
+			if err != nil {
+				return nil, badRequest("field %q is neither true nor false", name)
+			}
+			out[name] = b
+		}
+	}
+	return out, nil
+}
+
+// parseJSON reads an object. Names are compared exactly, and each may come once.
+func parseJSON(body []byte, allowed map[string]paramType) (params, *problem) {
+	object, p := parseObject(body)
+	if p != nil {
+		return nil, p
+	}
+	out := make(params)
+	for name, raw := range object {
+		kind, ok := allowed[name]
+		if !ok {
+			return nil, unknownField(name)
+		}
+		var err error
+		switch kind {
+		case text:
+			var s *string
+			if err = json.Unmarshal(raw, &s); err == nil && s != nil {
+				out[name] = *s
+			}
+		case number:
+			var n *int64
+			if err = json.Unmarshal(raw, &n); err == nil && n != nil {
+				out[name] = *n
+			}
+		case boolean:
+			var b *bool
+			if err = json.Unmarshal(raw, &b); err == nil && b != nil {
+				out[name] = *b
+			}
+		}
+		if err != nil || !out.has(name) {
+			return nil, badRequest("field %q has a value of another type", name)
+		}
+	}
+	return out, nil
+}
+
+// parseObject reads the members of one JSON object, and nothing after it.
+func parseObject(body []byte) (map[string]json.RawMessage, *problem) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	out := make(map[string]json.RawMessage)
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, badRequest("the body is no JSON object")
+	}
+	for dec.More() {
+		t, err := dec.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return nil, badRequest("the body is no JSON object")
+		}
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return nil, badRequest("the body is no JSON object")
+		}
+		if _, twice := out[name]; twice {
+			return nil, badRequest("field %q is given twice", clip(name))
+		}
+		out[name] = raw
+	}
+	if t, err := dec.Token(); err != nil || t != json.Delim('}') {
+		return nil, badRequest("the body is no JSON object")
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, badRequest("the body goes on after the JSON object")
+	}
+	return out, nil
+}
+
+// parseList reads the member "holds" of a batch.
+func parseList(body []byte) ([]json.RawMessage, *problem) {
+	object, p := parseObject(body)
+	if p != nil {
+		return nil, p
+	}
+	for name := range object {
+		if name != "holds" {
+			return nil, unknownField(name)
+		}
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(object["holds"], &list); err != nil {
+		return nil, badRequest("field \"holds\" is no list")
+	}
+	return list, checkBatch(len(list))
+}
+
+func checkBatch(n int) *problem {
+	if n < 1 || n > maxBatch {
+		return badRequest("%d holds in a request; 1 to %d are possible", n, maxBatch)
+	}
+	return nil
+}
+
+func unknownField(name string) *problem {
+	return newProblem(http.StatusBadRequest, "unknown_field", "the request has no field %q", clip(name))
+}
+
+// idPattern: the part before the dot names the client.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}(\.[0-9]{1,19})?$`)
+
+func checkID(id string) *problem {
+	if !idPattern.MatchString(id) {
+		return badRequest("id: 16 to 64 of A-Z, a-z, 0-9, _ and -, then perhaps a dot and a number")
+	}
+	return nil
+}
+
+// clientOf returns the part of an id that names the client.
+func clientOf(id string) string {
+	client, _, _ := strings.Cut(id, ".")
+	return client
+}
+
+// hostOf returns a Host header without its port.
+func hostOf(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(host, "]"), "["), ".")
+}
+
+// isAddress reports whether a host is an IP address, which no foreign name server can
+// point elsewhere.
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
+// wantsText reports whether the client asks for lines of text before JSON.
+func wantsText(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Accept"), func(accept string) bool {
+		first, _, _ := strings.Cut(accept, ",")
+		kind, _, err := mime.ParseMediaType(first)
+		return err == nil && kind == "text/plain"
+	})
+}

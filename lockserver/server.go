@@ -1,0 +1,384 @@
+package lockserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Options are the settings of a Server. The zero Options are those of a server for the
+// processes of one machine: everybody is LocalName.
+type Options struct {
+	// Auth finds out who sends a request; nil: everybody is LocalName.
+	Auth *Auth
+	// Limits bounds what clients can send and hold open.
+	Limits Limits
+	// Events receives what happens, for logs, metrics and audits.
+	Events Events
+	// Hosts are the names, without ports, that requests may have as their Host. None:
+	// localhost and every IP address, which no foreign page can make a browser send
+	// by way of a name of its own.
+	Hosts []string
+	// Realm separates the ids and owners of servers over one store that do not serve
+	// the same clients.
+	Realm string
+	// Version is reported by GET /v1/server.
+	Version string
+}
+
+// Server answers the requests of lock clients; it is an http.Handler. It is safe for
+// concurrent use.
+type Server struct {
+	client  *holdfast.Client
+	traits  holdfast.Traits
+	options Options
+	name    string // the host and a random part
+	cross   *http.CrossOriginProtection
+	routes  map[string]route // by "METHOD /path"
+
+	groupMu sync.Mutex
+	group   string // empty until the store has told its identity
+
+	ping pinger
+
+	// ending is closed when Drain begins: polls and streams end.
+	ending  chan struct{}
+	running sync.WaitGroup // goroutines that take or release locks
+
+	mu       sync.Mutex
+	holds    map[holdKey]*hold
+	uses     map[string]*usage // by principal
+	released releasedIDs
+	streams  map[*stream]struct{}
+	scan     *scan // of those who watch; nil while nobody does
+	draining bool
+	live     int           // holds that Drain waits for
+	drained  chan struct{} // closed when draining and no hold is left; nil before Drain
+}
+
+// route is one request that the server answers.
+type route struct {
+	// open: it needs no principal.
+	open  bool
+	serve func(s *Server, c *call)
+}
+
+// New returns a server over client, which must outlive it and stays the caller's. New
+// does not block. It returns an error for a nil client and for bad options.
+func New(client *holdfast.Client, o Options) (*Server, error) {
+	if client == nil {
+		return nil, errors.New("lockserver: the client is nil")
+	}
+	traits := client.Traits()
+	if traits.Scheme == "" && traits.MinTTL == 0 && traits.MaxTTL == 0 {
+		return nil, errors.New("lockserver: a client that New did not make")
+	}
+	o.Limits = o.Limits.withDefaults(traits.MinTTL, traits.MaxTTL)
+	if err := errors.Join(checkAuth(o.Auth), o.Limits.check(traits.MinTTL, traits.MaxTTL)); err != nil {
+		return nil, err
+	}
+	return &Server{
+		client: client, traits: traits, options: o, name: serverName(),
+		cross: http.NewCrossOriginProtection(), routes: routes(),
+		ending: make(chan struct{}),
+		holds:  make(map[holdKey]*hold), uses: make(map[string]*usage), streams: make(map[*stream]struct{}),
+	}, nil
+}
+
+// serverName returns a name that no other process has.
+func serverName() string {
+	host, _ := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	host = strings.Map(func(r rune) rune {
+		if r > ' ' && r < 0x7f {
+			return r
+		}
+		return '_'
+	}, host)
+	var b [4]byte
+	rand.Read(b[:]) // never fails
+	return host[:min(len(host), 64)] + "." + hex.EncodeToString(b[:])
+}
+
+// Name returns the server's name in answers: the host's, and a random part for each
+// Server.
+func (s *Server) Name() string { return s.name }
+
+// routes returns the requests that a server answers.
+func routes() map[string]route {
+	return map[string]route{
+		"POST /v1/acquire":  {serve: (*Server).serveAcquire},
+		"POST /v1/renew":    {serve: (*Server).serveRenew},
+		"POST /v1/release":  {serve: (*Server).serveRelease},
+		"POST /v1/hold":     {serve: (*Server).serveHold},
+		"POST /v1/break":    {serve: (*Server).serveBreak},
+		"GET /v1/events":    {serve: (*Server).serveEvents},
+		"GET /v1/lock":      {serve: (*Server).serveLock},
+		"GET /v1/locks":     {serve: (*Server).serveLocks},
+		"GET /v1/watch":     {serve: (*Server).serveWatch},
+		"GET /openapi.json": {open: true, serve: (*Server).serveOpenAPI},
+		"GET /v1/server":    {serve: (*Server).serveServer},
+		"GET /healthz":      {open: true, serve: (*Server).serveHealth},
+		"GET /readyz":       {open: true, serve: (*Server).serveReady},
+	}
+}
+
+// call is one request on its way.
+type call struct {
+	s     *Server
+	w     http.ResponseWriter
+	r     *http.Request
+	who   Principal
+	begun time.Time
+	text  bool
+	// status and code are those of the answer, for Events.
+	status int
+	code   string
+}
+
+// ServeHTTP answers one request. A long poll blocks for as long as its client asks,
+// 30 s at most, and a stream until its client or Drain ends it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{s: s, w: w, r: r, begun: time.Now(), text: wantsText(r)}
+	h := w.Header()
+	h.Set("Holdfast", "1")
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("X-Content-Type-Options", "nosniff")
+	endpoint := r.Method + " " + r.URL.Path
+	rt, ok := s.routes[endpoint]
+	switch p := s.admit(c, rt, ok); {
+	case p != nil && !ok:
+		endpoint = "other"
+		c.fail(p)
+	case p != nil:
+		c.fail(p)
+	default:
+		rt.serve(s, c)
+	}
+	if f := s.options.Events.Request; f != nil {
+		f(RequestInfo{Endpoint: endpoint, Status: c.status, Code: c.code, Took: time.Since(c.begun)})
+	}
+}
+
+// admit refuses a request that nobody may send, and finds out who sends it.
+func (s *Server) admit(c *call, rt route, ok bool) *problem {
+	if p := s.checkOrigin(c.r); p != nil {
+		s.denied(c, p, errors.New(p.detail))
+		return p
+	}
+	if !ok {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if _, other := s.routes[method+" "+c.r.URL.Path]; other {
+				c.w.Header().Set("Allow", method)
+				return newProblem(http.StatusMethodNotAllowed, "bad_request", "the request has to be a %s", method)
+			}
+		}
+		return newProblem(http.StatusNotFound, "bad_request", "the server has nothing at this path")
+	}
+	if rt.open {
+		return nil
+	}
+	who, err := s.identify(c.r)
+	if err != nil {
+		c.w.Header().Set("WWW-Authenticate", "Bearer")
+		p := newProblem(http.StatusUnauthorized, "unauthenticated", "the request has no valid token or certificate")
+		s.denied(c, p, err)
+		return p
+	}
+	c.who = who
+	if _, err := s.groupOf(c.r.Context()); err != nil {
+		return problemOf(err)
+	}
+	return nil
+}
+
+func (s *Server) denied(c *call, p *problem, err error) {
+	if f := s.options.Events.Denied; f != nil {
+		f(DeniedInfo{Principal: c.who.Name, Remote: remoteOf(c.r), Code: p.code, Err: err})
+	}
+}
+
+// may refuses a request for a name without the right to it.
+func (c *call) may(right Right, name string) *problem {
+	if c.who.may(right, name) {
+		return nil
+	}
+	p := forbidden(right, name)
+	c.s.denied(c, p, errors.New(p.detail))
+	return p
+}
+
+// groupOf returns 8 hexadecimal digits that servers share exactly if their locks
+// exclude each other and ids mean the same. It asks the store once.
+func (s *Server) groupOf(ctx context.Context) (string, error) {
+	s.groupMu.Lock()
+	defer s.groupMu.Unlock()
+	if s.group != "" {
+		return s.group, nil
+	}
+	ctx, cancel := requestContext(ctx, ioTimeout)
+	defer cancel()
+	id, err := s.client.Identity(ctx)
+	switch {
+	case errors.Is(err, holdfast.ErrUnsupported):
+		id = s.name // no other server can be known to share it
+	case err != nil:
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", id, s.options.Realm))
+	s.group = hex.EncodeToString(sum[:4])
+	return s.group, nil
+}
+
+// knownGroup returns the group, or nothing while the store has not told.
+func (s *Server) knownGroup() string {
+	s.groupMu.Lock()
+	defer s.groupMu.Unlock()
+	return s.group
+}
+
+// sign adds what all answers have.
+func (s *Server) sign(f fields) fields {
+	f = f.with("server", s.name)
+	if g := s.knownGroup(); g != "" {
+		f = f.with("group", g)
+	}
+	return f
+}
+
+// answer writes a finite answer, with its length. It returns an error if not all of it
+// was handed to the connection.
+func (c *call) answer(status int, f fields) error {
+	return c.write(status, c.s.sign(f), "application/json")
+}
+
+// fail writes a problem.
+func (c *call) fail(p *problem) {
+	if p.after > 0 {
+		c.w.Header().Set("Retry-After", strconv.Itoa(int(max(1, (p.after+time.Second-1)/time.Second))))
+	}
+	c.code = p.code
+	_ = c.write(p.status, c.s.sign(p.body()), "application/problem+json") // a client that is gone
+}
+
+func (c *call) write(status int, f fields, kind string) error {
+	var b bytes.Buffer
+	if c.text {
+		kind = "text/plain; charset=utf-8"
+		f.writeText(&b, "")
+	} else {
+		b.Write(f.encoded())
+	}
+	c.status = status
+	c.w.Header().Set("Content-Type", kind)
+	c.w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	control := http.NewResponseController(c.w)
+	_ = control.SetWriteDeadline(time.Now().Add(ioTimeout)) // not every server can
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	c.w.WriteHeader(status)
+	if _, err := c.w.Write(b.Bytes()); err != nil {
+		return err
+	}
+	if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// remoteOf returns the address of the client, without its port.
+func remoteOf(r *http.Request) string { return hostOf(r.RemoteAddr) }
+
+// serveServer answers GET /v1/server: what the server can do, and what the principal
+// may.
+func (s *Server) serveServer(c *call) {
+	var rights []fields
+	for _, g := range c.who.Grants {
+		f := fields{{"prefix", g.Prefix}, {"may", g.May}}
+		if g.Waiters > 0 {
+			f = f.with("waiters", g.Waiters)
+		}
+		if g.MaxHold > 0 {
+			f = f.with("max_hold_ms", g.MaxHold.Milliseconds())
+		}
+		rights = append(rights, f)
+	}
+	l := s.options.Limits
+	s.mu.Lock()
+	ending := s.draining
+	s.mu.Unlock()
+	_ = c.answer(http.StatusOK, fields{
+		{"version", s.options.Version},
+		{"features", features},
+		{"draining", ending},
+		{"traits", fields{
+			{"scheme", s.traits.Scheme}, {"fencing", s.traits.Fencing}, {"shared", s.traits.Shared}, {"owner", s.traits.Owner},
+			{"fair", s.traits.Fair}, {"push", s.traits.Push}, {"survives_restart", s.traits.SurvivesRestart},
+			{"survives_failover", s.traits.SurvivesFailover},
+		}},
+		{"limits", fields{
+			{"min_ttl_ms", l.MinTTL.Milliseconds()}, {"max_ttl_ms", l.MaxTTL.Milliseconds()}, {"name_bytes", l.NameSize},
+			{"note_bytes", maxNoteSize}, {"body_bytes", maxBodySize}, {"batch", maxBatch}, {"max_wait_ms", maxWait.Milliseconds()},
+			{"holds", l.Holds}, {"waiters", l.Waiters}, {"polls", l.Polls},
+		}},
+		{"principal", c.who.Name},
+		{"rights", rights},
+	})
+}
+
+// features are the abilities that a client may look for.
+var features = []string{"acquire", "renew", "release", "events", "hold", "lock", "locks", "watch", "break", "kinds"}
+
+// serveHealth answers GET /healthz: the process answers.
+func (s *Server) serveHealth(c *call) { _ = c.answer(http.StatusOK, fields{{"status", "ok"}}) }
+
+// serveReady answers GET /readyz: the server takes new holds, and the store answers.
+func (s *Server) serveReady(c *call) {
+	s.mu.Lock()
+	ending := s.draining
+	s.mu.Unlock()
+	if ending {
+		c.fail(draining())
+		return
+	}
+	if err := s.ping.try(c.r.Context(), s.client); err != nil {
+		c.fail(problemOf(err))
+		return
+	}
+	_ = c.answer(http.StatusOK, fields{{"status", "ready"}})
+}
+
+// pinger asks the store whether it answers, once for all probes of a moment.
+type pinger struct {
+	mu   sync.Mutex
+	last time.Time
+	err  error
+}
+
+// pingEvery is the time for which one answer of the store serves.
+const pingEvery = 2 * time.Second
+
+func (p *pinger) try(ctx context.Context, client *holdfast.Client) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.last.IsZero() && time.Since(p.last) < pingEvery {
+		return p.err
+	}
+	ctx, cancel := requestContext(context.WithoutCancel(ctx), pingEvery)
+	defer cancel()
+	p.err = client.Ping(ctx)
+	p.last = time.Now()
+	return p.err
+}

@@ -1,0 +1,175 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// startLocked begins a goroutine that takes the lock for h: as a new try, or, with a
+// token, by an owner check. Server.mu guards h.
+func (s *Server) startLocked(h *hold, want uint64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.state, h.want, h.cancel, h.failed, h.place = joining, want, cancel, nil, holdfast.Waiting{Ahead: -1}
+	h.seen = time.Now()
+	s.countWaitLocked(h, true)
+	s.countLiveLocked(h, true)
+	s.armLocked(h, h.spec.ttl)
+	s.running.Go(func() {
+		defer cancel()
+		lock, err := s.take(ctx, h, want)
+		s.onTaken(h, lock, err)
+	})
+}
+
+// errGone is the result of an owner check that found another holder, or none.
+var errGone = errors.New("lockserver: the owner does not hold with this token")
+
+// take takes the lock of h. With a token, it is an owner check: Inspect comes first,
+// because a question must not take the lock, and then the token that the place really
+// has is compared.
+func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold, error) {
+	if want == 0 {
+		return s.lock(ctx, h, h.try)
+	}
+	info, err := s.client.Inspect(ctx, h.spec.name)
+	if err != nil {
+		return nil, err
+	}
+	if !holdsWith(info, h.key.owner(), want) {
+		return nil, errGone
+	}
+	lock, err := s.lock(ctx, h, true)
+	switch {
+	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
+		return nil, errGone
+	case err != nil:
+		return nil, err
+	case lock.Token() != want:
+		s.unlockInBackground(lock)
+		return nil, errGone
+	}
+	return lock, nil
+}
+
+// holdsWith reports whether an owner holds with a token.
+func holdsWith(info holdfast.LockInfo, owner string, token uint64) bool {
+	for _, t := range info.Holders {
+		if t.Holder.Owner == owner && t.Token>>8 == token>>8 {
+			return true
+		}
+	}
+	return false
+}
+
+// lock asks the client for the lock of h.
+func (s *Server) lock(ctx context.Context, h *hold, try bool) (*holdfast.Hold, error) {
+	switch h.spec.kind {
+	case kindRead, kindWrite:
+		m := s.client.RWMutex(h.spec.name, h.opts...)
+		switch {
+		case h.spec.kind == kindRead && try:
+			return m.TryRLock(ctx)
+		case h.spec.kind == kindRead:
+			return m.RLock(ctx)
+		case try:
+			return m.TryLock(ctx)
+		}
+		return m.Lock(ctx)
+	case kindPermits:
+		m := s.client.Semaphore(h.spec.name, int(h.spec.of), h.opts...)
+		if try {
+			return m.TryAcquire(ctx, int(h.spec.permits))
+		}
+		return m.Acquire(ctx, int(h.spec.permits))
+	}
+	m := s.client.Mutex(h.spec.name, h.opts...)
+	if try {
+		return m.TryLock(ctx)
+	}
+	return m.Lock(ctx)
+}
+
+// onWaiting notes the place of h.
+func (s *Server) onWaiting(h *hold, w holdfast.Waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.state != joining && h.state != waiting {
+		return
+	}
+	first := h.state == joining
+	h.state, h.place = waiting, w
+	if first {
+		h.changeLocked()
+	}
+}
+
+// onTaken notes the end of the goroutine that joined.
+func (s *Server) onTaken(h *hold, lock *holdfast.Hold, err error) {
+	s.mu.Lock()
+	if h.removed { // its client released it, or was silent
+		s.mu.Unlock()
+		if lock != nil {
+			_ = lock.Unlock()
+		}
+		return
+	}
+	s.countWaitLocked(h, false)
+	if err != nil {
+		s.onFailedLocked(h, err)
+		s.mu.Unlock()
+		if errors.Is(err, errGone) {
+			s.report(h, HoldLost, "gone")
+		}
+		return
+	}
+	what := HoldGranted
+	if h.want != 0 {
+		what = HoldResumed
+	}
+	now := time.Now()
+	h.state, h.lock, h.token, h.since, h.until = granted, lock, lock.Token(), now, lock.Deadline()
+	s.armLocked(h, h.spec.ttl/3)
+	if h.want != 0 || s.pushLocked(h, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
+		s.sentLocked(h) // a client that resumes believes in its hold already
+	}
+	h.changeLocked()
+	s.mu.Unlock()
+	s.report(h, what, "")
+	// No goroutine waits for the end of the hold.
+	context.AfterFunc(lock.Context(), func() { s.onEnded(h, lock) })
+}
+
+// sentLocked notes that the client may learn of the grant from now on: the claim alone
+// ends the hold. Server.mu guards it.
+func (s *Server) sentLocked(h *hold) {
+	if h.state == granted {
+		h.state = held
+		s.armLocked(h, max(0, time.Until(h.until)))
+	}
+}
+
+// onFailedLocked notes that an attempt ended without a hold.
+func (s *Server) onFailedLocked(h *hold, err error) {
+	switch {
+	case errors.Is(err, errGone):
+		h.failed = lost("gone")
+		s.endLocked(h, "gone")
+		return
+	case errors.Is(err, context.Canceled):
+		h.failed = draining()
+	default:
+		h.failed = problemOf(err)
+	}
+	if h.want != 0 && h.token != 0 { // it was lost here, and nobody knows more yet
+		h.state, h.reason = over, "gone"
+		s.countLiveLocked(h, false)
+		s.armLocked(h, 2*h.spec.ttl)
+		h.changeLocked()
+		return
+	}
+	h.state = over
+	s.removeLocked(h)
+}
