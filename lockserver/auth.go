@@ -49,13 +49,16 @@ const (
 	RightRead  Right = "read"  // see holders and waiters
 	RightLock  Right = "lock"  // acquire, renew, release
 	RightBreak Right = "break" // remove a ticket of another
+	// RightMetrics with the empty prefix is the right to GET /metrics, which has counts
+	// of all names together.
+	RightMetrics Right = "metrics"
 )
 
-// LocalName is the principal of every request where Options.Auth is nil. It may read
-// and lock, and may not break.
+// LocalName is the principal of every request where Options.Auth is nil. It may read,
+// lock and see metrics, and may not break.
 const LocalName = "local"
 
-var localPrincipal = Principal{Name: LocalName, Grants: []Grant{{May: []Right{RightRead, RightLock}}}}
+var localPrincipal = Principal{Name: LocalName, Grants: []Grant{{May: []Right{RightRead, RightLock, RightMetrics}}}}
 
 // maxPrincipal is the longest name of a principal, in bytes.
 const maxPrincipal = 256

@@ -27,6 +27,9 @@ type Options struct {
 	Limits Limits
 	// Events receives what happens, for logs, metrics and audits.
 	Events Events
+	// Metrics has what GET /metrics answers; nil: those of the server alone, without
+	// its client's. It belongs to one server.
+	Metrics *Metrics
 	// Hosts are the names, without ports, that requests may have as their Host. None:
 	// localhost and every IP address, which no foreign page can make a browser send
 	// by way of a name of its own.
@@ -46,6 +49,7 @@ type Server struct {
 	options Options
 	name    string // the host and a random part
 	cross   *http.CrossOriginProtection
+	metrics *Metrics
 	routes  map[string]route // by "METHOD /path"
 
 	groupMu sync.Mutex
@@ -89,12 +93,20 @@ func New(client *holdfast.Client, o Options) (*Server, error) {
 	if err := errors.Join(checkAuth(o.Auth), o.Limits.check(traits.MinTTL, traits.MaxTTL)); err != nil {
 		return nil, err
 	}
-	return &Server{
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics()
+	}
+	o.Events = o.Metrics.counted(o.Events)
+	s := &Server{
 		client: client, traits: traits, options: o, name: serverName(),
-		cross: http.NewCrossOriginProtection(), routes: routes(),
+		cross: http.NewCrossOriginProtection(), routes: routes(), metrics: o.Metrics,
 		ending: make(chan struct{}),
 		holds:  make(map[holdKey]*hold), uses: make(map[string]*usage), streams: make(map[*stream]struct{}),
-	}, nil
+	}
+	if err := s.metrics.bind(s); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // serverName returns a name that no other process has.
@@ -132,6 +144,7 @@ func routes() map[string]route {
 		"GET /v1/server":    {serve: (*Server).serveServer},
 		"GET /healthz":      {open: true, serve: (*Server).serveHealth},
 		"GET /readyz":       {open: true, serve: (*Server).serveReady},
+		"GET /metrics":      {serve: serveMetrics},
 	}
 }
 

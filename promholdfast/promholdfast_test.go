@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,8 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/lockserver"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/promholdfast"
 )
@@ -159,4 +164,44 @@ func BenchmarkEvents(b *testing.B) {
 		o.LockDone(bg, holdfast.LockDoneInfo{Event: e, Token: 1, Waited: time.Millisecond})
 		o.HoldDone(bg, holdfast.HoldDoneInfo{Event: e, Token: 1, Held: time.Millisecond})
 	}
+}
+
+// TestLockServersUseTheSameMetrics checks that the metrics that a lock server writes
+// without a client library are in the format, and that those of locks have the names,
+// types and help of this package's.
+func TestLockServersUseTheSameMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := promholdfast.New(promholdfast.Options{Scheme: "memory"}), lockserver.NewMetrics()
+		c := locks(t, memlock.NewStore(), holdfast.WithObserver(ours.Observer()), holdfast.WithObserver(theirs.Observer()))
+		if _, err := lockserver.New(c, lockserver.Options{Metrics: theirs}); err != nil {
+			t.Fatal(err)
+		}
+		hold, err := c.Mutex("a").Lock(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hold.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		page := httptest.NewRecorder()
+		theirs.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		text := page.Body.String()
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		problems = slices.DeleteFunc(problems, func(p promlint.Problem) bool { return p.Metric == "holdfast_lock_count" }) // OpenTelemetry's name
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%v %v", problems, err)
+		}
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(ours)
+		families, err := registry.Gather()
+		if err != nil || len(families) == 0 {
+			t.Fatal(families, err)
+		}
+		for _, f := range families {
+			head := fmt.Sprintf("# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), strings.ToLower(f.GetType().String()))
+			if !strings.Contains(text, head) {
+				t.Errorf("the server's page has no\n%s", head)
+			}
+		}
+	})
 }

@@ -43,6 +43,8 @@ type serveCommand struct {
 	rules *lockauth.File
 	audit *auditLog // nil without --audit
 
+	metrics *lockserver.Metrics
+
 	auditTo *os.File // until audit has it
 }
 
@@ -66,7 +68,7 @@ func (a *app) serve() *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVar(&s.listen, "listen", nil, "listen on `HOST:PORT`; may be repeated (default: "+defaultListen+")")
 	f.StringVar(&s.unixPath, "unix", "", "listen on a Unix socket at `PATH`, for this user and root")
-	f.StringVar(&s.admin, "admin-listen", "", "answer probes on `HOST:PORT`, without TLS and --auth")
+	f.StringVar(&s.admin, "admin-listen", "", "answer probes and /metrics on `HOST:PORT`, without TLS and --auth")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of the server's certificate and those that sign it, in PEM")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of the certificate's private key, in PEM")
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities of client certificates, in PEM; needs --auth")

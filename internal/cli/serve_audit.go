@@ -224,6 +224,13 @@ func (a *auditLog) drop(n int) {
 	a.total += n
 }
 
+// allDropped returns how many entries were dropped since the start.
+func (a *auditLog) allDropped() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return uint64(a.total)
+}
+
 // add hands an entry over, or drops it if the file is too slow.
 func (a *auditLog) add(e auditEntry) {
 	e.Time, e.Server = time.Now().UTC(), a.name

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/lockserver"
 	"github.com/holdfast-go/holdfast/lockserver/lockauth"
@@ -52,14 +53,15 @@ func (i *identifier) anybody(r *http.Request) (lockserver.Principal, error) {
 	if uid, ok := lockauth.UnixPeer(r.Context()); ok {
 		return peer(uid), nil
 	}
-	return lockserver.Principal{
-		Name: lockserver.LocalName, Grants: []lockserver.Grant{{May: []lockserver.Right{lockserver.RightRead, lockserver.RightLock}}},
-	}, nil
+	return lockserver.Principal{Name: lockserver.LocalName, Grants: []lockserver.Grant{{May: mayLocally}}}, nil
 }
+
+// mayLocally are the rights of a principal that no file names.
+var mayLocally = []lockserver.Right{lockserver.RightRead, lockserver.RightLock, lockserver.RightMetrics}
 
 // peer returns the principal of a Unix peer that no file names.
 func peer(uid uint32) lockserver.Principal {
-	may := []lockserver.Right{lockserver.RightRead, lockserver.RightLock}
+	may := slices.Clone(mayLocally)
 	if isOwnUser(uid) {
 		may = append(may, lockserver.RightBreak)
 	}

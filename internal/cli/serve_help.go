@@ -14,8 +14,8 @@ socket), which may be repeated. An address that other machines reach needs TLS
 (--tls-cert and --tls-key) and --auth; without them serve refuses to start, unless
 --insecure insists. --unix listens on a socket that only its own user and root can
 open. A socket file that another process answers is left alone. Sockets that systemd
-passes are used instead of the default address. --admin-listen answers /healthz and
-/readyz without TLS and without --auth.
+passes are used instead of the default address. --admin-listen answers /healthz,
+/readyz and /metrics without TLS and without --auth.
 
 Clients. Without --auth, everybody who reaches the server may read and take all
 locks, and break none. --auth names a file of principals with their tokens,
@@ -26,7 +26,7 @@ certificates and rights:
     "rights": [{"prefix": "invoice/", "may": ["read", "lock"],
                 "waiters": 500, "max_hold_ms": 3600000}]}]}
 
-May is read, lock and break. The file has the hashes of tokens; "holdfast serve token
+May is read, lock, break and, with the prefix "", metrics. The file has the hashes of tokens; "holdfast serve token
 NAME" makes a token. A file that others may write is refused. A request is identified
 by its header "Authorization: Bearer TOKEN", or else by its client certificate
 (--client-ca), or else by the user of the process at the other end of a Unix socket:

@@ -57,7 +57,8 @@ func (s *serveCommand) run() error {
 	}
 	defer sockets.close()
 	ctx, stop := cancelOn(context.Background(), signals)
-	client, location, err := s.open(ctx, holdfast.WithObserver(slogholdfast.Observer(s.log)))
+	s.metrics = lockserver.NewMetrics()
+	client, location, err := s.open(ctx, holdfast.WithObserver(slogholdfast.Observer(s.log)), holdfast.WithObserver(s.metrics.Observer()))
 	stop()
 	if err != nil {
 		return cause(ctx, err)
@@ -126,7 +127,7 @@ func (s *serveCommand) newServer(client *holdfast.Client, sockets *listeners) (*
 	}
 	options := lockserver.Options{
 		Auth: &lockserver.Auth{Identify: who.identify}, Limits: s.limits, Hosts: hostsOf(sockets, names), Realm: s.realm,
-		Version: ownVersion().Version,
+		Version: ownVersion().Version, Metrics: s.metrics,
 	}
 	// The name of the server is known when it is made, which takes the events.
 	options.Events = lockserver.Events{
@@ -144,11 +145,12 @@ func (s *serveCommand) newServer(client *holdfast.Client, sockets *listeners) (*
 	v.locks = locks
 	if s.auditFile != "" {
 		s.audit = newAudit(s.auditFile, locks.Name(), s.auditTo, s.log)
+		s.metrics.Counter("holdfast_server_audit_dropped_total", "Objects that the audit has dropped.", s.audit.allDropped)
 	}
 	v.web = v.newWeb(boundBody(locks))
 	v.web.ConnContext, v.web.ConnState = v.conns.begin, v.conns.change
 	if sockets.admin != nil {
-		v.admin = v.newWeb(boundBody(probes(locks)))
+		v.admin = v.newWeb(boundBody(probes(locks, s.metrics)))
 	}
 	return v, nil
 }
@@ -182,16 +184,19 @@ func boundBody(h http.Handler) http.Handler {
 	})
 }
 
-// probes answers /healthz and /readyz as locks does, whatever host is asked for: a
-// prober calls an address that the server may not know as its own.
-func probes(locks http.Handler) http.Handler {
+// probes answers /healthz and /readyz as locks does, and /metrics, whatever host is
+// asked for: a prober calls an address that the server may not know as its own.
+func probes(locks, metrics http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
+		switch r.URL.Path {
+		case "/healthz", "/readyz":
+			r.Host = "localhost"
+			locks.ServeHTTP(w, r)
+		case "/metrics":
+			metrics.ServeHTTP(w, r)
+		default:
 			http.NotFound(w, r)
-			return
 		}
-		r.Host = "localhost"
-		locks.ServeHTTP(w, r)
 	})
 }
 

@@ -353,14 +353,18 @@ func TestServeWritesAnAuditAndReopensIt(t *testing.T) {
 
 func TestServeAnswersProbesWithoutTLSAndAuth(t *testing.T) {
 	t.Parallel()
-	d := serve(t, "--auth", authFile(t, ""), "--admin-listen", "127.0.0.1:0")
+	d := serve(t, "--auth", authFile(t, ""), "--admin-listen", "127.0.0.1:0", "--audit", filepath.Join(t.TempDir(), "audit"))
+	if a := d.must("/metrics", nil, nil); a.status != 401 {
+		t.Errorf("metrics for everybody: %d %s", a.status, a.text)
+	}
 	at := regexp.MustCompile(`"listening for probes" address=(\S+)`).FindStringSubmatch(d.read("err"))
 	if at == nil {
 		t.Fatal(d.read("err"))
 	}
 	d.url = "http://" + at[1]
-	for path, status := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/server": 404} {
-		if a := d.must(path, nil, func(r *http.Request) { r.Host = "pod.example.org" }); a.status != status {
+	for path, status := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/v1/server": 404} {
+		a := d.must(path, nil, func(r *http.Request) { r.Host = "pod.example.org" })
+		if a.status != status || path == "/metrics" && !strings.Contains(a.text, "\nholdfast_server_audit_dropped_total 0\n") {
 			t.Errorf("%s: %d %s", path, a.status, a.text)
 		}
 	}

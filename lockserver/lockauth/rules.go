@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,17 +213,19 @@ func (g grantJSON) grant() (lockserver.Grant, error) {
 	case len(*g.Prefix) > maxPrefix:
 		return lockserver.Grant{}, fmt.Errorf("prefix has %d bytes; the maximum is %d", len(*g.Prefix), maxPrefix)
 	case len(g.May) == 0:
-		return lockserver.Grant{}, errors.New("may is missing: read, lock, break")
+		return lockserver.Grant{}, errors.New("may is missing: read, lock, break, metrics")
 	case g.Waiters < 0:
 		return lockserver.Grant{}, fmt.Errorf("waiters %d is negative", g.Waiters)
 	case g.MaxHoldMS < 0 || g.MaxHoldMS > maxHoldLimit:
 		return lockserver.Grant{}, fmt.Errorf("max_hold_ms %d is not a time in milliseconds", g.MaxHoldMS)
+	case *g.Prefix != "" && slices.Contains(g.May, lockserver.RightMetrics):
+		return lockserver.Grant{}, errors.New("metrics are those of all names: the right needs the prefix \"\"")
 	}
 	for _, right := range g.May {
 		switch right {
-		case lockserver.RightRead, lockserver.RightLock, lockserver.RightBreak:
+		case lockserver.RightRead, lockserver.RightLock, lockserver.RightBreak, lockserver.RightMetrics:
 		default:
-			return lockserver.Grant{}, fmt.Errorf("may: %q is none of read, lock and break", string(right))
+			return lockserver.Grant{}, fmt.Errorf("may: %q is none of read, lock, break and metrics", string(right))
 		}
 	}
 	return lockserver.Grant{Prefix: *g.Prefix, May: g.May, Waiters: g.Waiters, MaxHold: time.Duration(g.MaxHoldMS) * time.Millisecond}, nil

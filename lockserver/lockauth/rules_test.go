@@ -58,6 +58,7 @@ func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
 		{principal(`,"rights":[{"may":["read"]}]`), "rights 1: prefix"},
 		{principal(`,"rights":[{"prefix":"a/"}]`), "rights 1: may"},
 		{principal(`,"rights":[{"prefix":"a/","may":["write"]}]`), `"write"`},
+		{principal(`,"rights":[{"prefix":"a/","may":["metrics"]}]`), `rights 1: metrics`},
 		{principal(`,"rights":[{"prefix":"a/","may":["lock"],"waiters":-1}]`), "waiters -1"},
 		{principal(`,"rights":[{"prefix":"a/","may":["lock"],"max_hold_ms":-1}]`), "max_hold_ms -1"},
 		{principal(`,"rights":[{"prefix":"a/","may":["lock"],"max_hold_ms":9223372036854775807}]`), "max_hold_ms"},
