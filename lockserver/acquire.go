@@ -22,7 +22,9 @@ type acquireRequest struct {
 	try    bool
 	wait   time.Duration
 	resume uint64
-	opts   []holdfast.Option // beside those that follow from spec and id
+	// release: the hold ends with the connection of its stream.
+	release bool
+	opts    []holdfast.Option // beside those that follow from spec and id
 }
 
 // parseAcquire checks the fields of POST /v1/acquire and /v1/hold.
@@ -135,29 +137,35 @@ func (s *Server) checkName(name string) *problem {
 
 // serveAcquire answers POST /v1/acquire: held, or waiting after wait_ms.
 func (s *Server) serveAcquire(c *call) {
-	p, bad := readParams(c.w, c.r, acquireParams)
-	if bad != nil {
-		c.fail(bad)
-		return
+	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) { s.poll(c, h, a.wait) })
+}
+
+// withHold reads a request to hold, and calls serve with its hold, or answers why there
+// is none. Until serve returns, the request counts as one that waits.
+func (c *call) withHold(allowed map[string]paramType, parse func(params) (*acquireRequest, *problem), serve func(*hold, *acquireRequest)) {
+	var a *acquireRequest
+	p, bad := readParams(c.w, c.r, allowed)
+	if bad == nil {
+		a, bad = parse(p)
 	}
-	a, bad := c.parseAcquire(p)
 	if bad == nil {
 		bad = c.may(RightLock, a.spec.name)
 	}
 	if bad == nil {
-		bad = s.beginPoll(c.who.Name)
+		bad = c.s.beginPoll(c.who.Name)
 	}
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	defer s.endPoll(c.who.Name)
-	h, bad := s.attach(c, a)
+	defer c.s.endPoll(c.who.Name)
+	h, bad := c.s.attach(c, a)
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	s.poll(c, h, a.wait)
+	defer c.s.detach(h)
+	serve(h, a)
 }
 
 // attach finds the hold of an id, or begins one. The caller ends with detach.
@@ -209,7 +217,7 @@ func (s *Server) recheckLocked(h *hold) *problem {
 
 // newHold returns a hold of an id that is new here.
 func (s *Server) newHold(c *call, key holdKey, a *acquireRequest) *hold {
-	h := &hold{key: key, id: a.id, who: c.who.Name, remote: remoteOf(c.r), spec: a.spec, asked: time.Now()}
+	h := &hold{key: key, id: a.id, who: c.who.Name, remote: remoteOf(c.r), spec: a.spec, asked: time.Now(), prefixes: c.who.boundsOf(a.spec.name)}
 	h.opts = append(a.opts, holdfast.WithTTL(a.spec.ttl), holdfast.WithManualRenewal(),
 		holdfast.WithWaiting(func(w holdfast.Waiting) { s.onWaiting(h, w) }))
 	if !a.spec.pinned {
@@ -228,7 +236,6 @@ func (s *Server) detach(h *hold) {
 
 // poll answers when h holds or has failed, or when the wait is over.
 func (s *Server) poll(c *call, h *hold, wait time.Duration) {
-	defer s.detach(h)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	waited, atOnce := false, false
@@ -294,7 +301,7 @@ func (s *Server) answerLocked(c *call, h *hold) func() {
 			return func() { c.fail(p) }
 		}
 		s.sentLocked(h)
-		f = f.with("state", "held").with("token", h.token).with("left_ms", leftMS(h.until, c.begun))
+		f = f.with("state", "held").with("token", h.token).with("left_ms", h.leftLocked(c.begun))
 	default:
 		status = http.StatusAccepted
 		f = h.waitingLocked(f, c.begun)
@@ -316,6 +323,13 @@ func (h *hold) waitingLocked(f fields, begun time.Time) fields {
 		f = f.with("holder", by)
 	}
 	return f.with("left_ms", leftMS(h.place.Until, begun))
+}
+
+// leftLocked returns what is left of the hold's claim at the begin of a request. The time
+// for which the machine was suspended since the last renewal is missing in until, and the
+// client library counts it. Server.mu guards h.
+func (h *hold) leftLocked(begun time.Time) int64 {
+	return min(leftMS(h.until, begun), leftMS(h.lock.Deadline(), begun))
 }
 
 // leftMS returns what is left of a claim at the begin of a request, in milliseconds

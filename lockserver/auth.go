@@ -74,6 +74,16 @@ func (p *Principal) grantOf(right Right, name string) (best Grant, ok bool) {
 	return best, ok
 }
 
+// boundsOf returns the prefixes of the grants that bound how many requests wait for a name.
+func (p *Principal) boundsOf(name string) (prefixes []string) {
+	for _, g := range p.Grants {
+		if g.Waiters > 0 && strings.HasPrefix(name, g.Prefix) && slices.Contains(g.May, RightLock) && !slices.Contains(prefixes, g.Prefix) {
+			prefixes = append(prefixes, g.Prefix)
+		}
+	}
+	return prefixes
+}
+
 // may reports whether p has a right to a name.
 func (p *Principal) may(right Right, name string) bool {
 	_, ok := p.grantOf(right, name)
@@ -93,6 +103,21 @@ func (s *Server) identify(r *http.Request) (Principal, error) {
 		return Principal{}, fmt.Errorf("lockserver: principal %q: a name has 1 to %d bytes and no control characters", p.Name, maxPrincipal)
 	}
 	return p, nil
+}
+
+// identifyAgain looks up the sender of a stream's request once more: a stream outlasts a
+// change of rights.
+func (c *call) identifyAgain() *problem {
+	who, err := c.s.identify(c.r)
+	if err == nil && who.Name != c.who.Name {
+		err = fmt.Errorf("lockserver: the request of principal %q has become one of %q", c.who.Name, who.Name)
+	}
+	c.who = Principal{Name: c.who.Name, Grants: who.Grants}
+	if err != nil {
+		c.who.Grants = nil
+		return c.s.unidentified(c, err)
+	}
+	return nil
 }
 
 // checkAuth refuses an Auth that identifies nobody.

@@ -30,12 +30,14 @@ func (s *Server) serveBreak(c *call) {
 			return
 		}
 	}
+	ctx, cancel := requestContext(c.r.Context(), ioTimeout)
+	defer cancel()
 	broken := 1
 	var err error
 	if owner != "" {
-		broken, err = s.breakOwner(c.r.Context(), name, owner, "")
+		broken, err = s.breakOwner(ctx, name, owner, "")
 	} else {
-		err = s.client.Break(c.r.Context(), name, ticket)
+		err = s.client.Break(ctx, name, ticket)
 	}
 	switch {
 	case err != nil:

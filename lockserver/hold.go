@@ -61,6 +61,8 @@ type hold struct {
 	remote string // of the request that made it
 	spec   spec
 	asked  time.Time
+	// prefixes are those of the grants that bound the waits for its name.
+	prefixes []string
 
 	// Guarded by Server.mu.
 	state   state
@@ -157,9 +159,9 @@ func (s *Server) countWaitLocked(h *hold, on bool) {
 	}
 	h.counted = on
 	if on {
-		s.useLocked(h.who).waits++
+		s.useLocked(h.who).countWait(h.prefixes, 1)
 	} else {
-		s.useLocked(h.who).waits--
+		s.useLocked(h.who).countWait(h.prefixes, -1)
 	}
 }
 

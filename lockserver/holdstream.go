@@ -1,8 +1,10 @@
 package lockserver
 
 import (
+	"errors"
 	"maps"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -23,33 +25,11 @@ const maxHoldBeat = 3 * time.Second
 // client that is dead, and is refused; max_hold_ms bounds what a client that is stopped
 // can keep.
 func (s *Server) serveHold(c *call) {
-	p, bad := readParams(c.w, c.r, holdParams)
-	if bad != nil {
-		c.fail(bad)
-		return
-	}
-	a, bad := c.parseHoldStream(p)
-	if bad == nil {
-		bad = c.may(RightLock, a.spec.name)
-	}
-	if bad == nil {
-		bad = s.beginPoll(c.who.Name)
-	}
-	if bad != nil {
-		c.fail(bad)
-		return
-	}
-	defer s.endPoll(c.who.Name)
-	h, bad := s.attach(c, a)
-	if bad != nil {
-		c.fail(bad)
-		return
-	}
-	s.streamHold(c, h)
-	s.detach(h)
-	if p.text("on_close") == "release" {
-		s.release(c, ending{id: a.id, name: a.spec.name})
-	}
+	c.withHold(holdParams, c.parseHoldStream, func(h *hold, a *acquireRequest) {
+		if s.streamHold(c, h) && a.release {
+			s.release(c, ending{id: a.id, name: a.spec.name})
+		}
+	})
 }
 
 func (c *call) parseHoldStream(p params) (*acquireRequest, *problem) {
@@ -64,17 +44,33 @@ func (c *call) parseHoldStream(p params) (*acquireRequest, *problem) {
 	case p.has("on_close") && p.text("on_close") != "expire" && p.text("on_close") != "release":
 		return nil, badRequest("on_close: expire and release are possible")
 	}
-	return c.parseAcquire(p)
+	a, bad := c.parseAcquire(p)
+	if bad == nil {
+		a.release = p.text("on_close") == "release"
+	}
+	return a, bad
 }
 
 // streamHold writes an event at each beat: waiting, held, and lost at the end. It
-// returns when the hold has ended or the connection is of no use.
-func (s *Server) streamHold(c *call, h *hold) {
+// returns when the hold has ended or the connection is of no use, and reports whether
+// the client has ended it. Otherwise the client may still work, for as long as the last
+// event has told.
+func (s *Server) streamHold(c *call, h *hold) (left bool) {
 	beat := time.NewTicker(min(h.spec.ttl/10, maxHoldBeat))
 	defer beat.Stop()
 	begun := false
 	var renewed time.Time
 	for {
+		bad := c.identifyAgain()
+		if bad == nil {
+			bad = c.may(RightLock, h.spec.name)
+		}
+		if bad != nil {
+			if !begun {
+				c.fail(bad)
+			}
+			return false
+		}
 		s.mu.Lock()
 		var e fields
 		var lock *holdfast.Hold
@@ -85,14 +81,14 @@ func (s *Server) streamHold(c *call, h *hold) {
 			s.mu.Unlock()
 			if !begun {
 				send()
-				return
+				return false
 			}
 			_ = c.sendEvent(last) // the connection may be gone
-			return
+			return false
 		case h.settledLocked():
 			s.sentLocked(h)
 			lock = h.lock
-			e = fields{{"event", "held"}, {"id", h.id}, {"token", h.token}, {"left_ms", leftMS(h.until, time.Now())}}
+			e = fields{{"event", "held"}, {"id", h.id}, {"token", h.token}, {"left_ms", h.leftLocked(time.Now())}}
 		case h.state == waiting:
 			e = append(fields{{"event", "waiting"}, {"id", h.id}}, h.waitingLocked(nil, time.Now())[1:]...)
 		}
@@ -103,15 +99,14 @@ func (s *Server) streamHold(c *call, h *hold) {
 				c.beginStream()
 				begun = true
 			}
-			if c.sendEvent(e) != nil {
-				return
+			if err := c.sendEvent(e); err != nil {
+				return !errors.Is(err, os.ErrDeadlineExceeded)
 			}
 		}
 		if lock != nil && time.Since(renewed) >= h.spec.ttl/4 {
-			if !renewed.IsZero() {
-				s.renewStream(c, h, lock)
+			if renewed.IsZero() || s.renewStream(c, h, lock) {
+				renewed = time.Now()
 			}
-			renewed = time.Now()
 		}
 		select {
 		case <-changed:
@@ -122,21 +117,23 @@ func (s *Server) streamHold(c *call, h *hold) {
 			} else {
 				c.fail(draining())
 			}
-			return
+			return false
 		case <-c.r.Context().Done():
-			return
+			return true
 		}
 	}
 }
 
-// renewStream renews the hold of a stream. A failure leaves the claim as it is: the
-// next beat asks again.
-func (s *Server) renewStream(c *call, h *hold, lock *holdfast.Hold) {
+// renewStream renews the hold of a stream, and reports whether the store has confirmed
+// that. A failure leaves the claim as it is: the next beat asks again.
+func (s *Server) renewStream(c *call, h *hold, lock *holdfast.Hold) bool {
 	ctx, cancel := requestContext(c.r.Context(), h.spec.ttl/8)
 	defer cancel()
-	if lock.Renew(ctx) == nil {
-		s.onRenewed(h, lock)
+	if lock.Renew(ctx) != nil {
+		return false
 	}
+	s.onRenewed(h, lock)
+	return true
 }
 
 // lastEvent returns the event of a hold that has ended. Server.mu guards h.

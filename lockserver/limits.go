@@ -68,9 +68,25 @@ func (l Limits) check(minTTL, maxTTL time.Duration) error {
 }
 
 // usage counts what one principal has open. Server.mu guards it.
-type usage struct{ holds, waits, polls int }
+type usage struct {
+	holds, waits, polls int
+	waitsOf             map[string]int // by the prefixes of grants that bound them
+}
 
-func (u *usage) empty() bool { return *u == usage{} }
+func (u *usage) empty() bool { return u.holds == 0 && u.waits == 0 && u.polls == 0 }
+
+// countWait counts a wait for a name that grants with these prefixes bound, or no longer.
+func (u *usage) countWait(prefixes []string, n int) {
+	u.waits += n
+	for _, prefix := range prefixes {
+		if u.waitsOf == nil {
+			u.waitsOf = make(map[string]int)
+		}
+		if u.waitsOf[prefix] += n; u.waitsOf[prefix] == 0 {
+			delete(u.waitsOf, prefix)
+		}
+	}
+}
 
 // useLocked returns the counts of a principal, which releaseUseLocked forgets when
 // they are zero.
@@ -95,15 +111,14 @@ func (s *Server) checkNewLocked(p *Principal, name string) *problem {
 	if u == nil {
 		return nil
 	}
-	waits := s.options.Limits.Waiters
-	if g, _ := p.grantOf(RightLock, name); g.Waiters > 0 {
-		waits = min(waits, g.Waiters)
-	}
+	g, _ := p.grantOf(RightLock, name)
 	switch {
 	case u.holds >= s.options.Limits.Holds:
 		return tooMany("%d holds", u.holds)
-	case u.waits >= waits:
+	case u.waits >= s.options.Limits.Waiters:
 		return tooMany("%d waiters", u.waits)
+	case g.Waiters > 0 && u.waitsOf[g.Prefix] >= g.Waiters:
+		return tooMany("%d waiters for names with a prefix of its rights", u.waitsOf[g.Prefix])
 	}
 	return nil
 }

@@ -33,7 +33,9 @@ func (s *Server) serveLock(c *call) {
 		c.fail(bad)
 		return
 	}
-	info, err := s.client.Inspect(c.r.Context(), p.text("name"))
+	ctx, cancel := requestContext(c.r.Context(), ioTimeout)
+	defer cancel()
+	info, err := s.client.Inspect(ctx, p.text("name"))
 	if err != nil {
 		c.fail(problemOf(err))
 		return
@@ -82,14 +84,16 @@ func (s *Server) serveLocks(c *call) {
 		c.fail(bad)
 		return
 	}
-	names, err := s.page(c.r.Context(), &c.who, p.text("prefix"), p.text("after"), limit+1)
+	ctx, cancel := requestContext(c.r.Context(), maxWait)
+	defer cancel()
+	names, err := s.page(ctx, &c.who, p.text("prefix"), p.text("after"), limit+1)
 	if err != nil {
 		c.fail(problemOf(err))
 		return
 	}
 	more := len(names) > limit
 	names = names[:min(len(names), limit)]
-	infos, err := s.inspectAll(c.r.Context(), names)
+	infos, err := s.inspectAll(ctx, names)
 	if err != nil {
 		c.fail(problemOf(err))
 		return
@@ -143,6 +147,8 @@ func (h *maxHeap) Pop() any {
 
 // inspectAll returns the queues of names, in their order, a few at a time.
 func (s *Server) inspectAll(ctx context.Context, names []string) ([]holdfast.LockInfo, error) {
+	ctx, end := requestContext(ctx, maxWait)
+	defer end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	infos := make([]holdfast.LockInfo, len(names))

@@ -210,7 +210,7 @@ func (s *Server) entryLocked(c *call, h *hold, err error) fields {
 	case h.state == joining || h.lock.Err() != nil:
 		return newProblem(http.StatusServiceUnavailable, "store_unknown", "the store has not answered in time").entry(h.id)
 	case err != nil:
-		return problemOf(err).with("left_ms", leftMS(h.until, c.begun)).entry(h.id)
+		return problemOf(err).with("left_ms", h.leftLocked(c.begun)).entry(h.id)
 	}
-	return fields{{"id", h.id}, {"state", "held"}, {"token", h.token}, {"left_ms", leftMS(h.until, c.begun)}, {"resumable", h.resumable()}}
+	return fields{{"id", h.id}, {"state", "held"}, {"token", h.token}, {"left_ms", h.leftLocked(c.begun)}, {"resumable", h.resumable()}}
 }

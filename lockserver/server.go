@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -53,7 +51,8 @@ type Server struct {
 	routes  map[string]route // by "METHOD /path"
 
 	groupMu sync.Mutex
-	group   string // empty until the store has told its identity
+	group   string         // empty until the store has told its identity
+	asked   *groupQuestion // under way; nil for none
 
 	ping pinger
 
@@ -207,15 +206,23 @@ func (s *Server) admit(c *call, rt route, ok bool) *problem {
 	who, err := s.identify(c.r)
 	if err != nil {
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
-		p := newProblem(http.StatusUnauthorized, "unauthenticated", "the request has no valid token or certificate")
-		s.denied(c, p, err)
-		return p
+		return s.unidentified(c, err)
 	}
 	c.who = who
-	if _, err := s.groupOf(c.r.Context()); err != nil {
+	if c.r.Method == http.MethodPost && c.r.URL.RawQuery != "" {
+		return newProblem(http.StatusBadRequest, "unknown_field", "the fields of a POST are in its body, and not in the URL")
+	}
+	if err := s.knowGroup(c.r.Context()); err != nil {
 		return problemOf(err)
 	}
 	return nil
+}
+
+// unidentified is the problem of a request whose sender nobody knows.
+func (s *Server) unidentified(c *call, err error) *problem {
+	p := newProblem(http.StatusUnauthorized, "unauthenticated", "the request has no valid token or certificate")
+	s.denied(c, p, err)
+	return p
 }
 
 func (s *Server) denied(c *call, p *problem, err error) {
@@ -232,35 +239,6 @@ func (c *call) may(right Right, name string) *problem {
 	p := forbidden(right, name)
 	c.s.denied(c, p, errors.New(p.detail))
 	return p
-}
-
-// groupOf returns 8 hexadecimal digits that servers share exactly if their locks
-// exclude each other and ids mean the same. It asks the store once.
-func (s *Server) groupOf(ctx context.Context) (string, error) {
-	s.groupMu.Lock()
-	defer s.groupMu.Unlock()
-	if s.group != "" {
-		return s.group, nil
-	}
-	ctx, cancel := requestContext(ctx, ioTimeout)
-	defer cancel()
-	id, err := s.client.Identity(ctx)
-	switch {
-	case errors.Is(err, holdfast.ErrUnsupported):
-		id = s.name // no other server can be known to share it
-	case err != nil:
-		return "", err
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", id, s.options.Realm))
-	s.group = hex.EncodeToString(sum[:4])
-	return s.group, nil
-}
-
-// knownGroup returns the group, or nothing while the store has not told.
-func (s *Server) knownGroup() string {
-	s.groupMu.Lock()
-	defer s.groupMu.Unlock()
-	return s.group
 }
 
 // sign adds what all answers have.

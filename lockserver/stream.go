@@ -156,12 +156,11 @@ func (s *Server) serveEvents(c *call) {
 	beat := time.NewTicker(beatInterval)
 	defer beat.Stop()
 	for {
-		var err error
+		var e fields
 		select {
-		case e := <-st.events:
-			err = c.sendEvent(e)
+		case e = <-st.events:
 		case <-beat.C:
-			err = c.sendEvent(fields{{"event", "beat"}})
+			e = fields{{"event", "beat"}}
 		case <-st.slow:
 			return
 		case <-s.ending:
@@ -170,7 +169,7 @@ func (s *Server) serveEvents(c *call) {
 		case <-c.r.Context().Done():
 			return
 		}
-		if err != nil {
+		if c.identifyAgain() != nil || c.sendEvent(e) != nil {
 			return
 		}
 	}

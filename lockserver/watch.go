@@ -88,14 +88,9 @@ func pause(ctx context.Context, d time.Duration) {
 
 // look inspects all names in use, and notes what has changed.
 func (s *Server) look(ctx context.Context, sc *scan) error {
-	seen := make(map[string]bool)
-	var names []string
-	for name, err := range s.client.Names(ctx, "") {
-		if err != nil {
-			return err
-		}
-		seen[name] = true
-		names = append(names, name)
+	seen, names, err := s.allNames(ctx)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	ready := sc.ready
@@ -120,6 +115,21 @@ func (s *Server) look(ctx context.Context, sc *scan) error {
 		}
 	}
 	return nil
+}
+
+// allNames returns the names in use.
+func (s *Server) allNames(ctx context.Context) (seen map[string]bool, names []string, err error) {
+	ctx, cancel := requestContext(ctx, maxWait)
+	defer cancel()
+	seen = make(map[string]bool)
+	for name, err := range s.client.Names(ctx, "") {
+		if err != nil {
+			return nil, nil, err
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return seen, names, nil
 }
 
 // encodeLock returns a lock without what changes by the mere passing of time, or
@@ -254,6 +264,9 @@ func (v *viewer) run(snapshot bool) {
 	beat := time.NewTicker(beatInterval)
 	defer beat.Stop()
 	for {
+		if v.c.identifyAgain() != nil {
+			return
+		}
 		v.s.mu.Lock()
 		changes, known := v.sc.sinceLocked(v.version)
 		changed := v.sc.changed
