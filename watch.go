@@ -79,6 +79,11 @@ func (c *Client) subscribe() {
 	retry := backoff.Backoff{First: minAttemptPause, Last: maxAttemptPause}
 	for tries := 0; ; tries++ {
 		err := c.subscribeOnce()
+		if err == nil {
+			// Pushes of earlier grants are lost. The Locks that wait for the
+			// first attempt join afterwards, and need no second request.
+			c.renewer.notify("", driver.Status{})
+		}
 		w.mu.Lock()
 		w.active = err == nil
 		if tries == 0 {
@@ -86,7 +91,6 @@ func (c *Client) subscribe() {
 		}
 		w.mu.Unlock()
 		if err == nil {
-			c.renewer.notify("", driver.Status{}) // pushes of earlier grants are lost
 			return
 		}
 		if isDone(c.done) || errors.Is(err, driver.ErrClosed) {
