@@ -41,15 +41,15 @@ func TestHeldForHours(t *testing.T) {
 				t.Fatalf("claim ends in %v", left)
 			}
 		}
-		if want := int(6 * time.Hour / (ttl / 3)); d.renews < want-6 || d.renews > want+6 {
-			t.Errorf("%d renewals in 6 h, want about %d", d.renews, want)
+		if got, want := d.sentRenews(), int(6*time.Hour/(ttl/3)); got < want-6 || got > want+6 {
+			t.Errorf("%d renewals in 6 h, want about %d", got, want)
 		}
 		unlock(t, h)
 		synctest.Wait() // a renewal may have been in flight
-		sent := d.renews
+		sent := d.sentRenews()
 		time.Sleep(time.Hour)
-		if d.renews != sent {
-			t.Errorf("%d renewals after Unlock", d.renews-sent)
+		if got := d.sentRenews(); got != sent {
+			t.Errorf("%d renewals after Unlock", got-sent)
 		}
 	})
 }

@@ -61,8 +61,9 @@ func TestF36_GapDuringARenewal(t *testing.T) {
 		got := make(chan time.Time)
 		go func() {
 			h := must(t)(c.Mutex("a").Lock(bg))
-			got <- time.Now()
-			unlock(t, h)
+			at := time.Now()
+			unlock(t, h) // before the test ends, which closes c
+			got <- at
 		}()
 		synctest.Wait()
 		answered := make(chan struct{})
