@@ -21,7 +21,8 @@ import (
 // valid term; or an error: fn's in a valid term, unless it is that of a ctx that
 // has ended; ErrClosed; and what will not pass: ErrKindMismatch, ErrUpgrade, a
 // bad name or option, a *StoreError of the class Refused. WithMaxWait has no
-// effect. Other clients stand by with Lead of the same name; a standby costs no
+// effect. WithMaxHold is an error inside a hold of that name, whose token all terms
+// would have. Other clients stand by with Lead of the same name; a standby costs no
 // more than a waiter.
 func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) error {
 	s := c.Mutex(name, opts...).handle()
@@ -30,6 +31,9 @@ func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Cont
 	}
 	if err := s.check(ctx); err != nil {
 		return err
+	}
+	if outer, _ := ctx.Value(s).(*Hold); outer != nil && s.maxHold > 0 {
+		return fmt.Errorf("holdfast: %q: Lead with MaxHold inside a hold of the same name: all of its terms would have that hold's token", name)
 	}
 	s.maxWait = 0
 	for pause := (campaignPause{}); ; {

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -334,5 +335,41 @@ func TestLeadAgainAfterMaxHold(t *testing.T) {
 		if took := time.Since(start); took < 3*time.Minute+300*time.Millisecond || took > 3*time.Minute+600*time.Millisecond {
 			t.Errorf("three terms of a minute took %v; a long term does not begin the intervals anew", took)
 		}
+	})
+}
+
+// TestLeadWithMaxHoldInsideAHold checks that Lead with MaxHold is refused inside a
+// hold of the same name, whose token all of its terms would have, and only there.
+func TestLeadWithMaxHoldInsideAHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := client(t, memlock.New(memlock.NewStore()))
+		var tokens []uint64
+		lead := func(ctx context.Context, opts ...holdfast.Option) error {
+			return c.Lead(ctx, "a", func(ctx context.Context) error {
+				tokens = append(tokens, holdfast.Token(ctx, "a"))
+				if len(tokens) == 3 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}, opts...)
+		}
+		limit := holdfast.WithMaxHold(time.Minute)
+		wantErr(t, c.Do(bg, "a", func(ctx context.Context) error {
+			if err := lead(ctx, limit); err == nil || !strings.Contains(err.Error(), "MaxHold inside a hold") {
+				t.Errorf("Lead with MaxHold inside a hold of its name: %v", err)
+			}
+			return nil
+		}), nil)
+		if len(tokens) > 0 {
+			t.Fatalf("its terms have the tokens %d", tokens)
+		}
+		wantErr(t, c.Do(bg, "b", func(ctx context.Context) error { return lead(ctx, limit) }), nil)
+		if len(tokens) != 3 || tokens[0] >= tokens[1] || tokens[1] >= tokens[2] {
+			t.Errorf("the terms inside another name have the tokens %d", tokens)
+		}
+		wantErr(t, c.Do(bg, "a", func(ctx context.Context) error {
+			return c.Lead(ctx, "a", func(context.Context) error { return nil })
+		}), nil)
 	})
 }
