@@ -67,12 +67,12 @@ func (h *Hold) onMaxHoldOver() {
 		return // Close has ended the hold
 	}
 	defer q.c.calls.Done()
-	t, last, over := h.leave(ErrReleased, true)
+	t, last, _ := h.leave(ErrReleased, true)
 	if t != nil {
 		q.c.cleaner.addHeld(t)
 	}
 	if last {
 		q.c.endHold(h.root)
-		q.c.reportEnded(endedHold{h.root, q.c.clock.now(), over})
+		q.c.reportEnded(endedHold{h.root, q.c.clock.now(), h.root.doneError(nil)})
 	}
 }

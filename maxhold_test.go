@@ -140,3 +140,57 @@ func TestF134_MaxHoldAndClosing(t *testing.T) {
 		wantMaxHold(t, h.Unlock())
 	})
 }
+
+// TestF24_NestedMaxHoldIsNoLossOfTheRoot covers F24. It checks that HoldDone tells a
+// release after Unlock of the outer hold, though the MaxHold of a nested one had
+// ended that, whether Unlock or the bound releases the lock; and a loss of the
+// lock as such.
+func TestF24_NestedMaxHoldIsNoLossOfTheRoot(t *testing.T) {
+	for name, x := range map[string]struct {
+		unlock, bounded bool
+		gone            bool
+		told            error
+	}{
+		"Unlock":                 {unlock: true},
+		"bound":                  {},
+		"Unlock of a lost lock":  {unlock: true, gone: true, told: holdfast.ErrLost},
+		"Unlock after its bound": {unlock: true, bounded: true, told: holdfast.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memlock.NewStore()
+				var told []error
+				c := client(t, memlock.New(s), holdfast.WithObserver(&holdfast.Observer{
+					HoldDone: func(_ context.Context, e holdfast.HoldDoneInfo) { told = append(told, e.Err) },
+				}))
+				var limits []holdfast.Option
+				if x.bounded {
+					limits = append(limits, holdfast.WithMaxHold(30*time.Second))
+				}
+				outer := must(t)(c.Mutex("a", limits...).Lock(bg))
+				inner := must(t)(c.Mutex("a", holdfast.WithMaxHold(time.Minute)).Lock(outer.Context()))
+				if x.bounded {
+					time.Sleep(31 * time.Second)
+					wantMaxHold(t, outer.Unlock())
+				} else {
+					unlock(t, outer)
+					time.Sleep(time.Minute + time.Second)
+				}
+				wantMaxHold(t, inner.Err())
+				if x.gone {
+					s.LoseData()
+				}
+				if x.unlock {
+					wantMaxHold(t, inner.Unlock())
+				} else {
+					time.Sleep(ttl)
+				}
+				synctest.Wait()
+				if len(told) != 1 || !errors.Is(told[0], x.told) {
+					t.Errorf("told %v, want %v", told, x.told)
+				}
+				unlock(t, must(t)(client(t, memlock.New(s)).Mutex("a").TryLock(bg)))
+			})
+		})
+	}
+}

@@ -196,11 +196,11 @@ func (m *MultiHold) release() (ended []endedHold) {
 		var mu sync.Mutex
 		for i, h := range m.holds {
 			all.Go(func() {
-				at, last := h.unlockOnce()
+				at, last, done := h.unlockOnce()
 				if errs[i] = h.unlockErr; last {
 					mu.Lock()
 					defer mu.Unlock()
-					ended = append(ended, endedHold{h, at, h.unlockErr})
+					ended = append(ended, endedHold{h, at, done})
 				}
 			})
 		}

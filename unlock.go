@@ -153,52 +153,52 @@ func (h *Hold) Unlock() error {
 	if !h.made() {
 		return ErrReleased
 	}
-	if at, ended := h.unlockOnce(); ended {
-		h.root.reportDone(at, h.unlockErr)
+	if at, ended, done := h.unlockOnce(); ended {
+		h.root.reportDone(at, done)
 	}
 	return h.unlockErr
 }
 
-// unlockOnce unlocks, and reports whether this call ended the root, and when.
-// The caller reports to the Observers afterwards, because they may call Unlock.
-func (h *Hold) unlockOnce() (at instant, ended bool) {
+// unlockOnce unlocks, and reports whether this call ended the root, when, and with
+// which error. The caller reports to the Observers afterwards, because they may
+// call Unlock.
+func (h *Hold) unlockOnce() (at instant, ended bool, done error) {
 	h.once.Do(func() {
 		at = h.queue.c.clock.now()
 		over := h.endError()
 		if over == nil {
 			over = h.errAt(at)
 		}
-		if ended, h.unlockErr = h.release(); over != nil {
+		if ended, done, h.unlockErr = h.release(); over != nil {
 			h.unlockErr = over
 		}
 	})
-	return at, ended
+	return at, ended, done
 }
 
-// release ends the hold, also at the store. It returns why the hold had ended
-// before, or else the result of the release; ended reports whether that ended
-// the root. A hold that its MaxHold ended is released here, unless its bound was
-// over.
-func (h *Hold) release() (ended bool, err error) {
+// release ends the hold, also at the store. err is why the hold had ended before,
+// or else the result of the release; ended reports whether that ended the root,
+// and done is the root's error for HoldDone. A hold that its MaxHold ended is
+// released here, unless its bound was over.
+func (h *Hold) release() (ended bool, done, err error) {
 	r, q := h.root, h.root.queue
 	if !q.c.beginCall() {
 		q.abandonHolds(r.ticket) // Close may not have ended this hold yet
-		return false, h.endError()
+		return false, nil, h.endError()
 	}
 	defer q.c.calls.Done()
 	t, last, err := h.leave(ErrReleased, false)
 	if t != nil {
 		gone, failed := q.leaveStore(t)
-		switch {
-		case err != nil:
-		case gone:
-			lost := h.lostError(LossGone)
-			h.root.mu.Lock()
-			h.endErr = lost
-			h.root.mu.Unlock()
-			err = lost
-		default:
-			err = failed
+		if gone {
+			failed = h.lostError(LossGone)
+		}
+		if done = failed; err == nil {
+			if err = failed; gone {
+				h.root.mu.Lock()
+				h.endErr = failed
+				h.root.mu.Unlock()
+			}
 		}
 	}
 	switch {
@@ -207,7 +207,16 @@ func (h *Hold) release() (ended bool, err error) {
 	case h.function && q.c.closeBegan():
 		q.stopHolds(r.ticket, phaseClosing) // Close ends a bare root that a nested function kept
 	}
-	return last, err
+	return last, r.doneError(done), err
+}
+
+// doneError returns the error of HoldDone for a root that has ended. released is the
+// result of its release.
+func (h *Hold) doneError(released error) error {
+	if err := h.endError(); err != ErrReleased {
+		return err
+	}
+	return released
 }
 
 // Detach ends the hold in this process and keeps it at the store, for the next
@@ -242,7 +251,7 @@ func (h *Hold) Detach() error {
 // detach ends h and keeps its ticket. ended reports whether that ended h.
 func (h *Hold) detach() (ended bool, err error) {
 	if err := h.Err(); err != nil {
-		ended, _ := h.release() // of a hold that its MaxHold has ended
+		ended, _, _ := h.release() // of a hold that its MaxHold has ended
 		return ended, err
 	}
 	q, t := h.queue, h.ticket
@@ -268,7 +277,7 @@ func (h *Hold) detach() (ended bool, err error) {
 	}
 	if over := h.endError(); over != nil { // its MaxHold ended it meanwhile
 		q.mu.Unlock()
-		ended, _ := h.release()
+		ended, _, _ := h.release()
 		return ended, over
 	}
 	h.end(ErrReleased)
