@@ -52,6 +52,7 @@ func TestEveryOpeningErrorIsAStoreError(t *testing.T) {
 		"bad option":     {t.Context(), "redis://h?retry=3", 0, false, false, true, true, nil},
 		"empty option":   {t.Context(), "redis://h?timeout=", 0, false, false, true, true, nil},
 		"client option":  {t.Context(), "memory:", 0, false, false, true, true, []holdfast.ClientOption{holdfast.WithTTL(-1)}},
+		"no server":      {t.Context(), "redis://127.0.0.1:1", driver.Unavailable, true, false, false, false, nil},
 		"nil context":    {none, "memory:", 0, false, false, true, true, nil},
 	} {
 		class = x.class
@@ -65,7 +66,7 @@ func TestEveryOpeningErrorIsAStoreError(t *testing.T) {
 			t.Errorf("%s: %v: unavailable %v, unknown %v, refused %v, config %v", name, err,
 				failed.Unavailable(), failed.Unknown(), failed.Refused(), errors.Is(err, ErrConfig))
 		}
-		if !strings.HasPrefix(err.Error(), "holdfast: open: ") {
+		if rest, ok := strings.CutPrefix(err.Error(), "holdfast: open: "); !ok || strings.Contains(rest, "open ") {
 			t.Errorf("%s: message %q", name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -29,7 +30,10 @@ func ReadURL(url string) (string, error) {
 		if strings.Contains(name, "@") { // @user:password@host, a URL without its scheme
 			return "", &configError{errors.New("anylock: the store's URL: @ begins the name of a file, and this one, which contains another @, cannot be read: check the name, or write the scheme of a URL before its user")}
 		}
-		return "", &configError{fmt.Errorf("anylock: the store's URL: %w", err)}
+		if p, ok := errors.AsType[*fs.PathError](err); ok { // its text begins with "open", as that of Open does
+			err = p.Err
+		}
+		return "", &configError{fmt.Errorf("anylock: the store's URL: the file %s: %w", name, err)}
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxURL+1))

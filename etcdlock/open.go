@@ -50,7 +50,7 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 	}
 	d, err := a.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("etcdlock: open %s: %w", strings.Join(a.hosts, ","), err)
+		return nil, fmt.Errorf("etcdlock: %s: %w", strings.Join(a.hosts, ","), err)
 	}
 	return d, nil
 }

@@ -127,7 +127,7 @@ var examples = []example{
 		`client is shutting down`,
 		`holdfast: shutdown: still held: "examples/trouble": context deadline exceeded`,
 		`holdfast: TTL 1ms is below this store's minimum of \S+`,
-		`holdfast: open: redislock: open 127.0.0.1:1: store unavailable: cannot connect: dial tcp 127.0.0.1:1: .+`,
+		`holdfast: open: redislock: 127.0.0.1:1: store unavailable: cannot connect: dial tcp 127.0.0.1:1: .+`,
 	}},
 }
 

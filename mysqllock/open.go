@@ -113,7 +113,7 @@ func Open(ctx context.Context, rawURL string) (*Driver, error) {
 	}
 	d, err := open(ctx, config, o)
 	if err != nil {
-		return nil, fmt.Errorf("mysqllock: open %s: %w", config.Addr, err)
+		return nil, fmt.Errorf("mysqllock: %s: %w", config.Addr, err)
 	}
 	return d, nil
 }

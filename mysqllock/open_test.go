@@ -37,7 +37,7 @@ func TestBadURLs(t *testing.T) {
 		"mysql://a:s3cret@127.0.0.1:1/db":               "",
 	})
 	_, err := Open(t.Context(), "mysql://a:s3cret@127.0.0.1:1/db")
-	if want := "mysqllock: open 127.0.0.1:1: store unavailable: mysql: dial tcp 127.0.0.1:1: connect: connection refused"; fmt.Sprint(err) != want {
+	if want := "mysqllock: 127.0.0.1:1: store unavailable: mysql: dial tcp 127.0.0.1:1: connect: connection refused"; fmt.Sprint(err) != want {
 		t.Errorf("a closed port: %v", err)
 	}
 	if _, err := New(nil, nil); driver.ClassOf(err) != driver.Refused {

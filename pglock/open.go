@@ -117,7 +117,7 @@ func Open(ctx context.Context, rawURL string) (*Driver, error) {
 	}
 	d, err := open(ctx, config, o)
 	if err != nil {
-		return nil, fmt.Errorf("pglock: open %s: %w", strings.Join(addresses(config.ConnConfig), ","), err)
+		return nil, fmt.Errorf("pglock: %s: %w", strings.Join(addresses(config.ConnConfig), ","), err)
 	}
 	return d, nil
 }

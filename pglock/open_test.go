@@ -43,8 +43,8 @@ func TestBadURLs(t *testing.T) {
 // TLS and without.
 func TestOpenErrors(t *testing.T) {
 	for url, want := range map[string]string{
-		"postgres://a@127.0.0.1:1/db": "pglock: open 127.0.0.1:1: store unavailable: dial tcp 127.0.0.1:1: connect: connection refused",
-		"postgres://a@127.0.0.1:1,127.0.0.1:2/db": "pglock: open 127.0.0.1:1,127.0.0.1:2: store unavailable: " +
+		"postgres://a@127.0.0.1:1/db": "pglock: 127.0.0.1:1: store unavailable: dial tcp 127.0.0.1:1: connect: connection refused",
+		"postgres://a@127.0.0.1:1,127.0.0.1:2/db": "pglock: 127.0.0.1:1,127.0.0.1:2: store unavailable: " +
 			"dial tcp 127.0.0.1:1: connect: connection refused; dial tcp 127.0.0.1:2: connect: connection refused",
 		servers.Postgres(t, servers.PostgresOptions{Password: "p"}).URL("app", ""): "",
 	} {

@@ -84,11 +84,11 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = ended(ctx)
 		}
-		return nil, fmt.Errorf("redislock: open %s: %w", m.address.addr, err)
+		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
 	}
 	if err := c.checkPrimaries(ctx, m.refuseEviction); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("redislock: open %s: %w", m.address.addr, err)
+		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
 	}
 	return c, nil
 }

@@ -66,7 +66,7 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = ended(ctx)
 		}
-		return nil, fmt.Errorf("redislock: open %s: %w", u.addr, err)
+		return nil, fmt.Errorf("redislock: %s: %w", u.addr, err)
 	}
 	return d, nil
 }

@@ -68,7 +68,7 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = ended(ctx)
 		}
-		return nil, fmt.Errorf("redislock: open %s at %s: %w", m.master, m.address.addr, err)
+		return nil, fmt.Errorf("redislock: %s at %s: %w", m.master, m.address.addr, err)
 	}
 	s.begin(s.sentinels.follow)
 	return s, nil

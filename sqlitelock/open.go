@@ -74,7 +74,7 @@ func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error
 		}
 		if !retry.Wait(ctx) {
 			d.leaveUsers()
-			return nil, driver.Errorf(driver.Unavailable, "open %s: %w: %w", path, context.Cause(ctx), errBusy)
+			return nil, driver.Errorf(driver.Unavailable, "%s: %w: %w", path, context.Cause(ctx), errBusy)
 		}
 	}
 	d.worker.start(d)

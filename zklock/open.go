@@ -54,7 +54,7 @@ func Open(ctx context.Context, address string) (*Driver, error) {
 		err = driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host; or an ACL names others alone: %w", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("zklock: open %s: %w", strings.Join(servers, ","), err)
+		return nil, fmt.Errorf("zklock: %s: %w", strings.Join(servers, ","), err)
 	}
 	return d, nil
 }
