@@ -173,3 +173,27 @@ func TestMaxWaitOnASilentStore(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorOfInnerWaitHasInnerName checks that a function of Do whose own wait
+// ended is told apart from a wait of Do by the name in the error: Do returns the
+// function's error as it is.
+func TestErrorOfInnerWaitHasInnerName(t *testing.T) {
+	for _, held := range []string{"outer", "inner"} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			other, c := client(t, memlock.New(s)), client(t, memlock.New(s))
+			h := must(t)(other.Mutex(held).Lock(bg))
+			bound := holdfast.WithMaxWait(maxWait)
+			called := false
+			err := c.Do(bg, "outer", func(ctx context.Context) error {
+				called = true
+				return c.Do(ctx, "inner", func(context.Context) error { return nil }, bound)
+			}, bound)
+			w, ok := errors.AsType[*holdfast.WaitError](err)
+			if !ok || !errors.Is(err, holdfast.ErrHeld) || w.Name != held || called != (held == "inner") {
+				t.Errorf("%s is held: %v; the function was called: %v", held, err, called)
+			}
+			unlock(t, h)
+		})
+	}
+}

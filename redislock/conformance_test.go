@@ -83,6 +83,7 @@ func harness(t *testing.T) drivertest.Harness {
 		StepClock:   func(_ drivertest.T, d time.Duration) { clock.Step(t, d) },
 		LeaveOut:    map[string]string{"clock-back-dead": clockBack},
 		Connections: func(drivertest.T) int { n, _ := strconv.Atoi(s.Info(t, "clients", "connected_clients")); return n },
+		Rows:        func(drivertest.T) int { return int(s.Do(t, "DBSIZE").(int64)) },
 		Rights:      rightsOn(t, s),
 	}
 }

@@ -23,7 +23,7 @@ var outsideFaults = family{title: "Neighbours, load and configuration", faults: 
 	{number: 118, what: "A service runs for ten hours.", on: "redis",
 		elsewhere: "what a driver keeps by ticket is Redis' alone; the core's own maps go with their names."},
 	{number: 119, what: "A part of the store is restored that is older than the rest.", on: "redlock",
-		elsewhere: "other stores have no parts that can be restored one by one; the stock has tests of its own.", untested: notAsked("redlock")},
+		elsewhere: "other stores have no parts that can be restored one by one; the stock has tests of its own."},
 	{number: 120, what: "A record outlives the search for it.", on: "core",
 		elsewhere: "the records are those of the stock, which is above every store.", untested: map[string]string{
 			"core": "the stock has such records, and tests of its own; locks have none.",
@@ -44,7 +44,7 @@ var outsideFaults = family{title: "Neighbours, load and configuration", faults: 
 	{number: 128, what: "One file has two names.", on: "sqlite", elsewhere: oneMachine},
 	{number: 129, what: "Another user made the store's files first.", on: "sqlite", elsewhere: oneMachine},
 	{number: 130, what: "Other programs keep much data beside the locks, or very many rows are idle.", on: "sqlite redis etcd postgres mysql zookeeper",
-		elsewhere: "memory has nothing beside its locks; Sentinel, Cluster and RedLock keep what one Redis keeps.", untested: notAsked("redis")},
+		elsewhere: "memory has nothing beside its locks; Sentinel, Cluster and RedLock keep what one Redis keeps."},
 	{number: 131, what: "Another program's locks are in our queue.", on: "redis etcd zookeeper",
 		elsewhere: "only with Redisson, etcd's `concurrency` and Curator can names be shared; Sentinel and Cluster have the layout of Redis."},
 	{number: 132, what: "A default is outside the store's limits.", on: "core command", elsewhere: oneCore},
@@ -56,16 +56,6 @@ var outsideFaults = family{title: "Neighbours, load and configuration", faults: 
 // ownClock is the reason why Redis has no test of deadlines of an earlier
 // clock.
 const ownClock = "it fails there. Keys expire by the server's own clock: after that was set back, dead clients block a queue until the clock has caught up (A2)."
-
-// notAsked gives these columns the reason of stores without any knowledge yet:
-// the faults were tried on other stores, and not on them.
-func notAsked(columns ...string) map[string]string {
-	m := make(map[string]string, len(columns))
-	for _, c := range columns {
-		m[c] = "it was not tried on this store, so nothing is known."
-	}
-	return m
-}
 
 // oneMachine is the reason why only the store of one machine depends on the
 // machine.
