@@ -73,11 +73,28 @@ func (s *Queues) Sweep(ctx context.Context, db DB, after []byte) (found Swept, e
 
 // purge deletes those rows of idle queues that nobody else has locked, and
 // returns their number.
+//
+// The mark under the tokens of new rows rises in a transaction of its own, before
+// the rows are deleted. A join that waits for a row that is being deleted has
+// read the mark before it waited: it must find the new one even if the clock,
+// which else keeps its token above, is set back meanwhile.
 func (s *Queues) purge(ctx context.Context, db DB, idle []any, now, greatest int64) (n int, err error) {
+	taken := false
+	err = db.Tx(ctx, func(tx Tx) ([]*Stmt, error) {
+		taken = false
+		one := s.t.takeStore.with()
+		one.Row = func(func(...any) error) error { taken = true; return nil }
+		if err := tx.Do(ctx, one); err != nil || !taken {
+			return nil, err
+		}
+		return []*Stmt{s.t.purged.with(greatest)}, nil
+	})
+	if err != nil || !taken {
+		return 0, err
+	}
 	var free []any
 	err = db.Tx(ctx, func(tx Tx) ([]*Stmt, error) {
 		free = nil
-		store := false
 		queues := s.t.idle.with(append(filled(slices.Clone(idle), sweepPage), now, greatest)...)
 		queues.Row = func(scan func(...any) error) error {
 			var k []byte
@@ -85,18 +102,10 @@ func (s *Queues) purge(ctx context.Context, db DB, idle []any, now, greatest int
 			free = append(free, k)
 			return err
 		}
-		one := s.t.takeStore.with()
-		one.Row = func(func(...any) error) error { store = true; return nil }
-		if err := tx.Do(ctx, queues, one); err != nil {
+		if err := tx.Do(ctx, queues); err != nil || len(free) == 0 {
 			return nil, err
 		}
-		if !store {
-			free = nil
-		}
-		if len(free) == 0 {
-			return nil, nil
-		}
-		return []*Stmt{s.t.purged.with(greatest), s.t.purgeQueues.with(filled(slices.Clone(free), sweepPage)...)}, nil
+		return []*Stmt{s.t.purgeQueues.with(filled(slices.Clone(free), sweepPage)...)}, nil
 	})
 	if err != nil || len(free) == 0 {
 		return 0, err
