@@ -17,7 +17,8 @@ type subscription struct {
 	mu           sync.Mutex
 	active       bool          // pushes flow
 	firstAttempt chan struct{} // closed when the first attempt has ended; nil before that attempt
-	firstBegan   time.Time     // of the first attempt
+	firstBegan   chan struct{} // closed when the first attempt has begun, with it
+	firstUntil   time.Time     // until when Locks wait for the first attempt; set before firstBegan is closed
 }
 
 const (
@@ -38,12 +39,22 @@ func (c *Client) ensureSubscribed(ctx context.Context) bool {
 		return true
 	}
 	if w.firstAttempt == nil {
-		w.firstAttempt, w.firstBegan = make(chan struct{}), time.Now()
+		w.firstAttempt, w.firstBegan = make(chan struct{}), make(chan struct{})
 		c.calls.Add(1)
 		go c.subscribe()
 	}
-	first, rest := w.firstAttempt, firstAttemptWait-time.Since(w.firstBegan)
+	first, began := w.firstAttempt, w.firstBegan
 	w.mu.Unlock()
+	if !isDone(began) { // on a busy machine this may take longer than the moment
+		select {
+		case <-began:
+		case <-ctx.Done():
+			return false
+		case <-c.shutdown.closing:
+			return false
+		}
+	}
+	rest := time.Until(w.firstUntil)
 	if rest <= 0 {
 		return true
 	}
@@ -76,6 +87,8 @@ func (c *Client) pushesMissing() bool {
 func (c *Client) subscribe() {
 	defer c.calls.Done()
 	w := &c.subscription
+	w.firstUntil = time.Now().Add(firstAttemptWait)
+	close(w.firstBegan)
 	retry := backoff.Backoff{First: minAttemptPause, Last: maxAttemptPause}
 	for tries := 0; ; tries++ {
 		err := c.subscribeOnce()
