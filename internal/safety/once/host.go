@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // errKilled is the error of a function whose host was killed.
@@ -36,9 +37,15 @@ type host struct {
 	pauses []func()           // ends of pauses
 }
 
-// start begins a life.
+// start begins a life. While the store is unavailable, it opens it again, as a
+// service that starts with its machine does.
 func (h *host) start() error {
 	d, err := h.w.Open()
+	for err != nil && driver.ClassOf(err) != driver.Refused {
+		h.rec.count(err)
+		time.Sleep(time.Second)
+		d, err = h.w.Open()
+	}
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -136,7 +143,7 @@ func (h *host) ask(c *holdfast.Client, dead chan struct{}, name string, slot tim
 			rec.late = append(rec.late, answer{name, slot, done})
 		default:
 			again = true
-			rec.errs[fmt.Sprintf("%T", err)]++
+			rec.errs[kindOf(err)]++
 		}
 		if alive && err == nil {
 			rec.heard[slotKey{name, slot.UnixNano()}] = true
@@ -232,7 +239,7 @@ func (h *host) downtime(rnd *rand.Rand) time.Duration {
 func (h *host) disturb(kill bool, length time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if isClosed(h.dead) {
+	if h.client == nil || isClosed(h.dead) {
 		return
 	}
 	f := &fault{kill: kill, host: h.id, life: h.life, from: time.Now()}

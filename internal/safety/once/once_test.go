@@ -118,6 +118,30 @@ func TestForgottenMarksAreFound(t *testing.T) {
 	})
 }
 
+// TestHostsWaitForTheStoreAtTheirStart checks that a store which is unavailable when
+// a host starts delays the host, and that one which refuses it is a breach.
+func TestHostsWaitForTheStoreAtTheirStart(t *testing.T) {
+	for class, want := range map[driver.Class]string{driver.Unavailable: "", driver.Unknown: "", driver.Refused: "no, not now"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := worldInMemory(1, 50)
+			open, n := w.Open, 0
+			w.Open = func() (driver.Driver, error) {
+				if n++; n%5 == 0 {
+					return nil, &holdfast.StoreError{Op: "open", Err: driver.Errorf(class, "no, not now")}
+				}
+				return open()
+			}
+			rep, err := w.Run()
+			if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: the judge says: %v", class, err)
+			}
+			if kind := "open: " + class.String(); want == "" && rep.Errors[kind] == 0 {
+				t.Errorf("%v: no error of the kind %q among %v", class, kind, rep.Errors)
+			}
+		})
+	}
+}
+
 // TestJobsThatRunTwiceAreFound checks that two runs of a slot at the same time, a
 // slot that nobody finished and a false Done are breaches.
 func TestJobsThatRunTwiceAreFound(t *testing.T) {

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 var (
-	storeURL   = flag.String("once.store", "", "the store of TestSlotsOnAStore; a store in memory, in fake time, if empty")
+	storeURL   = flag.String("once.store", "", "the store of TestSlotsOnAStore: a URL, or the scheme of a server that the test starts; in memory and fake time if empty")
 	storeHosts = flag.Int("once.hosts", 50, "how many hosts it has")
 )
 
@@ -42,8 +44,29 @@ func TestSlotsOnAStore(t *testing.T) {
 		})
 		return
 	}
-	world.Open = func() (driver.Driver, error) { return anylock.OpenDriver(context.Background(), *storeURL) }
+	url := storeOf(t, *storeURL)
+	world.Open = func() (driver.Driver, error) { return anylock.OpenDriver(context.Background(), url) }
 	world.run(t)
+}
+
+// storeOf returns the URL of a store. For the scheme of a store alone, it starts a
+// server.
+func storeOf(t *testing.T, store string) (url string) {
+	switch store {
+	case "sqlite":
+		return "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
+	case "redis":
+		return servers.Redis(t, servers.RedisOptions{}).URL("")
+	case "etcd":
+		return servers.Etcd(t, servers.EtcdOptions{}).URL("")
+	case "zk":
+		return servers.ZooKeeper(t, servers.ZooKeeperOptions{}).URL("", "")
+	case "postgres":
+		return servers.Postgres(t, servers.PostgresOptions{}).URL("postgres", "")
+	case "mariadb":
+		return servers.MariaDB(t, servers.MariaDBOptions{}).URL("holdfast", "")
+	}
+	return store
 }
 
 // run runs a world, and fails t for each breach.

@@ -2,6 +2,7 @@ package once
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -78,11 +79,27 @@ type record struct {
 	faults  []*fault
 	late    []answer
 	heard   map[slotKey]bool // a caller that lived heard that the slot is done
-	errs    map[string]int   // of calls that ran nothing
+	errs    map[string]int   // by their kind, of calls that ran nothing and of openings
 	old     []string         // slots that counted as done for their age
 	wrong   []string
 
 	background sync.WaitGroup // faults, and the ends of clients
+}
+
+// count counts an error after which a host tries again.
+func (r *record) count(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs[kindOf(err)]++
+}
+
+// kindOf returns the operation and the class of an error of a store, and the type
+// of another one.
+func kindOf(err error) string {
+	if failed, ok := errors.AsType[*holdfast.StoreError](err); ok {
+		return fmt.Sprintf("%s: %v", failed.Op, driver.ClassOf(failed.Err))
+	}
+	return fmt.Sprintf("%T", err)
 }
 
 func (r *record) fail(format string, args ...any) {
