@@ -21,7 +21,8 @@ var edgesText []byte
 
 // edgeGraph is the walks over one graph of module Seam. A step is a request, its
 // ticket, the ticket that it replaces, its answer, and the state that follows:
-// holders, waiters, and ids that stay gone, as in "join c - waiting a|c|".
+// holders, waiters, ids that stay gone, and tickets that ask for less than their
+// owner's place has, if any, as in "join c - waiting a|c|".
 type edgeGraph struct {
 	Name               string
 	Limit              int64
@@ -44,23 +45,51 @@ const walksAtOnce = 32
 const edgePatience = 20 * time.Second
 
 var edgeCases = []Case{
-	{Name: "edges", Rules: "Driver 6, Join 1, 2, 3, 4, 5, 8, 10, Renew 2, 3, Leave 1, 2, 4, Break 1, 3, Inspect 1", Needs: Fair, run: func(w *world) {
+	{Name: "edges", Rules: "Driver 6, Join 1, 2, 3, 4, 5, 7, 8, 10, Renew 2, 3, Leave 1, 2, 4, Break 1, 3, Inspect 1", Needs: Fair, run: func(w *world) {
 		// Every request in every state of a queue of three tickets: the answer, the
 		// order of tokens, and the queue that it leaves. Where queues are not kept in
 		// order, as on RedLock, a release is seen by one node after the other, and
 		// the next state is any of several.
 		graphs, err := edgeGraphs()
-		if err != nil || len(graphs) != 3 {
+		if err != nil || len(graphs) != 5 {
 			w.Fatalf("%d graphs: %v", len(graphs), err)
 		}
 		for _, g := range graphs {
-			if g.Limit > 1 && !w.traits.Shared {
-				w.Logf("edges of a %s: none of %d, which need %v", g.Name, g.Edges, Shared)
+			if need := g.needs(); w.h.has(w.traits)&need != need {
+				w.Logf("edges of a %s: none of %d, which need %v", g.Name, g.Edges, need)
 				continue
 			}
 			w.playGraph(&g)
 		}
 	}},
+}
+
+// needs returns what a store has to offer for the graph.
+func (g *edgeGraph) needs() (n Needs) {
+	if g.Limit > 1 {
+		n |= Shared
+	}
+	if g.owned("a") {
+		n |= Owner
+	}
+	return n
+}
+
+// owned reports whether a ticket has the named owner of the graph.
+func (g *edgeGraph) owned(ticket string) bool {
+	return (g.Name == "owner" || g.Name == "upgrade") && ticket != "c"
+}
+
+// writer returns the ticket that takes the whole of a read/write lock's limit, and
+// whether there is one.
+func (g *edgeGraph) writer() (ticket string, ok bool) {
+	switch g.Name {
+	case "shared":
+		return "c", true
+	case "upgrade":
+		return "a", true
+	}
+	return "", false
 }
 
 // playGraph plays the walks of a graph, and logs the edges that it went over.
@@ -89,6 +118,9 @@ func (w *world) playGraph(g *edgeGraph) {
 					return
 				}
 				p := &edgePlayer{w: w, g: g, name: fmt.Sprintf("%s-%d", g.Name, i), clients: map[string]*client{"a": left, "b": left, "c": right}}
+				if g.Name == "upgrade" { // an owner's tickets may be those of several processes
+					p.clients["b"] = right
+				}
 				p.ttl = w.longTTL()
 				if i >= len(g.Timeless) {
 					p.ttl = max(100*time.Millisecond, w.traits.MinTTL)
@@ -169,18 +201,28 @@ type edgeToken struct {
 }
 
 // edgeState is a state of the graph: tickets, each a letter.
-type edgeState struct{ held, waiting, gone string }
+type edgeState struct{ held, waiting, gone, wide string }
 
 func parseEdgeState(s string) (edgeState, bool) {
 	p := strings.Split(s, "|")
-	if len(p) != 3 {
+	if len(p) == 3 {
+		p = append(p, "")
+	}
+	if len(p) != 4 {
 		return edgeState{}, false
 	}
-	return edgeState{p[0], p[1], p[2]}, true
+	return edgeState{p[0], p[1], p[2], p[3]}, true
 }
 
-func (s edgeState) queue() string  { return s.held + s.waiting }
-func (s edgeState) String() string { return s.held + "|" + s.waiting + "|" + s.gone }
+func (s edgeState) queue() string { return s.held + s.waiting }
+
+func (s edgeState) String() string {
+	text := s.held + "|" + s.waiting + "|" + s.gone
+	if s.wide != "" {
+		text += "|" + s.wide
+	}
+	return text
+}
 
 // play plays a walk. It returns the edges that it went over, and the reason for
 // which it stopped before the end, if any.
@@ -220,13 +262,16 @@ func (p *edgePlayer) renew(name string) *edgeTicket {
 		p.clients[name].forget(old.Ticket)
 	}
 	limit, units := p.g.Limit, int64(1)
-	if p.g.Name == "shared" {
+	if writer, ok := p.g.writer(); ok {
 		limit = driver.RWLimit
-		if name == "c" {
+		if name == writer {
 			units = limit
 		}
 	}
 	t := p.clients[name].ticket(p.name, units, limit)
+	if p.g.owned(name) {
+		t.Owner = "job"
+	}
 	t.TTL = p.ttl
 	p.tickets[name] = &edgeTicket{Ticket: t}
 	return p.tickets[name]

@@ -46,6 +46,9 @@ func (p *edgePlayer) request(do, name, other, says string, to edgeState) error {
 			x.Replaces = p.tickets[other].Ticket
 		}
 		s, err = p.untilTold(x, func() (driver.Status, error) { return d.Join(ctx, x.Ticket, do != "try") })
+		if says == "refused" {
+			return refusedUpgrade(err)
+		}
 		if err == nil {
 			err = p.compare(do, name, s, says, to)
 		}
@@ -77,6 +80,15 @@ func (p *edgePlayer) request(do, name, other, says string, to edgeState) error {
 		err = errors.New("there is no such request")
 	}
 	return err
+}
+
+// refusedUpgrade checks the answer to a Join that asks for more units than its owner's
+// place has.
+func refusedUpgrade(err error) error {
+	if errors.Is(err, driver.ErrUpgrade) {
+		return nil
+	}
+	return fmt.Errorf("it answers %w, want %w", err, driver.ErrUpgrade)
 }
 
 // untilTold asks again while the client of a ticket that was broken has not heard
@@ -113,15 +125,44 @@ func (p *edgePlayer) compare(do, name string, s driver.Status, says string, to e
 		return fmt.Errorf("the lease is %v with a TTL of %v", s.Lease, p.ttl)
 	}
 	if s.State == driver.Waiting {
-		return p.compareAhead(s.Ahead, strings.Index(to.queue(), name), do)
+		return p.compareAhead(s.Ahead, p.ahead(to, name), do)
 	}
 	x := p.tickets[name]
 	x.told = true
-	if x.grant == 0 {
-		p.grants++
-		x.grant = p.grants
-	}
+	p.granted(name, to)
 	return p.compareToken(x, s.Token)
+}
+
+// granted numbers the grant of a ticket that holds. The tickets of an owner have one.
+func (p *edgePlayer) granted(name string, in edgeState) {
+	x := p.tickets[name]
+	if x.grant != 0 {
+		return
+	}
+	for _, t := range in.held {
+		if y := p.tickets[string(t)]; y.grant != 0 && p.g.owned(name) && p.g.owned(string(t)) {
+			x.grant = y.grant
+			return
+		}
+	}
+	p.grants++
+	x.grant = p.grants
+}
+
+// ahead returns the number of places before that of a ticket.
+func (p *edgePlayer) ahead(in edgeState, name string) (n int) {
+	owners := false
+	for _, t := range in.queue() {
+		owned := p.g.owned(string(t))
+		if string(t) == name || owned && p.g.owned(name) {
+			break
+		}
+		if !owned || !owners {
+			n++
+		}
+		owners = owners || owned
+	}
+	return n
 }
 
 // compareAhead compares the places ahead of a waiting ticket. A renewal may count
@@ -194,10 +235,7 @@ func (p *edgePlayer) expire(ctx context.Context, name string) error {
 // follow notes the state that a step leads to.
 func (p *edgePlayer) follow(do, name, other string, to edgeState) {
 	for _, t := range to.held {
-		if x := p.tickets[string(t)]; x.grant == 0 {
-			p.grants++
-			x.grant = p.grants
-		}
+		p.granted(string(t), to)
 	}
 	for _, t := range to.gone {
 		if x := p.tickets[string(t)]; !strings.ContainsRune(p.state.gone, t) {
@@ -218,7 +256,8 @@ func (p *edgePlayer) follow(do, name, other string, to edgeState) {
 	p.state = to
 }
 
-// inspect compares the queue with the state: holders in any order, then waiters.
+// inspect compares the queue with the state: holders in any order, then waiters, in
+// order but for those of one owner.
 func (p *edgePlayer) inspect() error {
 	ctx, cancel := p.w.limit()
 	defer cancel()
@@ -248,8 +287,16 @@ func (p *edgePlayer) inspect() error {
 	slices.Sort(held)
 	want := strings.Split(p.state.held, "")
 	slices.Sort(want)
-	if !slices.Equal(held, want) || strings.Join(waiting, "") != p.state.waiting {
+	if !slices.Equal(held, want) || p.inOrder(strings.Join(waiting, "")) != p.inOrder(p.state.waiting) {
 		return fmt.Errorf("the queue is %q and %q, want %v", held, waiting, p.state)
 	}
 	return nil
+}
+
+// inOrder returns tickets with those of one place in the order of their names.
+func (p *edgePlayer) inOrder(tickets string) string {
+	if p.g.owned("a") {
+		return strings.Replace(tickets, "ba", "ab", 1)
+	}
+	return tickets
 }

@@ -12,7 +12,7 @@
 (* Time is that of the store's clock. A lease is TTL units, whatever its   *)
 (* length was, so that Keep, the lease and its grace, is one constant.     *)
 (***************************************************************************)
-EXTENDS Queue, Integers, TLC
+EXTENDS Places, Integers, TLC
 
 CONSTANTS
   Traces,   \* sequences of events, see below
@@ -43,7 +43,7 @@ vars == <<trace, at, event, store, client, seen, left, overdue, died, taken>>
 What == event[1]
 Passed == event[2]    \* units since the last event
 Sender == event[3]
-Id == event[4]        \* of the ticket: units, whether it tries, and a number
+Id == event[4]        \* of the ticket: its owner, units, whether it tries, and a number
 State == event[5]
 Token == event[6]     \* its rank among all tokens of the trace; 0: none
 Lease == event[7]
@@ -54,7 +54,9 @@ Floor == event[11]    \* rank of the lowest token that the ticket accepts
 Now == event[12]      \* ms since the trace began
 Took == event[13]     \* units until the answer; 0 where not Loose
 
-UnitsOf(t) == t \div 2000
+OwnerOf(t) == t \div 1000000   \* 0: the ticket owns itself
+OneOwnerHere(t, u) == t = u \/ (OwnerOf(t) > 0 /\ OwnerOf(t) = OwnerOf(u))   \* in place of OneOwner
+UnitsOf(t) == (t % 1000000) \div 2000
 Tries(t) == (t \div 1000) % 2 = 1
 TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
 \* In place of Queue's Units: a ticket of a semaphore may take any number of them.
@@ -63,7 +65,7 @@ Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + S
 
 NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}]
 Init ==
-  /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = Empty
+  /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = EmptyPlaces
   /\ client = [c \in Clients |-> NoClient] /\ seen = {} /\ left = {} /\ overdue = {}
   /\ died = [t \in Tickets |-> 0] /\ taken = {}
 
@@ -85,7 +87,7 @@ Over(s) == {t \in Queued(s) : s.left[t] <= 0}
 
 \* Driver 6, in place of Queue's Advance: who is overdue is dropped, not granted.
 InTheWay(s) == IF Loose THEN {} ELSE
-  {t \in Over(s) : ~Lazy \/ s.token[t] > 0 \/ (Waits(s) # {} /\ s.queue[NextUp(s)] = t)}
+  {t \in Over(s) : ~Lazy \/ s.token[t] > 0 \/ (Waits(s) # {} /\ OneOwner(s.queue[NextUp(s)], t))}
 RECURSIVE Serve(_)
 Serve(s) == IF s.queue = <<>> THEN s
             ELSE LET way == InTheWay(s) IN
@@ -98,8 +100,13 @@ Found(t) == LET s == Serve(Aged) IN IF ~Loose /\ t \in Over(s) THEN Serve(Drop(s
 RECURSIVE Cleared(_, _)
 Cleared(s, t) ==
   IF Loose \/ StateAt(s, t) # "waiting" THEN s
-  ELSE LET i == Place(s, t) - 1 IN
-       IF i > 0 /\ s.queue[i] \in Over(s) /\ s.token[s.queue[i]] = 0 THEN Cleared(Drop(s, s.queue[i]), t) ELSE s
+  ELSE LET i == CHOOSE j \in 1..Place(s, t) : First(s, j) /\ \A k \in j + 1..Place(s, t) : ~First(s, k)
+           way == IF i = 1 THEN {} ELSE Sharers(s, s.queue[i - 1]) \cap Over(s) \cap {s.queue[j] : j \in Waits(s)}
+       IN IF way = {} THEN s ELSE Cleared(Drop(s, CHOOSE u \in way : TRUE), t)
+\* Join 7: who joins an owner's place finds the overdue tickets there dropped.
+RECURSIVE Met(_, _)
+Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Over(s) IN
+             IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
 
 Lapsed(s, leaving) == Queued(store) \ (Queued(s) \cup leaving)
 Gone(S) == died' = IF S = {} THEN died ELSE [t \in Tickets |-> IF t \in S THEN Now ELSE died[t]]
@@ -126,10 +133,10 @@ NoToken == Same("token", 0, Token) /\ seen' = seen
 Answered(s, t) ==
   /\ Same("state", StateAt(s, t), State)
   /\ IF State = "held"
-     THEN TokenFits(s, t, Token) /\ Must("token not below the floor", Token >= Floor) ELSE NoToken
+     THEN TokenFits(s, t, Token) /\ Must("token not below the floor", Token >= Floor \/ OwnerOf(t) > 0) ELSE NoToken
   /\ IF State = "gone" THEN Same("lease", 0, Lease)
      ELSE Must("lease as long as the TTL", Lease >= TTL) /\ Must("lease kept by the store", Lease <= s.left[t])
-  /\ IF State = "waiting" /\ ~(Loose /\ Ahead < 0) THEN Same("ahead", Place(s, t) - 1, Ahead) ELSE TRUE
+  /\ IF State = "waiting" /\ ~(Loose /\ Ahead < 0) THEN Same("ahead", AheadOf(s, t), Ahead) ELSE TRUE
 
 Uses(t) == client' = [client EXCEPT ![Sender].mine = @ \cup {t}]
 Open == Must("client is open", ~client[Sender].closed)
@@ -152,8 +159,8 @@ Stays(s) == /\ ~In(s, Id)
 Joins(name, s, replaced) ==
   LET leaves == IF Stays(s) THEN {} ELSE replaced
       marked == [s EXCEPT !.tombstone = IF Stays(s) THEN @ \cup {Id} ELSE @ \ {Id}]
-      r == [Cleared(JoinAt(marked, Id, leaves), Id) EXCEPT !.tombstone = s.tombstone]
-  IN /\ Served
+      r == [Cleared(JoinAt(IF Stays(s) THEN marked ELSE Met(marked, Id), Id, leaves), Id) EXCEPT !.tombstone = s.tombstone]
+  IN /\ Served /\ Must("no upgrade", Stays(s) \/ ~Upgrades(Met(marked, Id), Id))
      /\ Must("Join of a ticket that left", Id \notin left)
      /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id) /\ Takes(name)
      /\ left' = left \cup leaves
@@ -162,9 +169,12 @@ Join ==
      /\ LET s == Found(Id)
             name == IF Tries(Id) THEN (IF State = "held" THEN "TryHeld" ELSE "TryGone")
                     ELSE IF Extra # 0 THEN "TakesOver"
-                    ELSE IF In(s, Id) THEN "Repeats" ELSE IF State = "gone" THEN "StaysGone" ELSE "Enters"
+                    ELSE IF In(s, Id) THEN "Repeats" ELSE IF Sharers(s, Id) # {} /\ State # "gone" THEN "Shares" ELSE IF State = "gone" THEN "StaysGone" ELSE "Enters"
         IN Joins(name, s, IF Extra = 0 THEN {} ELSE {Extra})
-  \/ Refused("join")
+  \/ /\ What = "join" /\ Error = "refused" /\ Open
+     /\ LET s == Met(Found(Id), Id) IN
+        Must("an upgrade", Upgrades(s, Id)) /\ Becomes(s, s, {}) /\ Takes("RefusesUpgrade") /\ UNCHANGED <<client, seen, left>>
+  \/ What = "join" /\ Error # "refused" /\ Refused("join")
 
 \* Renew 2 and 3.
 Renew ==
@@ -277,6 +287,6 @@ Spec == Init /\ [][Next \/ Lapse]_vars
 
 (************************* What must hold **********************************)
 
-StoreLimit == Units({t \in Queued(store) : store.token[t] > 0}) <= Limit
+StoreLimit == HeldUnits(store) <= Limit
 TryLeavesNothing == \A t \in Queued(store) : Tries(t) => store.token[t] > 0
 =============================================================================

@@ -28,7 +28,7 @@ type Config struct {
 
 	Spec       string
 	Constants  []Constant
-	Replaced   []Constant // constants and operators, by operators; not in files
+	Replaced   []Constant // constants and operators, by operators
 	Invariants []string
 	Properties []string // temporal ones
 	Symmetry   string
@@ -128,6 +128,10 @@ func (c *Config) note(s string) {
 func (c *Config) entry(section, line string) bool {
 	switch section {
 	case "CONSTANTS":
+		if name, value, ok := strings.Cut(line, " <- "); ok {
+			c.Replaced = append(c.Replaced, Constant{strings.TrimSpace(name), strings.TrimSpace(value)})
+			return true
+		}
 		name, value, ok := strings.Cut(line, " = ")
 		if !ok {
 			return false

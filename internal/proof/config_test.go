@@ -48,6 +48,16 @@ func TestConfigReadsWhatTLCReads(t *testing.T) {
 	}
 }
 
+func TestConfigReadsOperatorsThatReplaceOthers(t *testing.T) {
+	c, err := parseConfig("Door.small", strings.Replace(small, "  Most = 3\n", "  Most <- Three\n", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "CONSTANTS\n  Bug = \"none\"\n  Most <- Three\n"; !strings.Contains(c.text(), want) {
+		t.Errorf("%s", c.text())
+	}
+}
+
 func TestConfigRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	for _, change := range [][2]string{
 		{"lane: build", "lane: some day"},
@@ -56,7 +66,7 @@ func TestConfigRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"SPECIFICATION Spec", ""},
 		{"SPECIFICATION Spec", "INIT Init"},
 		{"  Few\n  Fewer\n", "  Few, Fewer\n"},
-		{"Most = 3", "Most <- Three"},
+		{"Most = 3", "Most <= Three"},
 		{"INVARIANTS\n  Few\n  Fewer\nPROPERTIES\n  Filled\n", ""},
 		{"CHECK_DEADLOCK", "SYMMETRY Turns\nCHECK_DEADLOCK"},
 		{"CHECK_DEADLOCK", "CONSTRAINT Small\nCHECK_DEADLOCK"},

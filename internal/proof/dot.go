@@ -77,7 +77,9 @@ func parseDot(text string, states int64) (*Graph, error) {
 }
 
 // parseLabel reads a state of module Seam: "ab|c|" for a queue in which a and b
-// hold and c waits, followed by the ids that stay gone, and "join c - waiting".
+// hold and c waits, followed by the ids that stay gone, and "join c - waiting". Where
+// the place of an owner has more units than a ticket asks for, the ticket follows, as
+// in "b|c||b".
 func parseLabel(label string) (state, request string, err error) {
 	values := map[string]string{}
 	for _, part := range strings.Split(strings.ReplaceAll(label, `\"`, `"`), `\n`) {
@@ -97,11 +99,15 @@ func parseLabel(label string) (state, request string, err error) {
 		}
 	}
 	did := didRE.FindStringSubmatch(values["did"])
-	if len(values) != 5 || did == nil || len(holders) != len(held) {
+	if len(values) != 6 || did == nil || len(holders) != len(held) {
 		return "", "", fmt.Errorf("%q is no state of module Seam", label)
 	}
 	request = fmt.Sprintf("%s %s %s %s", did[1], strings.Trim(did[2], `"`), strings.Trim(did[3], `"`), strings.ReplaceAll(strings.Trim(values["says"], `"`), " ", "-"))
-	return holders + "|" + waiters + "|" + letters(values["gone"]), request, nil
+	state = holders + "|" + waiters + "|" + letters(values["gone"])
+	if wide := letters(values["wide"]); wide != "" {
+		state += "|" + wide
+	}
+	return state, request, nil
 }
 
 // letters returns the tickets of a set or a sequence.

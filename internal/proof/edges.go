@@ -29,7 +29,7 @@ func edgesHash(dir string) (string, error) {
 		return "", err
 	}
 	h := sha256.New()
-	for _, file := range append(configs, filepath.Join(dir, "proof/Seam.tla"), filepath.Join(dir, "proof/Queue.tla")) {
+	for _, file := range append(configs, filepath.Join(dir, "proof/Seam.tla"), filepath.Join(dir, "proof/Places.tla"), filepath.Join(dir, "proof/Queue.tla")) {
 		text, err := os.ReadFile(filepath.Clean(file))
 		if err != nil {
 			return "", err

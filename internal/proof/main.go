@@ -53,7 +53,8 @@ func run(ctx context.Context, args []string) error {
 		if k == nil {
 			return err
 		}
-		return runTraces(ctx, k, *traces)
+		k.Jobs = *jobs
+		return runTraces(ctx, k, *traces, *result)
 	}
 	if *torture != "" {
 		k, err := checker(ctx, *limit, *keep)
@@ -106,6 +107,12 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	k.Draw = *draws
+	dir, err := os.MkdirTemp("", "holdfast-proof-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	k.archive(ctx, dir)
 	if err := k.makeAll(ctx, picked, *jobs); err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,6 +63,40 @@ func writeResult(w io.Writer, runs []*Run, wrong []string, lane string) {
 			p("- %s", s)
 		}
 	}
+}
+
+// tracesHead begins the last section of RESULT.md.
+const tracesHead = "\n## Traces\n"
+
+// addTraces writes what came of traces as the last section of a file.
+func addTraces(name string, schedules int, memory, second *Accepted, wrong int) error {
+	text, err := os.ReadFile(filepath.Clean(name))
+	if err != nil {
+		return err
+	}
+	before, _, _ := strings.Cut(string(text), tracesHead)
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("%s%s", before, tracesHead)
+	p("Written by `go run ./internal/proof -traces %d -result proof/RESULT.md`: the requests of so many", schedules)
+	p("schedules to the store in memory, and of some to the second one, held against module Trace.")
+	p("Of stores, drivers and a core with a bug, and of traces that were changed, %d were accepted", wrong)
+	p("that had to be refused, or refused that had to be accepted.\n")
+	p("| store | traces | events | refused | s of TLC |")
+	p("|---|---|---|---|---|")
+	for _, x := range []struct {
+		store string
+		a     *Accepted
+	}{{"memory", memory}, {"second", second}} {
+		p("| %s | %d | %d | %d | %.0f |", x.store, x.a.Traces, x.a.Events, len(x.a.Refused), x.a.Seconds)
+	}
+	p("\nHow many accepted traces took each part of an action:\n")
+	var parts []string
+	for _, part := range slices.Sorted(maps.Keys(memory.Taken)) {
+		parts = append(parts, fmt.Sprintf("%s %d", part, memory.Taken[part]+second.Taken[part]))
+	}
+	p("%s", strings.Join(parts, ", "))
+	return os.WriteFile(name, []byte(b.String()), 0o644)
 }
 
 func verdict(r *Run) string {

@@ -24,8 +24,9 @@ const (
 )
 
 // runTraces makes the lane of traces: those of two sound stores are accepted, and
-// those of stores with a flaw, of a core with a bug, and changed ones are refused.
-func runTraces(ctx context.Context, k *Checker, schedules int) error {
+// those of stores with a flaw, of a core with a bug, and changed ones are refused. Its
+// counts become a section of the file result, if that has a name.
+func runTraces(ctx context.Context, k *Checker, schedules int, result string) error {
 	var wrong []string
 	memory, err := k.sound(ctx, "memory", schedules, true, &wrong)
 	if err != nil {
@@ -55,6 +56,11 @@ func runTraces(ctx context.Context, k *Checker, schedules int) error {
 			return err
 		}
 		wrong = append(wrong, more...)
+	}
+	if result != "" {
+		if err := addTraces(result, schedules, memory.accepted, naive.accepted, len(wrong)); err != nil {
+			return err
+		}
 	}
 	if len(wrong) > 0 {
 		return fmt.Errorf("the traces are not as they have to be:\n\t%s", strings.Join(wrong, "\n\t"))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
 )
@@ -64,16 +65,44 @@ func (k *Checker) checkTraces(ctx context.Context, name string, traces []trace.T
 		}
 		limits[limit] = append(limits[limit], &traces[i])
 	}
+	var (
+		mu      sync.Mutex
+		working sync.WaitGroup
+		room    = make(chan struct{}, max(k.Jobs, 1))
+		failed  error
+	)
 	for limit, all := range limits {
 		slices.SortStableFunc(all, func(x, y *trace.Trace) int { return len(x.Events) - len(y.Events) }) // the fewer tickets a module has, the faster it is
 		for n, batch := range batches(all) {
-			if err := k.checkBatch(ctx, fmt.Sprintf("%s-%d-%d", name, trace.LimitIn(limit), n), limit, batch, lazy, a); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
+			room <- struct{}{}
+			working.Go(func() {
+				defer func() { <-room }()
+				b, err := k.checkBatch(ctx, fmt.Sprintf("%s-%d-%d", name, trace.LimitIn(limit), n), limit, batch, lazy)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed = fmt.Errorf("%s: %w", name, err)
+					return
+				}
+				a.add(b)
+			})
 		}
+	}
+	working.Wait()
+	if failed != nil {
+		return nil, failed
 	}
 	slices.SortFunc(a.Refused, func(x, y *Refusal) int { return int(x.Trace.Seed) - int(y.Trace.Seed) })
 	return a, nil
+}
+
+// add adds the checker's word about more traces.
+func (a *Accepted) add(b *Accepted) {
+	a.Traces, a.Events, a.Seconds = a.Traces+b.Traces, a.Events+b.Events, a.Seconds+b.Seconds
+	a.Refused = append(a.Refused, b.Refused...)
+	for part, n := range b.Taken {
+		a.Taken[part] += n
+	}
 }
 
 // batches cuts traces into parts of at most batchEvents events.
@@ -89,24 +118,24 @@ func batches(all []*trace.Trace) (parts [][]*trace.Trace) {
 	return parts
 }
 
-func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batch []*trace.Trace, lazy bool, a *Accepted) error {
+func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batch []*trace.Trace, lazy bool) (*Accepted, error) {
 	var module bytes.Buffer
 	if err := trace.Module(&module, "Recorded", batch); err != nil {
-		return err
+		return nil, err
 	}
 	with := *k
 	with.More = map[string][]byte{"Recorded.tla": module.Bytes()}
 	o, took, err := with.check(ctx, name, traceConfig(limit, lazy, k.Loose), false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if o.Verdict != Holds {
-		return fmt.Errorf("%s %s %s", o.Verdict, o.Property, o.Reason)
+		return nil, fmt.Errorf("%s %s %s", o.Verdict, o.Property, o.Reason)
 	}
-	a.Seconds += took.Seconds()
+	a := &Accepted{Taken: map[string]int{}, Seconds: took.Seconds()}
 	refused, err := a.read(o.Printed, batch, k.Loose)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Each event that was accepted is a state, beside the first of each trace.
 	want := int64(0)
@@ -120,9 +149,9 @@ func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batc
 		}
 	}
 	if o.Distinct != want && !k.Loose {
-		return fmt.Errorf("%d states, and the events that were accepted make %d", o.Distinct, want)
+		return nil, fmt.Errorf("%d states, and the events that were accepted make %d", o.Distinct, want)
 	}
-	return nil
+	return a, nil
 }
 
 // traceConfig is the world of a lock's traces.
@@ -130,13 +159,14 @@ func traceConfig(limit int64, lazy, loose bool) *Config {
 	return &Config{
 		Name: "Recorded", Spec: "Spec",
 		Constants: []Constant{
-			{"Writers", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
+			{"Writers", "{}"}, {"Owned", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
 			{"Keep", strconv.Itoa(trace.UnitsKeep)}, {"TTL", strconv.Itoa(trace.UnitsTTL)},
 			{"Lazy", strings.ToUpper(strconv.FormatBool(lazy))}, {"Loose", strings.ToUpper(strconv.FormatBool(loose))}, {"Forget", strconv.FormatInt(trace.ForgetAfter, 10)}, {"Bug", `"none"`},
 		},
 		Replaced: []Constant{
 			{"Traces", "Recorded"}, {"Tickets", "RecordedTickets"}, {"Clients", "RecordedClients"},
 			{"Trying", "TryingHere"}, {"Units", "Sum"}, {"Advance", "Serve"},
+			{"OneOwner", "OneOwnerHere"}, {"Fits", "PlaceFits"}, {"Grant", "PlaceGrant"}, {"Enter", "PlaceEnter"},
 		},
 		Invariants: []string{"StoreLimit", "TryLeavesNothing"},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -66,6 +67,27 @@ func TestTracesAreAcceptedByWordAlone(t *testing.T) {
 	}
 }
 
+// TestARefusalPrintsTheStep checks that a refusal names the seed, the event, what differs
+// in it, and the events before.
+func TestARefusalPrintsTheStep(t *testing.T) {
+	all := batch()
+	r, err := (&Accepted{Taken: map[string]int{}}).read([]string{
+		`<<"ACCEPTED", 1, {"Enters"}>>`, `<<"REFUSED", 2, 2, "state", "gone", "held", <<2001>>, <<0>>>>`,
+	}, all, false)
+	if err != nil || r[1] == nil {
+		t.Fatalf("%v: %v", r, err)
+	}
+	text := r[1].String()
+	for _, want := range []string{
+		fmt.Sprintf("seed %d", all[1].Seed), `event 2 is refused: state: the specification has "gone", the trace "held"; the queue was <<2001>>`,
+		"   " + all[1].Events[0].String(), " > " + all[1].Events[1].String(),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
 // TestOneWayThroughALooseTraceIsEnough checks what is read where TLC goes several ways
 // through a trace.
 func TestOneWayThroughALooseTraceIsEnough(t *testing.T) {
@@ -105,7 +127,7 @@ func TestPartsOfActionsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(parts, " ")
-	if want := "Abandons BreaksNone BreaksOne Close Enters Gap Inspect LeavesPending LeftBefore Names PushGone PushHeld Refused Releases RenewGone RenewHere Repeats StaysGone Step TakesOver Traits TryGone TryHeld Watch"; all != want {
+	if want := "Abandons BreaksNone BreaksOne Close Enters Gap Inspect LeavesPending LeftBefore Names PushGone PushHeld Refused RefusesUpgrade Releases RenewGone RenewHere Repeats Shares StaysGone Step TakesOver Traits TryGone TryHeld Watch"; all != want {
 		t.Errorf("parts are %s", all)
 	}
 }

@@ -21,6 +21,9 @@ type Schedule struct {
 	Odds       int             // the percentage of requests and pushes that meet a fault
 	Events     []Event         // in the order of their times
 	Exposed    bool            // some Events are more than a lock promises to survive
+	// Owners, where there are any, name the owner of each client's tickets. Clients of
+	// one owner hold together, so that [Played.Judge] has nothing to say about them.
+	Owners []string
 }
 
 // Event is an event of a client or the store at a time.

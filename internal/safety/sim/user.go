@@ -53,25 +53,25 @@ func (u *user) randomTime(rnd *rand.Rand) time.Duration {
 const endless = 100
 
 // take asks for units of a name.
-func take(ctx context.Context, l *holdfast.Client, n lockName, units int64, try bool) (*holdfast.Hold, error) {
+func take(ctx context.Context, l *holdfast.Client, n lockName, units int64, try bool, with ...holdfast.Option) (*holdfast.Hold, error) {
 	type way struct {
 		lock, try func(context.Context) (*holdfast.Hold, error)
 	}
 	var w way
 	switch {
 	case n.limit == 1:
-		m := l.Mutex(n.name)
+		m := l.Mutex(n.name, with...)
 		w = way{m.Lock, m.TryLock}
 	case n.limit == driver.RWLimit && units == 1:
-		m := l.RWMutex(n.name)
+		m := l.RWMutex(n.name, with...)
 		w = way{m.RLock, m.TryRLock}
 	case n.limit == driver.RWLimit:
-		m := l.RWMutex(n.name)
+		m := l.RWMutex(n.name, with...)
 		w = way{m.Lock, m.TryLock}
 	case try:
-		return l.Semaphore(n.name, int(n.limit)).TryAcquire(ctx, int(units))
+		return l.Semaphore(n.name, int(n.limit), with...).TryAcquire(ctx, int(units))
 	default:
-		return l.Semaphore(n.name, int(n.limit)).Acquire(ctx, int(units))
+		return l.Semaphore(n.name, int(n.limit), with...).Acquire(ctx, int(units))
 	}
 	if try {
 		return w.try(ctx)
@@ -110,12 +110,20 @@ func (u *user) turn(rnd *rand.Rand, g int) {
 	u.r.add(u.client, e)
 	u.r.count()
 	u.seen.ask()
-	h, err := take(ctx, u.locks, n, units, e.Try)
+	h, err := take(ctx, u.locks, n, units, e.Try, u.options(n)...)
 	if err != nil {
 		u.r.add(u.client, checker.Event{What: checker.Failed, G: g, N: e.N, Err: answer.Class(err), Text: err.Error()})
 		return
 	}
 	u.hold(rnd, h, e)
+}
+
+// options returns what the client's locks have. A semaphore has no named owners.
+func (u *user) options(n lockName) []holdfast.Option {
+	if u.client >= len(u.r.Owners) || u.r.Owners[u.client] == "" || n.limit == permits {
+		return nil
+	}
+	return []holdfast.Option{holdfast.WithOwner(u.r.Owners[u.client])}
 }
 
 func (r *run) count() {
@@ -177,7 +185,8 @@ func (u *user) nest(rnd *rand.Rand, outer *holdfast.Hold, ask checker.Event) {
 	e := ask
 	e.N, e.In, e.Alone, e.Bound, e.Try = u.number.Add(1), ask.N, false, true, false
 	u.r.add(u.client, e)
-	h, err := take(outer.Context(), u.locks, lockName{e.Name, e.Limit}, e.Units, false)
+	n := lockName{e.Name, e.Limit}
+	h, err := take(outer.Context(), u.locks, n, e.Units, false, u.options(n)...)
 	if err != nil { // the hold is lost
 		u.r.add(u.client, checker.Event{What: checker.Failed, G: e.G, N: e.N, Err: answer.Class(err), Text: err.Error()})
 		return

@@ -45,7 +45,7 @@ func Change(rnd *rand.Rand, t *Trace, what string) (*Trace, bool) {
 	case "left out":
 		c.Events = slices.Delete(c.Events, i, i+1)
 	case "ticket":
-		others := slices.DeleteFunc(c.ids(e.Units), func(id string) bool { return id == e.ID })
+		others := slices.DeleteFunc(c.ids(e.Units, e.Owner), func(id string) bool { return id == e.ID })
 		e.ID = others[rnd.IntN(len(others))]
 	}
 	return c, true
@@ -73,7 +73,7 @@ func (t *Trace) changeable(what string, i int) bool {
 	case "left out": // without it the next request would not find the ticket
 		return took && e.Kind == Join && t.firstOf(i) && t.asked(i)
 	case "ticket":
-		return took && e.Kind != Join && len(t.ids(e.Units)) > 1
+		return took && e.Kind != Join && len(t.ids(e.Units, e.Owner)) > 1
 	}
 	return false
 }
@@ -114,11 +114,11 @@ func (t *Trace) tokens() []uint64 {
 	return slices.Compact(all)
 }
 
-// ids returns the tickets that take as many units.
-func (t *Trace) ids(units int64) []string {
+// ids returns the tickets of an owner that take as many units.
+func (t *Trace) ids(units int64, owner string) []string {
 	var all []string
 	for _, e := range t.Events {
-		if e.Kind == Join && e.Units == units && e.Wait {
+		if e.Kind == Join && e.Units == units && e.Owner == owner && e.Wait {
 			all = append(all, e.ID)
 		}
 	}

@@ -97,7 +97,7 @@ func Module(w io.Writer, name string, traces []*Trace) error {
 // encoding makes tuples of small integers out of the events of a trace.
 type encoding struct {
 	unit    int64          // nanoseconds
-	number  map[string]int // of tickets: units, whether it tries, and a rank
+	number  map[string]int // of tickets: the owner, units, whether it tries, and a rank
 	tokens  []uint64       // all of the trace, in order
 	traits  []string
 	clients int
@@ -122,6 +122,7 @@ func newEncoding(t *Trace) (*encoding, error) {
 	}
 	tokens := map[uint64]bool{}
 	tries, waits, units := map[string]bool{}, map[string]bool{}, map[string]int64{}
+	owners, numbers := map[string]string{}, map[string]int{"": 0}
 	for _, e := range t.Events {
 		m.clients = max(m.clients, e.Client)
 		tokens[e.Token], tokens[e.MinToken] = true, true
@@ -132,11 +133,14 @@ func newEncoding(t *Trace) (*encoding, error) {
 			tries[e.ID] = tries[e.ID] || !e.Wait
 			waits[e.ID] = waits[e.ID] || e.Wait
 		}
-		if e.Owner != "" {
-			return nil, fmt.Errorf("ticket %s has the owner %q, and module Queue has no owners", e.ID, e.Owner)
-		}
 		if e.Units == 0 {
 			continue
+		}
+		if was, ok := owners[e.ID]; ok && was != e.Owner {
+			return nil, fmt.Errorf("ticket %s has the owners %q and %q", e.ID, was, e.Owner)
+		}
+		if owners[e.ID] = e.Owner; numbers[e.Owner] == 0 && e.Owner != "" {
+			numbers[e.Owner] = len(numbers)
 		}
 		if was := units[e.ID]; was != 0 && was != e.Units || e.Units < 0 || e.Units > e.Limit {
 			return nil, fmt.Errorf("ticket %s has %d of %d units", e.ID, e.Units, e.Limit)
@@ -157,7 +161,7 @@ func newEncoding(t *Trace) (*encoding, error) {
 		if tries[e.ID] && waits[e.ID] {
 			return nil, fmt.Errorf("ticket %s tries and waits", e.ID)
 		}
-		kind := int(n) * 2000
+		kind := numbers[owners[e.ID]]*1_000_000 + int(n)*2000
 		if tries[e.ID] {
 			kind += 1000
 		}

@@ -70,6 +70,7 @@ var Flaws = []string{
 	"two-holders", "leave-is-release", "heads-counted", "early", "long-lease", "renews-not", "strangers-leave", "leave-counts-down",
 	"last-come", "idle-restarts", "unsure-leaks", "abandons", "readers-overtake", "try-overtakes", "replaces-token", "join-renews-not",
 	"first-leaver-frees", "left-forgotten", "immortal",
+	"owner-ignored", "owner-queues", "owner-leaves", "owner-dies", "upgrades",
 }
 
 // plantedBugs are those of package broken that lie in a driver, do not block, and
@@ -103,18 +104,26 @@ func sourcesOf(name string) (map[string]source, error) {
 	return all, nil
 }
 
+// ownersOf returns the owners of the clients of a seed. In a quarter of the schedules
+// two clients are of one owner.
+func ownersOf(seed uint64) []string {
+	if seed%4 == 1 {
+		return []string{"job", "job"}
+	}
+	return nil
+}
+
 // play plays a schedule, with a recorder before each driver and sometimes an
 // operator. Without record there is no recorder.
-func play(t *testing.T, seed uint64, from source, record bool) (events []trace.Event, played *sim.Played) {
+func play(t *testing.T, plan sim.Schedule, from source, record bool) (events []trace.Event, played *sim.Played) {
 	synctest.Test(t, func(t *testing.T) {
-		plan := sim.Plan(seed, false)
 		var r *trace.Recorder
 		fresh := func() sim.Store {
 			st := from(t.Cleanup)
 			if !record {
 				return sim.Store{Open: st.open, StepClock: st.stepClock}
 			}
-			r = trace.NewRecorder(seed)
+			r = trace.NewRecorder(plan.Seed)
 			s := sim.Store{Open: func() driver.Driver { return r.Wrap(st.open()) }}
 			if st.stepClock != nil {
 				s.StepClock = func(d time.Duration) { r.StepClock(d, st.stepClock) }
@@ -190,7 +199,9 @@ func TestRecord(t *testing.T) {
 					all = append(all, operate(t, seed, from)...)
 					continue
 				}
-				events, _ := play(t, seed, from, true)
+				plan := sim.Plan(seed, false)
+				plan.Owners = ownersOf(seed)
+				events, _ := play(t, plan, from, true)
 				all = append(all, events...)
 			}
 			if *out == "" {

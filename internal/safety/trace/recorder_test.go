@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/safety/sim"
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
 	"github.com/holdfast-go/holdfast/memlock"
 )
@@ -72,8 +73,8 @@ func TestRecorderNotesRequestsAnswersAndPushes(t *testing.T) {
 // recorder serialises requests, which must not hide or make anything.
 func TestRecorderDoesNotDisturb(t *testing.T) {
 	for seed := uint64(1); seed <= 300; seed++ {
-		_, without := play(t, seed, memory, false)
-		events, with := play(t, seed, memory, true)
+		_, without := play(t, sim.Plan(seed, false), memory, false)
+		events, with := play(t, sim.Plan(seed, false), memory, true)
 		a, _ := without.Judge()
 		b, _ := with.Judge()
 		if len(a) != 0 || len(b) != 0 || without.Calls != with.Calls {
@@ -90,7 +91,7 @@ func TestRecorderDoesNotDisturb(t *testing.T) {
 func TestRecorderDoesNotHideFlaws(t *testing.T) {
 	found := func(record bool) bool {
 		for seed := uint64(1); seed <= 100; seed++ {
-			_, p := play(t, seed, flawed("two-holders"), record)
+			_, p := play(t, sim.Plan(seed, false), flawed("two-holders"), record)
 			if violations, _ := p.Judge(); len(violations) > 0 {
 				return true
 			}
@@ -106,7 +107,7 @@ func TestRecorderDoesNotHideFlaws(t *testing.T) {
 // a run to its traces.
 func TestTracesOfOneRunAreSplitByLock(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
-		events, _ := play(t, seed, memory, true)
+		events, _ := play(t, sim.Plan(seed, false), memory, true)
 		if runs := trace.Runs(append(slices.Clone(events), events...)); len(runs) != 2 || len(runs[0]) != len(events) || len(runs[1]) != len(events) {
 			t.Fatalf("%d runs", len(runs))
 		}
@@ -138,7 +139,7 @@ func TestChangesChangeOneThing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	made := map[string]int{}
 	for seed := uint64(1); seed <= 40; seed++ {
-		events, _ := play(t, seed, memory, true)
+		events, _ := play(t, sim.Plan(seed, false), memory, true)
 		traces, err := trace.Split(events)
 		if err != nil {
 			t.Fatal(err)

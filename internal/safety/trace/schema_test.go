@@ -98,7 +98,7 @@ func TestModuleNeedsWhatTheSpecificationHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*trace.Event){
-		"an owner":                func(e *trace.Event) { e.Owner = "job" },
+		"another owner":           func(e *trace.Event) { e.Owner = "job" },
 		"more units":              func(e *trace.Event) { e.Units = 2 },
 		"another limit":           func(e *trace.Event) { e.Limit = 2 },
 		"a ticket never seen":     func(e *trace.Event) { e.Replaces = "a:0" },
