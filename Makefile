@@ -51,9 +51,9 @@ proof:
 
 proof-release:
 	go run ./internal/proof -release -result proof/RESULT.md
+	go run ./internal/proof -traces 20000 -result proof/RESULT.md
 
-# Requests to stores in memory, as they were carried out, against the specification;
-# SCHEDULES=20000 for a release.
+# Requests to stores in memory, as they were carried out, against the specification.
 proof-traces:
 	go run ./internal/proof -traces $(or $(SCHEDULES),2000)
 
