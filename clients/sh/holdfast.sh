@@ -19,19 +19,20 @@
 
 _hf_uptime=/proc/uptime
 _hf_at=0 _hf_group='' _hf_count=0 _hf_holds='' _hf_pid='' _hf_client='' _hf_asking=''
-_hf_cr=$(printf '\r')
+_hf_cr=$(printf '\r') _hf_nl='
+'
 
 _hf_say() { printf 'holdfast: %s\n' "$*" >&2; }
 
 # _hf_now sets _hf_ms to elapsed milliseconds, rounded down to 10; they include suspends (rule 8).
 _hf_now() {
-	read -r _hf_up _ <"$_hf_uptime" || { _hf_say "/proc/uptime cannot be read"; return 64; }
+	IFS=' ' read -r _hf_up _ <"$_hf_uptime" || { _hf_say "/proc/uptime cannot be read"; return 64; }
 	_hf_frac=${_hf_up#*.}
 	_hf_ms=$((${_hf_up%.*} * 1000 + (1$_hf_frac - 100) * 10))
 }
 
 # _hf_self sets _hf_me to the process, of a subshell too (rule 2).
-_hf_self() { read -r _hf_me _ </proc/self/stat; }
+_hf_self() { IFS=' ' read -r _hf_me _ </proc/self/stat; }
 
 _hf_sleep() { # MILLISECONDS; a signal ends it
 	sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))" >/dev/null 2>&1 &
@@ -57,14 +58,16 @@ _hf_fresh() {
 
 # _hf_server sets _hf_url to the server whose turn it is.
 _hf_server() {
-	# shellcheck disable=SC2046 # words are wanted
-	set -- $(printf '%s' "${HOLDFAST_SERVERS:-http://127.0.0.1:7420}" | tr ',' ' ')
+	_hf_ifs=${IFS-" 	$_hf_nl"} IFS=" ,	$_hf_nl"
+	# shellcheck disable=SC2086 # words are wanted
+	set -- ${HOLDFAST_SERVERS:-http://127.0.0.1:7420}
+	IFS=$_hf_ifs
 	[ $# -gt 0 ] || { _hf_say "HOLDFAST_SERVERS names no server"; return 64; }
 	shift $((_hf_at % $#))
-	_hf_url=${1%/}
+	_hf_url=${1%/} _hf_direct=''
 	case $_hf_url in
 	https://*) ;;
-	http://127.0.0.1:* | http://localhost:* | "http://[::1]:"*) ;;
+	http://127.0.0.1:* | http://localhost:* | "http://[::1]:"*) _hf_direct=1 ;; # no proxy gets the token
 	http://*) # rule 14
 		[ -z "${HOLDFAST_AUTH_FILE-}" ] || { _hf_say "a token needs https://"; return 64; }
 		;;
@@ -84,7 +87,9 @@ _hf_ask() {
 		shift
 		set -- "$@" --data-urlencode "$_hf_arg"
 	done
-	set -- ${HOLDFAST_AUTH_FILE:+-H "@$HOLDFAST_AUTH_FILE"} ${HOLDFAST_CACERT:+--cacert "$HOLDFAST_CACERT"} "$@"
+	[ -z "${HOLDFAST_AUTH_FILE-}" ] || set -- -H "@$HOLDFAST_AUTH_FILE" "$@"
+	[ -z "${HOLDFAST_CACERT-}" ] || set -- --cacert "$HOLDFAST_CACERT" "$@"
+	[ -z "$_hf_direct" ] || set -- --noproxy '*' "$@"
 	_hf_now || return
 	_hf_c0=$_hf_ms
 	_hf_answer=$(curl -q -sS -i --max-time "$_hf_limit" -H 'Accept: text/plain' "$@" "$_hf_url$_hf_path" 2>/dev/null) || _hf_answer=''
@@ -166,7 +171,9 @@ _hf_find() {
 	_hf_self
 	_hf_dir=''
 	[ "$_hf_pid" = "$_hf_me" ] || return # rule 2
-	for _hf_dir in $_hf_holds; do
+	_hf_rest=$_hf_holds
+	while [ -n "$_hf_rest" ]; do
+		_hf_dir=${_hf_rest%%"$_hf_nl"*} _hf_rest=${_hf_rest#*"$_hf_nl"}
 		IFS= read -r _hf_known <"$_hf_dir/name" && [ "$_hf_known" = "$1" ] && return
 	done
 	_hf_dir=''
@@ -179,12 +186,16 @@ holdfast_check() {
 		[ $((_hf_ms + 10)) -lt "$_hf_end" ] || return 74 # rule 6
 }
 
-# holdfast_lock NAME waits for the lock, and sets HOLDFAST_TOKEN.
-holdfast_lock() {
+# holdfast_lock NAME waits for the lock, and sets HOLDFAST_TOKEN. The list keeps `set -e` from
+# ending the script at the first request without an answer.
+holdfast_lock() { _hf_lock "$@" || return; }
+
+_hf_lock() {
+	case $1 in *"$_hf_nl"*) _hf_say "a name with a new line cannot be locked"; return 64 ;; esac
 	_hf_name=$1 _hf_ttl=${HOLDFAST_TTL:-30000} _hf_left=''
 	if _hf_find "$1"; then # rule 13
 		holdfast_check "$1" || return
-		read -r _hf_depth _hf_kept <"$_hf_dir/hold" && echo $((_hf_depth + 1)) "$_hf_kept" >"$_hf_dir/hold"
+		IFS=' ' read -r _hf_depth _hf_kept <"$_hf_dir/hold" && echo $((_hf_depth + 1)) "$_hf_kept" >"$_hf_dir/hold"
 		return
 	fi
 	_hf_fresh && _hf_now || return
@@ -209,8 +220,11 @@ _hf_acquire() {
 		case $?$_hf_status$_hf_state$_hf_code in
 		0200held)
 			_hf_heard=$_hf_ms
-			if _hf_claim && _hf_begin; then
-				return
+			if _hf_claim; then
+				_hf_begin && return
+				_hf_say "$_hf_name: ${TMPDIR:-/tmp} takes no files"
+				_hf_release
+				return 64
 			fi
 			_hf_release # rule 5
 			_hf_fresh
@@ -235,17 +249,18 @@ _hf_acquire() {
 
 # _hf_begin notes a hold in a folder of its own, and starts the loop that renews it.
 _hf_begin() {
-	_hf_dir=$(mktemp -d) || return
+	_hf_dir=$(mktemp -d 2>/dev/null) || return
 	printf '%s\n' "$_hf_name" >"$_hf_dir/name" && echo 1 "$_hf_ttl" "$_hf_id" "$_hf_first" >"$_hf_dir/hold" &&
 		echo "$_hf_end" >"$_hf_dir/until" && HOLDFAST_TOKEN=$_hf_tok && _hf_renewal || return
 	[ -z "$_hf_moved" ] || : >"$_hf_dir/moved"
-	_hf_holds="$_hf_holds $_hf_dir"
+	_hf_holds=$_hf_holds$_hf_dir$_hf_nl
 	_hf_loop </dev/null >/dev/null &
 	echo $! >"$_hf_dir/loop"
 }
 
 # _hf_loop renews for as long as the process lives that took the lock.
 _hf_loop() {
+	set +e # a request without an answer is repeated
 	trap '' INT HUP QUIT
 	trap 'kill "$_hf_sleeper" 2>/dev/null; exit 0' TERM
 	_hf_sleeper='' _hf_token=$_hf_tok _hf_until=$_hf_end _hf_doubt=''
@@ -312,13 +327,15 @@ _hf_lose() {
 }
 
 # holdfast_unlock NAME gives the lock up: 0 released, 74 it was lost before, 69 no server answered.
-holdfast_unlock() {
+holdfast_unlock() { _hf_unlock "$@" || return; }
+
+_hf_unlock() {
 	if ! _hf_find "$1"; then
 		[ "$_hf_asking" = "$1" ] && [ "$_hf_pid" = "$_hf_me" ] && _hf_asking='' && _hf_release # rule 10
 		return 64
 	fi
 	_hf_name=$1 _hf_moved=''
-	read -r _hf_depth _hf_ttl _hf_id _hf_first <"$_hf_dir/hold"
+	IFS=' ' read -r _hf_depth _hf_ttl _hf_id _hf_first <"$_hf_dir/hold"
 	if [ "$_hf_depth" -gt 1 ]; then
 		echo $((_hf_depth - 1)) "$_hf_ttl" "$_hf_id" "$_hf_first" >"$_hf_dir/hold"
 		return
@@ -333,11 +350,7 @@ holdfast_unlock() {
 		_hf_was=74
 	fi
 	rm -rf "$_hf_dir"
-	_hf_rest=''
-	for _hf_other in $_hf_holds; do
-		[ "$_hf_other" = "$_hf_dir" ] || _hf_rest="$_hf_rest $_hf_other"
-	done
-	_hf_holds=$_hf_rest
+	_hf_holds=${_hf_holds%%"$_hf_dir$_hf_nl"*}${_hf_holds#*"$_hf_dir$_hf_nl"}
 	return $_hf_was
 }
 
@@ -354,7 +367,6 @@ holdfast_run() (
 	echo $cmd >"$_hf_dir/cmd"
 	while wait $cmd; rc=$?; [ $rc -gt 128 ] && kill -0 $cmd 2>/dev/null; do :; done
 	[ ! -e "$_hf_dir/lost" ] && [ ! -e "$_hf_dir/stopped" ] || rc=74
-	holdfast_unlock "$HOLDFAST_NAME"
-	[ $? != 74 ] || rc=74
+	holdfast_unlock "$HOLDFAST_NAME" || [ $? != 74 ] || rc=74
 	exit $rc
 )

@@ -251,6 +251,60 @@ test_rule_14_token_needs_tls_and_stays_hidden() {
 	! grep -qE -- '--insecure|-k ' "$W/log" || fail "TLS is not verified"
 	grep -q -- "-H @$W/auth" "$W/log" || fail "no token"
 }
+test_rule_14_no_proxy_gets_the_token() {
+	world
+	held
+	same "$(grep -c -- '--noproxy \* ' "$W/log")" 1
+	HOLDFAST_SERVERS=https://lockd1:7420
+	_hf_renew
+	same "$(grep -c -- '--noproxy' "$W/log")" 1
+}
+test_bad_use_has_one_error_at_once() {
+	world
+	: >"$W/log"
+	holdfast_lock 'n
+m' 2>"$W/said"
+	same $? 64
+	same "$(requests)" ''
+	world
+	TMPDIR=$W/nowhere
+	holdfast_lock n 2>"$W/said"
+	same $? 64
+	same "$(wc -l <"$W/said" | tr -d ' ')" 1
+	same "$(requests)" "acquire release "
+}
+test_errexit_ends_neither_a_call_nor_the_loop() {
+	rm -f "$W/log"
+	# A shell of its own: in a condition, as tests run here, `set -e` has no effect.
+	cat >"$W/errexit.sh" <<-'END'
+		set -e
+		. "$1"
+		curl() { # has an answer for every second request
+			printf '%s\n' "$*" >>"$TMPDIR/log"
+			[ $(($(wc -l <"$TMPDIR/log") % 2)) = 0 ] || return 7
+			printf 'HTTP/1.1 200 OK\r\nHoldfast: 1\r\n\r\nserver=a.1\ngroup=00000001\n'
+			case $* in
+			*/v1/release*) echo result=released ;;
+			*) printf 'state=held\ntoken=7\nleft_ms=10000\n' ;;
+			esac
+		}
+		sleep() { :; }
+		_hf_step() {
+			echo step >>"$TMPDIR/steps"
+			[ "$(wc -l <"$TMPDIR/steps")" -lt 2 ] || exit 0
+			false
+		}
+		holdfast_lock n
+		wait "$(cat "$_hf_dir/loop")" || :
+		holdfast_unlock n
+	END
+	shell=$(readlink "/proc/$$/exe")
+	case $shell in */busybox) set -- sh ;; *) set -- ;; esac
+	HOLDFAST_SERVERS=http://127.0.0.1:1 "$shell" "$@" "$W/errexit.sh" "${CLIENT:-$here/holdfast.sh}" 2>"$W/said"
+	same $? 0
+	same "$(wc -l <"$W/steps" | tr -d ' ')" 2
+	same "$(requests)" "acquire acquire release release "
+}
 test_rule_16_release_is_bounded_and_tells() {
 	for way in '200 released 0' '200 gone 74' 'none x 0'; do
 		# shellcheck disable=SC2086 # words are wanted
@@ -349,6 +403,23 @@ test_server_killed_script_delays_others_by_a_ttl() {
 	kill -KILL $child
 	HOLDFAST_WAIT=30000 holdfast_lock sh/killed || fail "holdfast_lock: $?"
 	holdfast_unlock sh/killed || fail "holdfast_unlock: $?"
+}
+test_server_any_folder_and_field_separator() {
+	mkdir "$W/a folder *"
+	name="it's \"a\" \$(touch $W/done) \`touch $W/done\` ; | &"
+	for ifs in ' ' , ''; do
+		(
+			IFS=$ifs TMPDIR="$W/a folder *"
+			holdfast_lock "$name" || fail "IFS '$ifs': holdfast_lock: $?"
+			holdfast_lock other || fail "IFS '$ifs': another: $?"
+			holdfast_check "$name" || fail "IFS '$ifs': holdfast_check: $?"
+			holdfast_unlock "$name" || fail "IFS '$ifs': holdfast_unlock: $?"
+			holdfast_check other || fail "IFS '$ifs': another: $?"
+			holdfast_unlock other || fail "IFS '$ifs': another: $?"
+			same "$(ls "$TMPDIR")" ''
+		) || exit 1
+	done
+	[ ! -e "$W/done" ] || fail "the name was run"
 }
 test_server_counts_exactly() {
 	echo 0 >"$W/count"
