@@ -14,32 +14,53 @@ import (
 // noWaitLimit bounds the requests of a run with --no-wait.
 const noWaitLimit = 10 * time.Second
 
-// acquire opens the store and takes the lock. A signal that ends programs ends
-// the wait, and so does --wait, which counts from before the store is opened.
-func (r *runner) acquire() (*holdfast.Hold, error) {
-	ctx, stop := cancelOn(context.Background(), r.signals)
-	defer stop()
+// lockWait is a wait for the lock. A signal that ends programs ends it, and so does
+// --wait, which counts from before the store is opened.
+type lockWait struct {
+	ctx         context.Context
+	show        *waitDisplay
+	stopSignals func() // later signals are not the wait's
+	end         func()
+}
+
+// beginWait begins a wait; the caller calls its end.
+func (r *runner) beginWait() *lockWait {
+	ctx, stopSignals := cancelOn(context.Background(), r.signals)
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	limit := &waitTimeout{flag: "--no-wait", limit: noWaitLimit}
-	if r.wait > 0 {
-		limit = &waitTimeout{flag: "--wait " + r.wait.String(), limit: r.wait}
+	endLimit := func() {}
+	if limit := r.waitLimit(); limit != nil {
+		ctx, endLimit = context.WithTimeoutCause(ctx, limit.limit, limit)
 	}
-	if r.noWait || r.wait > 0 {
-		var end context.CancelFunc
-		ctx, end = context.WithTimeoutCause(ctx, limit.limit, limit)
-		defer end()
+	w := &lockWait{ctx: ctx, show: newWaitDisplay(r, cancel), stopSignals: stopSignals}
+	w.end = func() { endLimit(); cancel(nil); stopSignals() }
+	r.show.Store(w.show)
+	return w
+}
+
+// waitLimit returns the limit that the flags set to a wait, or nil.
+func (r *runner) waitLimit() *waitTimeout {
+	switch {
+	case r.wait > 0:
+		return &waitTimeout{flag: "--wait " + r.wait.String(), limit: r.wait}
+	case r.noWait:
+		return &waitTimeout{flag: "--no-wait", limit: noWaitLimit}
 	}
-	show := newWaitDisplay(r, cancel)
-	r.show.Store(show)
+	return nil
+}
+
+// acquire opens the store and takes the lock.
+func (r *runner) acquire() (*holdfast.Hold, error) {
+	w := r.beginWait()
+	defer w.end()
+	ctx := w.ctx
 	if r.client == nil { // with --lead it is open after the first campaign
 		if err := r.openStore(ctx); err != nil {
-			show.end()
+			w.show.end()
 			return nil, err
 		}
 	}
 	hold, err := r.lockFunc()(ctx)
-	show.end()
+	w.show.end()
 	switch {
 	case err != nil && r.noWait && ctx.Err() != nil:
 		return nil, r.timeoutError(ctx, err)

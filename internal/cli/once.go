@@ -65,23 +65,11 @@ type onceRun struct {
 // executeOnce runs the command for a slot, unless the slot is done.
 func (r *runner) executeOnce() error {
 	defer r.close()
-	ctx, stop := cancelOn(context.Background(), r.signals)
-	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	limit := &waitTimeout{flag: "--no-wait", limit: noWaitLimit}
-	if r.wait > 0 {
-		limit = &waitTimeout{flag: "--wait " + r.wait.String(), limit: r.wait}
-	}
-	if r.noWait || r.wait > 0 {
-		var end context.CancelFunc
-		ctx, end = context.WithTimeoutCause(ctx, limit.limit, limit)
-		defer end()
-	}
-	show := newWaitDisplay(r, cancel)
-	r.show.Store(show)
+	w := r.beginWait()
+	defer w.end()
+	ctx := w.ctx
 	if err := r.openStore(ctx); err != nil {
-		show.end()
+		w.show.end()
 		return r.failedWait(err)
 	}
 	once := r.client.Once
@@ -89,12 +77,12 @@ func (r *runner) executeOnce() error {
 		once = r.client.TryOnce
 	}
 	var o onceRun
-	o.acquireStop = func() { show.end(); stop() } // the signals are the command's now
+	o.acquireStop = func() { w.show.end(); w.stopSignals() } // the signals are the command's now
 	done, err := once(ctx, r.name, r.slot, func(ctx context.Context) error { return r.onceCommand(ctx, &o) })
 	if o.ran {
 		return r.onceOutcome(&o, done, err)
 	}
-	show.end()
+	w.show.end()
 	switch {
 	case err == nil:
 		return r.doneElsewhere(done)
