@@ -166,11 +166,16 @@ export class Locks {
     return { id: hold.id, name: hold.name, ...hold._p.fields, host: hostname(), pid: process.pid, ...more };
   }
 
+  _bearer() {
+    const token = ((typeof this._token === 'function' ? this._token() : this._token) ?? '').trim(); // a file ends with a new line
+    if (!/^[!-~]*$/.test(token)) throw new RefusedError('token: it has characters that a header cannot have', 'token');
+    return token ? { Authorization: `Bearer ${token}` } : {};
+  }
+
   // Sends a request, and resolves to the status, the headers and the text of the answer.
-  _send(at, path, body, limit) {
+  _send(at, path, body, limit, bearer) {
     const url = new URL(path, this._urls[at]);
-    const token = typeof this._token === 'function' ? this._token() : this._token;
-    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body), ...(token && { Authorization: `Bearer ${token}` }) };
+    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body), ...bearer };
     return new Promise((done, fail) => {
       const request = (url.protocol === 'https:' ? https : http).request(url, { ...this._tls, method: 'POST', headers, port: this._urls[at].listens, agent: false });
       const guard = setTimeout(() => request.destroy(new Error('no answer in time')), limit);
@@ -188,11 +193,12 @@ export class Locks {
   async _ask(holds, path, body, limit) {
     const at = this._at;
     const c0 = this._clock();
+    const bearer = this._bearer();
     let status = 0;
     let answer;
     for (const hold of holds) hold._p.asked = true;
     try {
-      const got = await this._send(at, path, JSON.stringify(body), limit);
+      const got = await this._send(at, path, JSON.stringify(body), limit, bearer);
       status = got.status;
       if (got.headers.holdfast === '1') answer = JSON.parse(got.text); // rule 11: else a proxy answered
     } catch {

@@ -178,6 +178,9 @@ test('rule 14: a token needs TLS and stays hidden', async () => {
   const locks = new Locks('https://lockd1:7420', { token: 'geheim' });
   assert.ok(!inspect(locks).includes('geheim') && !JSON.stringify(locks).includes('geheim'));
   assert.equal(locks._tls.rejectUnauthorized, undefined);
+  assert.deepEqual(new Locks('https://lockd1:7420', { token: () => 'geheim\n' })._bearer(), { Authorization: 'Bearer geheim' });
+  const bad = new Locks('http://127.0.0.1:1', { token: 'ge\nheim' });
+  await assert.rejects(bad.acquire('n'), (e) => e instanceof RefusedError && !e.message.includes('heim'));
   for (const bad of ['ftp://h', 'http://user:geheim@h', 'https://h/path', 'h:7420', []]) assert.throws(() => new Locks(bad), TypeError);
 });
 

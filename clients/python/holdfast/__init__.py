@@ -187,8 +187,14 @@ class Locks:
         ttl = self.ttl if ttl is None else ttl
         return Lock(self, name, wait, ttl, {**fields, "ttl_ms": int(ttl * 1000)}, on_loss, on_doubt)
 
+    def _bearer(self) -> Dict[str, str]:
+        token = ((self._token() if callable(self._token) else self._token) or "").strip()  # a file ends with a new line
+        if not all("!" <= c <= "~" for c in token):
+            raise RefusedError("token: it has characters that a header cannot have", "token")
+        return {"Authorization": "Bearer " + token} if token else {}
+
     def _send(self, at: int, path: str, body: bytes, limit: float) -> Tuple[int, Any, bytes]:
-        u, token = self._urls[at], self._token() if callable(self._token) else self._token
+        u, bearer = self._urls[at], self._bearer()
         conn = http.client.HTTPConnection(u.hostname or "", u.port or 7420, timeout=limit)
         if u.scheme == "https":
             conn = http.client.HTTPSConnection(u.hostname or "", u.port or 7420, timeout=limit, context=self._tls)
@@ -196,7 +202,7 @@ class Locks:
         guard.start()
         try:
             conn.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close",
-                                              **({"Authorization": "Bearer " + token} if token else {})})
+                                              **bearer})
             answer = conn.getresponse()
             if answer.length is None:
                 raise OSError("an answer without a length may be truncated")

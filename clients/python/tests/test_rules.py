@@ -231,6 +231,10 @@ class Rules(unittest.TestCase):
         self.assertNotIn("geheim", str(bad.exception))
         locks = Locks("https://lockd1:7420", token="geheim")
         self.assertNotIn("geheim", repr(locks))
+        self.assertEqual(Locks("https://lockd1:7420", token=lambda: "geheim\n")._bearer(), {"Authorization": "Bearer geheim"})
+        with self.assertRaises(RefusedError) as refused:
+            Locks("http://127.0.0.1:1", token="ge\nheim").lock("n").acquire()
+        self.assertNotIn("heim", str(refused.exception))
         for address in ("ftp://h", "http://user:geheim@h", "https://h/path", "h:7420"):
             with self.assertRaises(ValueError):
                 Locks(address)

@@ -145,10 +145,16 @@ public final class Locks {
     }
   }
 
+  private String bearer() {
+    String text = token.get().strip(); // a file ends with a new line
+    if (!text.matches("[!-~]+")) throw new RefusedException("token: it has characters that a header cannot have", "token");
+    return "Bearer " + text;
+  }
+
   private Answer sendHttp(int at, String path, String form, double limit) throws IOException, InterruptedException {
     HttpRequest.Builder request = HttpRequest.newBuilder(urls.get(at).resolve(path)).POST(HttpRequest.BodyPublishers.ofString(form))
         .header("Content-Type", "application/x-www-form-urlencoded").header("Accept", "text/plain");
-    if (token != null) request.header("Authorization", "Bearer " + token.get());
+    if (token != null) request.header("Authorization", bearer());
     CompletableFuture<HttpResponse<String>> reply = http.sendAsync(request.build(), HttpResponse.BodyHandlers.ofString());
     try {
       HttpResponse<String> r = reply.get((long) limit, TimeUnit.MILLISECONDS);

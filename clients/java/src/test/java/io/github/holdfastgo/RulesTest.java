@@ -206,6 +206,11 @@ class RulesTest {
     assertFalse(new Locks(List.of("https://lockd1:7420"), () -> "geheim", ttl, null).toString().contains("geheim"));
     for (String bad : List.of("ftp://h", "http://user:geheim@h", "https://h/path")) assertThrows(IllegalArgumentException.class, () -> new Locks(bad));
     assertThrows(IllegalArgumentException.class, () -> new Locks());
+    String refused = assertThrows(Locks.RefusedException.class,
+        () -> new Locks(List.of("http://127.0.0.1:1"), () -> "ge\nheim", ttl, null).lock("n")).getMessage();
+    assertFalse(refused.contains("heim"));
+    assertThrows(Locks.UnavailableException.class, // a token from a file ends with a new line
+        () -> new Locks(List.of("http://127.0.0.1:1"), () -> "geheim\n", ttl, null).lock("n", Duration.ZERO, Map.of()));
   }
 
   @Test void rule_15_hundredIdsInARequest() throws Exception {
