@@ -134,7 +134,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"a web server":    {"etcd://" + speaks("HTTP/1.1 400 Bad Request\r\n\r\n"), "is it etcd"},
 		"a Redis":         {"etcd://" + speaks("-ERR unknown command\r\n"), "is it etcd"},
 		"a silent server": {"etcd://" + speaks("") + "?dial_timeout=1s", "no answer in 1s"},
-		"no quorum":       {"etcd://" + s.Members[0].Addr() + "?dial_timeout=2s", "majority"},
+		"no quorum":       {"etcd://" + s.Members[0].Addr() + "?dial_timeout=8s", "majority"},
 		"TLS without":     {"etcd://" + secure.Members[0].Addr() + "?dial_timeout=2s", ""},
 		"no certificate":  {"etcds://" + secure.Members[0].Addr() + "?ca=" + secure.Certs.CA + "&dial_timeout=2s", ""},
 		"not trusted":     {"etcds://" + secure.Members[0].Addr() + "?dial_timeout=20s", "certificate"}, // long enough for a handshake on a busy machine

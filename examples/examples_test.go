@@ -39,7 +39,7 @@ var examples = []example{
 	{"crash", false, []string{
 		`process \d+ holds the lock, with token \d+ and a TTL of 2s`,
 		`it was killed`,
-		`the next holder has the lock after [1-9](\.\d+)?s`,
+		`the next holder has the lock after ([1-9]\d*(\.\d+)?s|[1-9]\d\dms)`,
 	}},
 	{"cron", true, []string{
 		`hour 1: done 1 time\(s\); host 4, which is late: nothing to do, it is done`,

@@ -112,7 +112,7 @@ func TestF90_LockOnEnsemble(t *testing.T) {
 	} else {
 		t.Logf("without a quorum, Lock: %v", err)
 	}
-	if _, err := openErr(t, s.URL("", "dial_timeout=2s")); err == nil {
+	if _, err := openErr(t, s.URL("", "dial_timeout=8s")); err == nil {
 		t.Error("opened without a quorum")
 	} else if class := driver.ClassOf(err); class != driver.Unavailable || !strings.Contains(err.Error(), "quorum") {
 		t.Errorf("without a quorum, Open: %v (%v)", err, class)

@@ -3,8 +3,7 @@
 package cli
 
 import (
-	"context"
-	"net"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,12 +48,7 @@ func TestDoctorFindsEviction(t *testing.T) {
 }
 
 func TestDoctorReportsUnreachableStore(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", servers.FreePort(t)) // on which no other server will listen
 	r := holdfastHere("--store", "redis://:hunter2Qx@"+addr, "doctor").want(t, exitUnavailable, "", addr)
 	if strings.Contains(r.err, "hunter2Qx") {
 		t.Errorf("the password is in %q", r.err)

@@ -3,7 +3,7 @@
 package cli
 
 import (
-	"net"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,12 +19,7 @@ const hushed = "hunter2Qx/%zz"
 // TestSecretsOfUnreachableStores: every verb fails on every store, with a
 // password in the URL in each form and place, and shows none of it.
 func TestSecretsOfUnreachableStores(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", servers.FreePort(t)) // on which no other server will listen
 	for _, scheme := range anylock.Schemes() {
 		if scheme == "memory" || scheme == "sqlite" {
 			continue
