@@ -24,7 +24,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	return sqlqueue.RunChecks(ctx, []string{"writes", "rights"},
-		d.checkVersion, d.checkRights, d.checkWrites, d.checkDurability, d.checkCluster, d.checkStatements, d.checkWaits,
+		d.checkVersion, d.checkRights, d.checkWrites, d.checkMarks, d.checkDurability, d.checkCluster, d.checkStatements, d.checkWaits,
 		d.checkPush, d.tables.CheckRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
 }
 
@@ -79,6 +79,20 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 	f.Detail = err.Error()
 	f.Advice = "GRANT SELECT, INSERT, UPDATE, DELETE on the tables; if they are missing, ask an administrator to run the output of `holdfast schema mysql`"
 	return f, nil
+}
+
+// checkMarks examines the rights that Once needs. It creates the table of marks, as
+// the first Once does, and runs statements that change nothing.
+func (d *Driver) checkMarks(ctx context.Context) (driver.Finding, error) {
+	return sqlqueue.CheckMarks(ctx, d, func() error {
+		table := d.opt.prefix() + "mark"
+		for _, text := range []string{"UPDATE " + table + " SET token = token WHERE false", "INSERT INTO " + table + " SELECT * FROM " + table + " WHERE false"} {
+			if err := d.Auto(ctx, &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: text, Writes: true}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (d *Driver) checkWrites(ctx context.Context) (driver.Finding, error) {

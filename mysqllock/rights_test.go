@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -13,7 +14,11 @@ import (
 // rights describes the users of a server to the suite. Their rights on the
 // tables are those that `holdfast schema mysql` lists.
 func rights(t *testing.T, s *servers.MariaDBServer, open func(user string) (driver.Driver, error)) *drivertest.Rights {
-	return sqlcases.Rights(tables, sqlcases.Users{
+	return sqlcases.Rights(tables, usersOf(t, s, open))
+}
+
+func usersOf(t *testing.T, s *servers.MariaDBServer, open func(user string) (driver.Driver, error)) sqlcases.Users {
+	return sqlcases.Users{
 		Create: func(user string) {
 			s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+servers.MariaDBPassword+"'")
 			s.Exec(t, "GRANT SELECT ON locks.step TO "+user+"@'%'")
@@ -22,5 +27,31 @@ func rights(t *testing.T, s *servers.MariaDBServer, open func(user string) (driv
 		Revoke: func(user, right string) { s.Exec(t, fmt.Sprintf("REVOKE %s FROM %s@'%%'", right, user)) },
 		Open:   open,
 		Count:  func(query string) int64 { return s.Value(t, query) },
-	})
+	}
+}
+
+// TestCheckExaminesMarks checks that Check tells a user who lacks a right on the
+// table of marks, which Once needs.
+//
+// Covers: F114.
+func TestCheckExaminesMarks(t *testing.T) {
+	t.Parallel()
+	s := servers.MariaDB(t, servers.MariaDBOptions{})
+	s.Exec(t, "CREATE TABLE step (us bigint PRIMARY KEY)")
+	open := func(user string) (driver.Driver, error) {
+		d, err := Open(context.Background(), s.URL(user, ""))
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}
+	admin, err := open("holdfast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.(driver.Marker).Mark(t.Context(), "n"); err != nil { // makes the tables
+		t.Fatal(err)
+	}
+	sqlcases.MarkRights(t, tables, usersOf(t, s, open))
 }

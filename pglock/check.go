@@ -49,7 +49,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	return sqlqueue.RunChecks(ctx, []string{"writes"},
-		d.checkVersion, d.checkWrites, d.checkDurability, d.checkRights, d.checkPush, d.checkRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
+		d.checkVersion, d.checkWrites, d.checkDurability, d.checkRights, d.checkMarks, d.checkPush, d.checkRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
 }
 
 func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
@@ -122,11 +122,28 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 	return f, err
 }
 
+// checkMarks examines the rights that Once needs. It creates the table of marks, as
+// the first Once does.
+func (d *Driver) checkMarks(ctx context.Context) (driver.Finding, error) {
+	return sqlqueue.CheckMarks(ctx, d, func() error {
+		missing, err := d.lacking(ctx, "'mark'", "'SELECT', 'INSERT', 'UPDATE'")
+		if err == nil && missing != "" {
+			err = driver.Errorf(driver.Refused, "this user lacks rights: %s", missing)
+		}
+		return err
+	})
+}
+
 // missingRights returns a list of the rights on the tables that this user
 // lacks.
 func (d *Driver) missingRights(ctx context.Context) (list string, err error) {
-	query := "SELECT coalesce(string_agg(r || ' on " + d.opt.prefix() + "' || t, ', '), '') FROM unnest(ARRAY['store', 'line', 'ticket', 'grave']) t, " +
-		"unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r WHERE NOT (t = 'store' AND r IN ('INSERT', 'DELETE')) " +
+	return d.lacking(ctx, "'store', 'line', 'ticket', 'grave'", "'SELECT', 'INSERT', 'UPDATE', 'DELETE'")
+}
+
+// lacking returns a list of those of the rights on the tables that this user lacks.
+func (d *Driver) lacking(ctx context.Context, tables, rights string) (list string, err error) {
+	query := "SELECT coalesce(string_agg(r || ' on " + d.opt.prefix() + "' || t, ', '), '') FROM unnest(ARRAY[" + tables + "]) t, " +
+		"unnest(ARRAY[" + rights + "]) r WHERE NOT (t = 'store' AND r IN ('INSERT', 'DELETE')) " +
 		"AND NOT has_table_privilege('" + d.opt.tables() + "' || t, r)"
 	err = d.queryRow(ctx, query, &list)
 	return list, err

@@ -94,3 +94,20 @@ func CheckConnections(used, limit int64) driver.Finding {
 func Pace() string {
 	return fmt.Sprintf("the first waiter polls every %v, the n-th every n × %v, up to every %v", PaceFirst, PaceFirst, PaceLast)
 }
+
+// CheckMarks reads a mark that nobody sets, which creates the table of marks where
+// it is missing, and then examines the rights to set one.
+func CheckMarks(ctx context.Context, m driver.Marker, maySet func() error) (driver.Finding, error) {
+	f := driver.Finding{Topic: "marks", Detail: "this user may read and set the marks of Once"}
+	_, err := m.Mark(ctx, "holdfast/check")
+	if err == nil {
+		err = maySet()
+	}
+	if err == nil || driver.ClassOf(err) != driver.Refused {
+		return f, err
+	}
+	f.Level = driver.Problem
+	f.Detail = "Once is refused: " + err.Error()
+	f.Advice = "GRANT SELECT, INSERT, UPDATE on the table of marks; if it is missing, ask an administrator to run the output of `holdfast schema`"
+	return f, nil
+}

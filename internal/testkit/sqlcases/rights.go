@@ -1,9 +1,12 @@
 package sqlcases
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
@@ -61,5 +64,51 @@ func Rights(tables []string, users Users) *drivertest.Rights {
 			}
 			return rows
 		},
+	}
+}
+
+// MarkRights checks that Check names each right on the table of marks that a user
+// lacks, and that Mark or SetMark is refused then.
+func MarkRights(t *testing.T, tables []string, users Users) {
+	t.Helper()
+	verbs := []string{"SELECT", "INSERT", "UPDATE"}
+	rights := Rights(tables, users)
+	for _, lacks := range append([]string{""}, verbs...) {
+		user := "marks" + strings.ToLower(lacks)
+		users.Create(user)
+		for _, right := range rights.Needed {
+			users.Grant(user, right)
+		}
+		for _, verb := range verbs {
+			if verb != lacks {
+				users.Grant(user, verb+" on holdfast_mark")
+			}
+		}
+		d, err := users.Open(user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		ctx := t.Context()
+		_, read := d.(driver.Marker).Mark(ctx, "n")
+		set := errors.Join(d.(driver.Marker).SetMark(ctx, "n", driver.Mark{Token: 1}), d.(driver.Marker).SetMark(ctx, "n", driver.Mark{Token: 2}))
+		if refused := read != nil || set != nil; refused != (lacks != "") {
+			t.Errorf("without %q: Mark: %v, SetMark: %v", lacks, read, set)
+		}
+		fs, err := d.(driver.Checker).Check(ctx)
+		if err != nil {
+			t.Errorf("without %q, Check: %v", lacks, err)
+		}
+		found := slices.IndexFunc(fs, func(f driver.Finding) bool { return f.Topic == "marks" })
+		switch {
+		case found < 0:
+			t.Errorf("without %q, Check tells nothing of marks: %+v", lacks, fs)
+		case lacks == "":
+			if fs[found].Level != driver.OK {
+				t.Errorf("with all rights: %+v", fs[found])
+			}
+		case fs[found].Level != driver.Problem || !strings.Contains(fs[found].Detail+fs[found].Advice, lacks) || !strings.Contains(fs[found].Detail, "holdfast_mark"):
+			t.Errorf("without %s: %+v", lacks, fs[found])
+		}
 	}
 }
