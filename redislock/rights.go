@@ -28,6 +28,7 @@ var rights = []struct{ rule, words string }{
 func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, error) {
 	return onControl(ctx, d, func(c link.Conn) (rules []string, err error) {
 		stands := map[string]string{"k": noneName + inSlot(l.keys[keyHolders]), "q": l.keys[keyWaiters], "t": l.keys[keyTickets]}
+		mark := doneName + inSlot(l.keys[keyHolders])
 		add := func(rule string) {
 			if rule != "" && !slices.Contains(rules, rule) {
 				rules = append(rules, rule)
@@ -46,6 +47,17 @@ func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, err
 			}
 			if missing == anyKey {
 				add(at.rule)
+			}
+		}
+		// Since Redis 7, a key may be left to be read or written alone. PEXPIRE of a
+		// missing key changes nothing.
+		for _, words := range [][]string{{"HGET", mark, "token"}, {"PEXPIRE", mark, "1"}} {
+			missing, err := ask(words...)
+			if err != nil {
+				return nil, err
+			}
+			if missing == anyKey {
+				add("~" + reserved + "*")
 			}
 		}
 		publish := []string{"PUBLISH", d.channel + "-check", ""}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -164,4 +165,35 @@ func refusals(t *testing.T, s *servers.RedisServer, rules []string) (errs []erro
 		errs = append(errs, fmt.Errorf("refused: %v", denied))
 	}
 	return errs
+}
+
+// TestCheckExaminesTheKeyOfMarks checks that Check tells a user who may use the keys
+// of queues but may not read, or not write, those of marks, which Once needs.
+func TestCheckExaminesTheKeyOfMarks(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t, servers.RedisOptions{})
+	rules := slices.DeleteFunc(documentedRights(t, "", DefaultPrefix), func(r string) bool { return r == "~holdfast_*" })
+	for _, name := range []string{"queue", "tickets", "due", "mark", "ahead", "none", "guard"} {
+		rules = append(rules, "~holdfast_"+name+"*")
+	}
+	for user, more := range map[string]string{"whole": "~holdfast_done*", "none": "", "reads": "%R~holdfast_done*", "writes": "%W~holdfast_done*"} {
+		if more != "" {
+			more = " " + more
+		}
+		d := as(t, s, user, strings.Fields(strings.Join(rules, " ")+more+" +config|get +scan +client|info")...)
+		_, err := d.Mark(t.Context(), "n")
+		if err == nil {
+			err = d.SetMark(t.Context(), "n", driver.Mark{Token: 1})
+		}
+		fs, checked := d.Check(t.Context())
+		if checked != nil {
+			t.Fatal(checked)
+		}
+		told := slices.ContainsFunc(fs, func(f driver.Finding) bool {
+			return f.Topic == "rights" && f.Level == driver.Problem && strings.Contains(f.Advice, "~holdfast_*")
+		})
+		if refused := err != nil; refused != (user != "whole") || told != refused {
+			t.Errorf("%s: the marks: %v; Check: %+v", user, err, fs)
+		}
+	}
 }
