@@ -44,7 +44,8 @@ type entry struct {
 	severalNodes bool   // see position
 	target       string // key in session.watchers
 	alone        bool
-	ahead        int
+	ahead        int   // -1 if it is not known
+	aheadAt      int64 // the pzxid of the queue at which ahead was counted
 	holder       string
 }
 
@@ -123,27 +124,46 @@ func (s *session) setNodeLocked(r *entry, name string, token uint64, based bool)
 
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// answer returns the status of a ticket for the reply to the core.
+// answer returns the status of a ticket for the reply to the core, as soon as the
+// session is promised for the ticket's whole TTL after began (Join 9). Usually it is, and
+// nothing is sent. After a stall the last confirmed heartbeat is too old: a sync confirms
+// those before the stall, and one that is sent confirmAfter later confirms that sync.
 func (s *session) answer(r *entry, began time.Time) (driver.Status, error) {
-	lease := s.promise(began)
+	for {
+		if p, ok, err := s.answerIfPromised(r, began); ok || err != nil {
+			return p, err
+		}
+		if err := s.sync(); err != nil {
+			return driver.Status{}, err
+		}
+		if p, ok, err := s.answerIfPromised(r, began); ok || err != nil {
+			return p, err
+		}
+		select {
+		case <-time.After(confirmAfter(s.d.tick)):
+		case <-s.stop:
+			return driver.Status{}, driver.ErrClosed
+		}
+	}
+}
+
+// answerIfPromised returns the status of a ticket. It reports false if the session is not
+// yet promised for the ticket's TTL after began.
+func (s *session) answerIfPromised(r *entry, began time.Time) (p driver.Status, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := driver.Status{State: r.state, Holder: r.holder}
+	p = driver.Status{State: r.state, Holder: r.holder, Lease: r.t.TTL}
 	switch r.state {
 	case driver.Gone:
-		return driver.Status{State: driver.Gone}, nil
+		return driver.Status{State: driver.Gone}, true, nil
 	case driver.Held:
 		p.Token, p.Holder = r.token, ""
 	case driver.Waiting:
 		p.Ahead = r.ahead
 	default:
-		return driver.Status{}, driver.Errorf(driver.Unknown, "the ticket's place is not known yet")
+		return driver.Status{}, false, driver.Errorf(driver.Unknown, "the ticket's place is not known yet")
 	}
-	if lease <= 0 {
-		return driver.Status{}, driver.Errorf(driver.Unknown, "the session is in doubt: nothing was heard from the leader for %v", s.timeout)
-	}
-	p.Lease = min(lease, r.t.TTL)
-	return p, nil
+	return p, s.promise(began) >= r.t.TTL, nil
 }
 
 // extend starts the ticket's time anew, counted from entry. It returns false if
@@ -220,18 +240,25 @@ func (s *session) refresh(rs []*entry) []error {
 		return errs
 	}
 	s.mu.Lock()
-	var moved []int
+	var waiting []int
+	moved := make(map[int]bool)
 	for i, r := range rs {
-		if errs[i] == nil && r.state == driver.Waiting && (r.events != r.resolvedAt || r.manyAhead || r.severalNodes) {
-			moved = append(moved, i)
+		if errs[i] == nil && r.state == driver.Waiting {
+			waiting = append(waiting, i)
+			moved[i] = r.events != r.resolvedAt || r.manyAhead || r.severalNodes
 		}
 	}
 	s.mu.Unlock()
-	inParallel(len(moved), func(k int) {
-		r := rs[moved[k]]
+	inParallel(len(waiting), func(k int) {
+		i := waiting[k]
+		r := rs[i]
 		r.busy.Lock()
 		defer r.busy.Unlock()
-		errs[moved[k]] = s.resolveLocked(r)
+		if moved[i] {
+			errs[i] = s.resolveLocked(r)
+		} else {
+			errs[i] = s.recountLocked(r)
+		}
 	})
 	return errs
 }

@@ -95,6 +95,10 @@ func (s *session) silenceLimit() time.Duration {
 	return max(s.timeout/5, s.d.tick*3/8, 3*s.syncTime)
 }
 
+// confirmAfter returns how long after a sync's answer another one has to be sent to
+// confirm it: a little more than half a tick.
+func confirmAfter(tick time.Duration) time.Duration { return tick * 6 / 10 }
+
 // confirmSyncs notes that a sync was answered, and which earlier syncs it confirms.
 func (s *session) confirmSyncs(t answeredSync) {
 	s.mu.Lock()
@@ -104,7 +108,7 @@ func (s *session) confirmSyncs(t answeredSync) {
 	}
 	keep := s.answeredSyncs[:0]
 	for _, old := range s.answeredSyncs {
-		if t.sent.Sub(old.answered) < s.d.tick*6/10 {
+		if t.sent.Sub(old.answered) < confirmAfter(s.d.tick) {
 			keep = append(keep, old)
 		} else if old.sent.After(s.confirmed) {
 			s.confirmed = old.sent
@@ -113,12 +117,10 @@ func (s *session) confirmSyncs(t answeredSync) {
 	s.answeredSyncs = append(keep, t)
 }
 
-// promise returns how long after from the session surely lives. If the wall
+// promise returns how long after from the session surely lives; s.mu is held. If the wall
 // clock has advanced further than the monotonic clock, the wall clock counts:
 // timers and the monotonic clock stand still while the machine sleeps.
 func (s *session) promise(from time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	age := from.Sub(s.confirmed)
 	if wall := from.Round(0).Sub(s.confirmed.Round(0)); wall > age {
 		age = wall
@@ -164,7 +166,12 @@ func (s *session) sweep() {
 	}
 	for _, r := range grown {
 		if r.busy.TryLock() {
-			_ = s.verifyLocked(r)
+			s.mu.Lock()
+			watched := r.watched // by a renewal, since the sweep began
+			s.mu.Unlock()
+			if !watched {
+				_ = s.verifyLocked(r)
+			}
 			r.busy.Unlock()
 		}
 	}

@@ -313,6 +313,7 @@ func (s *session) listed(queue string, children []string, stat *zk.Stat, err err
 		return view{}, foreign(queue, "is an ephemeral node and not a line")
 	}
 	v := viewOf(children)
+	v.pzxid = stat.Pzxid
 	s.d.deleteStrays(s, queue, &v)
 	return v, nil
 }

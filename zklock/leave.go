@@ -125,25 +125,31 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 		s := recs[i].s
 		in[s] = true
 		s.mu.Lock()
-		recs[i].mustLeave, recs[i].leaving = true, true // from here on the ticket is neither watched nor renewed
-		s.unwatch(recs[i])
+		recs[i].mustLeave, recs[i].leaving = true, true // from here on no event grants the ticket, and nothing renews it
 		s.mu.Unlock()
 	}
 	answers := make([]driver.Status, len(refs))
+	byQueue := make(map[string][]int)
+	for i, r := range recs {
+		if r == nil {
+			answers[i].State = driver.Gone
+		} else {
+			byQueue[r.queue] = append(byQueue[r.queue], i)
+		}
+	}
+	queues := slices.Collect(maps.Values(byQueue))
 	err := d.do(ctx, func() {
-		inParallel(len(refs), func(i int) {
-			r := recs[i]
-			if r == nil {
-				answers[i].State = driver.Gone
-				return
+		inParallel(len(queues), func(k int) {
+			for _, i := range queues[k] { // in order: each may grant the next
+				r := recs[i]
+				r.busy.Lock()
+				state, err := r.s.leaveLocked(r)
+				r.s.mu.Lock()
+				r.leaving = false
+				r.s.mu.Unlock()
+				r.busy.Unlock()
+				answers[i] = driver.Status{State: state, Err: err}
 			}
-			r.busy.Lock()
-			defer r.busy.Unlock()
-			state, err := r.s.departLocked(r)
-			r.s.mu.Lock()
-			r.leaving = false
-			r.s.mu.Unlock()
-			answers[i] = driver.Status{State: state, Err: err}
 		})
 	}, slices.Collect(maps.Keys(in))...)
 	if err != nil {
@@ -152,8 +158,78 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	return answers, nil
 }
 
-// departLocked deletes the ticket's node and returns the state that it found. Every
-// sweep repeats it until it has succeeded.
+// leaveLocked deletes the ticket's node and returns the state that the ticket had at
+// that moment. This driver may not have heard yet that a waiter was granted. So the
+// transaction that deletes the node of a waiter checks that the tickets that keep it
+// out are still there.
+func (s *session) leaveLocked(r *entry) (driver.State, error) {
+	if !s.up() {
+		return s.departLocked(r)
+	}
+	if r.createUnknown {
+		found, err := s.find(r)
+		if err != nil {
+			return 0, s.retireIfRefused(err)
+		}
+		if !found {
+			return s.departLocked(r)
+		}
+	}
+	s.mu.Lock()
+	state, path := r.state, r.path
+	var behind []string
+	if state == driver.Waiting && r.target != "" && !r.manyAhead {
+		behind = []string{r.target}
+	}
+	s.mu.Unlock()
+	for state != driver.Held && state != driver.Gone && path != "" {
+		if behind == nil {
+			v, err := s.list(r.queue)
+			if err != nil {
+				return 0, s.retireIfRefused(err)
+			}
+			st := v.position(nameOf(path))
+			if !st.found {
+				break // the delete finds nothing, either
+			}
+			if st.held {
+				s.mu.Lock()
+				if r.state != driver.Gone {
+					r.state = driver.Held
+				}
+				s.mu.Unlock()
+				break
+			}
+			if behind = v.keepingOut(r.queue, nameOf(path)); len(behind) > maxChecks {
+				break
+			}
+		}
+		ops := make([]any, 0, len(behind)+1)
+		for _, p := range behind {
+			ops = append(ops, &zk.CheckVersionRequest{Path: p, Version: -1})
+		}
+		res, err := s.conn.Multi(append(ops, &zk.DeleteRequest{Path: path, Version: -1})...)
+		if err == nil {
+			s.forget(r)
+			return driver.Waiting, nil
+		}
+		failed := failing(res)
+		if failed < 0 {
+			return 0, s.retireIfRefused(classed("delete "+path, err))
+		}
+		if failed == len(ops) || !errors.Is(res[failed].Error, zk.ErrNoNode) {
+			break // the check is refused, or the node is: departLocked tells
+		}
+		behind = nil
+	}
+	return s.departLocked(r)
+}
+
+// maxChecks is the most nodes that one transaction checks.
+const maxChecks = 1000
+
+// departLocked deletes the ticket's node and returns the state that the ticket last
+// was known to have. Every sweep repeats it until it has succeeded.
 func (s *session) departLocked(r *entry) (driver.State, error) {
 	s.mu.Lock()
 	r.mustLeave = true

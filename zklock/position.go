@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -131,4 +132,35 @@ func (v *view) position(name string) (s position) {
 	s.head = sum <= limit
 	s.target = pred.nodes[len(pred.nodes)-1].name
 	return s
+}
+
+// keepingOut returns the paths of nodes ahead of the node of that name, which waits.
+// While all of them exist it does not hold.
+func (v *view) keepingOut(queue, name string) []string {
+	ps := v.places()
+	at := slices.IndexFunc(ps, func(p place) bool {
+		return slices.ContainsFunc(p.nodes, func(n node) bool { return n.name == name })
+	})
+	if at < 0 {
+		return nil
+	}
+	mine := ps[at]
+	limit := mine.nodes[0].limit
+	units := func(n node) int64 {
+		if n.limit != limit {
+			return limit
+		}
+		return n.units
+	}
+	var greatest []node // of each place, the node that makes it as large as it is
+	for _, p := range ps[:at] {
+		greatest = append(greatest, slices.MaxFunc(p.nodes, func(a, b node) int { return cmp.Compare(units(a), units(b)) }))
+	}
+	slices.SortStableFunc(greatest, func(a, b node) int { return cmp.Compare(units(b), units(a)) })
+	var paths []string
+	for sum := mine.units; sum <= limit && len(greatest) > 0; greatest = greatest[1:] {
+		sum = add(sum, units(greatest[0]))
+		paths = append(paths, queue+"/"+greatest[0].name)
+	}
+	return paths
 }

@@ -88,6 +88,45 @@ func (s *session) resolveLocked(r *entry) error {
 	}
 }
 
+// maxRecounted is the most children of a queue that a renewal lists. In a longer queue
+// the places ahead of a waiter are not known again before it is nearly its turn.
+const maxRecounted = 1000
+
+// recountLocked counts the places ahead of a ticket that waits for the same node as
+// before. Tickets before that node may have left.
+func (s *session) recountLocked(r *entry) error {
+	s.mu.Lock()
+	waits, target, alone, was := r.state == driver.Waiting, r.target, r.alone, r.aheadAt
+	name := nameOf(r.path)
+	s.mu.Unlock()
+	if !waits {
+		return nil
+	}
+	_, stat, err := s.conn.Exists(r.queue)
+	if err != nil {
+		return classed("look at "+r.queue, err)
+	}
+	ahead := -1
+	switch {
+	case stat.Pzxid == was:
+		return nil
+	case stat.NumChildren <= maxRecounted:
+		v, err := s.list(r.queue)
+		if err != nil {
+			return err
+		}
+		st := v.position(name)
+		if !st.found || st.held || st.manyAhead || st.alone != alone || r.queue+"/"+st.target != target {
+			return s.resolveLocked(r)
+		}
+		ahead, was = st.ahead, v.pzxid
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.ahead, r.aheadAt = ahead, was
+	return nil
+}
+
 // restartLocked removes a ticket whose number other tickets may get as well: the
 // queue has used up its numbers. It deletes the queue if it is empty, so that
 // the queue begins anew. Tickets that are still in the queue have lower
@@ -119,7 +158,7 @@ func (s *session) setPosition(r *entry, v *view, st *position, epoch int) bool {
 		r.token += v.base(n.seq)
 		r.hasBase = true
 	}
-	r.ahead, r.manyAhead, r.severalNodes, r.epoch = st.ahead, st.manyAhead, st.severalNodes, epoch
+	r.ahead, r.aheadAt, r.manyAhead, r.severalNodes, r.epoch = st.ahead, v.pzxid, st.manyAhead, st.severalNodes, epoch
 	if r.state == driver.Held || r.state == driver.Gone {
 		return r.state == driver.Held
 	}

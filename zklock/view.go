@@ -10,6 +10,7 @@ type view struct {
 	nodes []node // in order of their places
 	bases []base // minimum tokens, see token.go
 	alien string // a child that is not a lock's, "" for none
+	pzxid int64  // the last transaction that made or deleted a child
 }
 
 // viewOf parses a listing.
