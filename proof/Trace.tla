@@ -63,7 +63,7 @@ TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
 RECURSIVE Sum(_)
 Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
 
-NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}]
+NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}, unsure |-> {}]
 Init ==
   /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = EmptyPlaces
   /\ client = [c \in Clients |-> NoClient] /\ seen = {} /\ left = {} /\ overdue = {}
@@ -144,11 +144,17 @@ Served == Same("error", "", Error) /\ Open
 
 (************************* The events **************************************)
 
-\* A request that was surely not carried out.
+\* A request that was surely not carried out, or one of which the client lost its
+\* connection: it arrives at once, later, twice or never, see Arrive. A renewal that
+\* arrives only lets a place last longer.
 Refused(what) ==
+  LET unsure == Loose /\ Error = "outcome unknown" IN
   /\ What = what /\ Error # "" /\ ~(what = "break" /\ Error = "refused")
-  /\ Must("refused for certain", Error \in {"not done", "store unavailable"} \/ client[Sender].closed)
-  /\ Waited /\ Takes("Refused") /\ UNCHANGED <<client, seen, left>>
+  /\ Must("refused for certain", unsure \/ Error \in {"not done", "store unavailable"} \/ client[Sender].closed)
+  /\ client' = IF ~unsure \/ what \notin {"join", "leave", "break"} THEN client
+       ELSE [client EXCEPT ![Sender].mine = @ \cup {Id}, ![Sender].unsure = @ \cup {<<what, Id, Extra>>}]
+  /\ left' = IF unsure /\ what = "leave" /\ Extra = 0 THEN left \cup {Id} ELSE left
+  /\ Waited /\ Takes("Refused") /\ seen' = seen
 
 \* A tombstone, or a place that was dropped, keeps the ticket gone (Join 2); the
 \* latter need not, and neither for ever.
@@ -281,9 +287,21 @@ Lapse ==
        /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t} /\ died' = [died EXCEPT ![t] = Now]
   /\ UNCHANGED <<trace, at, event, client, seen, left, taken>>
 
+\* A request of which the client lost its connection takes effect, unseen.
+Arrive ==
+  /\ Loose /\ What # "end"
+  /\ \E c \in Clients : \E u \in client[c].unsure :
+       LET t == u[2]
+           gone == IF In(store, t) THEN Remove(store, t) ELSE store
+           r == CASE u[1] = "join" -> IF t \in left THEN store ELSE JoinAt(store, t, IF u[3] = 0 THEN {} ELSE {u[3]})
+                  [] u[1] = "leave" -> LeaveAt(store, t, u[3] = 1)
+                  [] OTHER -> [gone EXCEPT !.tombstone = @ \cup {t}]
+       IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r /\ died' = [died EXCEPT ![t] = Now]
+  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, taken>>
+
 Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
         \/ Push \/ Gap \/ Traits \/ Watch \/ Close \/ Step
-Spec == Init /\ [][Next \/ Lapse]_vars
+Spec == Init /\ [][Next \/ Lapse \/ Arrive]_vars
 
 (************************* What must hold **********************************)
 

@@ -10,5 +10,6 @@
 //
 // The recorder serialises requests, so that the order of the events is the order of
 // their effects. One for stores on servers ([NewServerRecorder]) carries each request
-// out to its end: there only the time of an effect stays unknown.
+// out to its end: there only the time of an effect stays unknown. One for clients that are
+// cut off ([NewCutRecorder]) notes which outcomes they were not told.
 package trace

@@ -15,6 +15,7 @@ type Recorder struct {
 	seed   uint64
 	began  time.Time
 	server bool // see NewServerRecorder
+	cut    bool // see NewCutRecorder
 
 	order sync.Mutex // held during each request, so that the events have the store's order
 
@@ -37,9 +38,18 @@ func NewServerRecorder(seed uint64) *Recorder {
 	return r
 }
 
+// NewCutRecorder returns a Recorder for clients that lose their connections below it. A
+// request ends with its context, as for any client, and an outcome that the client is
+// not told is noted as unknown: its effect may come later, or never.
+func NewCutRecorder(seed uint64) *Recorder {
+	r := NewServerRecorder(seed)
+	r.cut = true
+	return r
+}
+
 // within returns the context of a request.
 func (r *Recorder) within(ctx context.Context) context.Context {
-	if r.server {
+	if r.server && !r.cut {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx

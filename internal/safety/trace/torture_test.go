@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,12 +16,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/safety/torture"
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
 	"github.com/holdfast-go/holdfast/internal/testkit/broken"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
 var (
-	tortured    = flag.String("trace.torture", "memory", "of which stores TestRecordTorture records a run: memory, sqlite, redis, etcd, zookeeper, postgres, mariadb, or flaw=NAME, separated by commas")
+	tortured    = flag.String("trace.torture", "memory", "of which stores TestRecordTorture records a run: memory, sqlite, redis, sentinel, cluster, etcd, zookeeper, postgres, mariadb, or flaw=NAME, separated by commas; after cut= the clients lose their connections")
 	tortureFor  = flag.Duration("trace.torture-for", 500*time.Millisecond, "how long each run disturbs its clients")
 	tortureSeed = flag.Uint64("trace.torture-seed", 1, "the seed of the runs")
 )
@@ -27,12 +31,20 @@ var (
 // tortureTTL is a lease of which module Trace can count the parts.
 const tortureTTL = time.Second
 
+// An opener opens one client of a store.
+type opener func(context.Context) (driver.Driver, error)
+
+// openerAt returns what opens the store at a URL.
+func openerAt(url string) opener {
+	return func(ctx context.Context) (driver.Driver, error) { return anylock.OpenDriver(ctx, url) }
+}
+
 // openerOf returns what opens a store of a name.
-func openerOf(t *testing.T, name string) func(context.Context) (driver.Driver, error) {
-	at := func(url string) func(context.Context) (driver.Driver, error) {
-		return func(ctx context.Context) (driver.Driver, error) { return anylock.OpenDriver(ctx, url) }
-	}
+func openerOf(t *testing.T, name string) opener {
+	at := openerAt
 	switch kind, which, _ := strings.Cut(name, "="); kind {
+	case "cut":
+		return cutOpenerOf(t, which)
 	case "memory":
 		s := memlock.NewStore()
 		return func(context.Context) (driver.Driver, error) { return memlock.New(s), nil }
@@ -43,6 +55,10 @@ func openerOf(t *testing.T, name string) func(context.Context) (driver.Driver, e
 		return at("sqlite:" + filepath.Join(t.TempDir(), "locks.db"))
 	case "redis":
 		return at(servers.Redis(t, servers.RedisOptions{}).URL(""))
+	case "sentinel":
+		return at(servers.RedisSentinelsOf(t, servers.RedisSentinelOptions{}).URL(""))
+	case "cluster":
+		return at(servers.RedisClusterOf(t, servers.RedisClusterOptions{}).URL(""))
 	case "etcd":
 		return at(servers.Etcd(t, servers.EtcdOptions{}).URL(""))
 	case "zookeeper":
@@ -56,10 +72,66 @@ func openerOf(t *testing.T, name string) func(context.Context) (driver.Driver, e
 	return nil
 }
 
+// cutOpenerOf returns what opens a store of a name whose clients lose their connections
+// in the middle of calls: those of a server by a proxy before it, others by a plan.
+func cutOpenerOf(t *testing.T, name string) opener {
+	var url, addr string
+	switch name {
+	case "redis":
+		s := servers.Redis(t, servers.RedisOptions{})
+		url, addr = s.URL(""), s.Addr()
+	case "etcd":
+		s := servers.Etcd(t, servers.EtcdOptions{})
+		url, addr = s.URL(""), s.Members[0].Addr()
+	case "zookeeper":
+		s := servers.ZooKeeper(t, servers.ZooKeeperOptions{})
+		url, addr = s.URL("", ""), s.Members[0].Addr()
+	case "postgres":
+		s := servers.Postgres(t, servers.PostgresOptions{})
+		url, addr = s.URL("postgres", ""), fmt.Sprintf("127.0.0.1:%d", s.Port)
+	case "mariadb":
+		s := servers.MariaDB(t, servers.MariaDBOptions{})
+		url, addr = s.URL("holdfast", ""), fmt.Sprintf("127.0.0.1:%d", s.Port)
+	default:
+		open := openerOf(t, name)
+		return func(ctx context.Context) (driver.Driver, error) {
+			d, err := open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return faults.Wrap(d, faults.Plan{Seed: *tortureSeed, Rules: []faults.Rule{
+				{Odds: 3, Do: faults.LoseAnswer}, {Odds: 3, Do: faults.CutRequest}, {Odds: 3, Do: faults.HoldRequest, For: tortureTTL / 3},
+			}}), nil
+		}
+	}
+	p := faultproxy.Between(t, addr)
+	rnd := rand.New(rand.NewPCG(*tortureSeed, 0))
+	ctx, stop := context.WithCancel(context.Background())
+	var cutting sync.WaitGroup
+	cutting.Go(func() {
+		for ctx.Err() == nil {
+			p.Arm(1+rnd.IntN(40), []faultproxy.When{faultproxy.Before, faultproxy.After}[rnd.IntN(2)], []faultproxy.How{faultproxy.Close, faultproxy.Reset}[rnd.IntN(2)])
+			select {
+			case <-time.After(tortureTTL / 2):
+			case <-ctx.Done():
+			}
+			p.Disarm()
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		cutting.Wait()
+	})
+	return openerAt(strings.ReplaceAll(url, addr, p.Addr()))
+}
+
 // recordTorture runs a torture of a store whose clients are in this process, with a
 // recorder below the faults of their requests.
 func recordTorture(t *testing.T, name string) ([]trace.Event, torture.Report) {
 	r := trace.NewServerRecorder(*tortureSeed)
+	if strings.HasPrefix(name, "cut=") {
+		r = trace.NewCutRecorder(*tortureSeed)
+	}
 	open := openerOf(t, name)
 	report, err := torture.Run(context.Background(), torture.Config{
 		Store: name, Duration: *tortureFor, Processes: 3, Goroutines: 2, Names: 4, TTL: tortureTTL, Seed: *tortureSeed,
@@ -84,7 +156,7 @@ func recordTorture(t *testing.T, name string) ([]trace.Event, torture.Report) {
 func TestRecordTorture(t *testing.T) {
 	for name := range strings.SplitSeq(*tortured, ",") {
 		events, report := recordTorture(t, name)
-		if !strings.HasPrefix(name, "flaw=") && !report.OK() {
+		if !strings.Contains(name, "flaw=") && !report.OK() {
 			t.Errorf("%s: %q", name, report.Violations)
 		}
 		t.Logf("%s: %d events of %d calls and %d disturbed requests", name, len(events), report.Calls, report.Requests)
