@@ -2,7 +2,6 @@ package lockserver
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/lockserver/internal/page"
 )
 
 // Options are the settings of a Server. The zero Options are those of a server for the
@@ -144,6 +144,9 @@ func routes() map[string]route {
 		"GET /healthz":      {open: true, serve: (*Server).serveHealth},
 		"GET /readyz":       {open: true, serve: (*Server).serveReady},
 		"GET /metrics":      {serve: serveMetrics},
+		"GET /":             {open: true, serve: servePage},
+		"GET /page.css":     {open: true, serve: servePage},
+		"GET /page.js":      {open: true, serve: servePage},
 	}
 }
 
@@ -329,47 +332,9 @@ func (s *Server) serveServer(c *call) {
 	})
 }
 
+// servePage answers with a file of the page, which asks for the rest with the rights of
+// its user.
+func servePage(_ *Server, c *call) { c.status = page.Serve(c.w, c.r) }
+
 // features are the abilities that a client may look for.
 var features = []string{"acquire", "renew", "release", "events", "hold", "lock", "locks", "watch", "break", "kinds"}
-
-// serveHealth answers GET /healthz: the process answers.
-func (s *Server) serveHealth(c *call) { _ = c.answer(http.StatusOK, fields{{"status", "ok"}}) }
-
-// serveReady answers GET /readyz: the server takes new holds, and the store answers.
-func (s *Server) serveReady(c *call) {
-	s.mu.Lock()
-	ending := s.draining
-	s.mu.Unlock()
-	if ending {
-		c.fail(draining())
-		return
-	}
-	if err := s.ping.try(c.r.Context(), s.client); err != nil {
-		c.fail(problemOf(err))
-		return
-	}
-	_ = c.answer(http.StatusOK, fields{{"status", "ready"}})
-}
-
-// pinger asks the store whether it answers, once for all probes of a moment.
-type pinger struct {
-	mu   sync.Mutex
-	last time.Time
-	err  error
-}
-
-// pingEvery is the time for which one answer of the store serves.
-const pingEvery = 2 * time.Second
-
-func (p *pinger) try(ctx context.Context, client *holdfast.Client) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.last.IsZero() && time.Since(p.last) < pingEvery {
-		return p.err
-	}
-	ctx, cancel := requestContext(context.WithoutCancel(ctx), pingEvery)
-	defer cancel()
-	p.err = client.Ping(ctx)
-	p.last = time.Now()
-	return p.err
-}

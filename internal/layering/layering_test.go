@@ -136,6 +136,7 @@ var breaches = []struct {
 	{"go.mod", "go.mod", "module example.org/m\n\nrequire (\n\tgolang.org/x/y v1.0.0\n)\n", "golang.org/x/y: imported is false"},
 	{"links", "README.md", "[a](driver)\n[b](docs/none.md)\n", "README.md:2: docs/none.md"},
 	{"links", "docs/a.md", "see [a](driver/driver.go)\n", "docs/a.md:1: driver/driver.go"},
+	{"page text", "lockserver/internal/page/page.js", "let e;\ne.innerHTML = name;\n", "lockserver/internal/page/page.js:2: innerHTML"},
 	{"no leftovers", "driver/a_test.go", "package driver\n\n// TO" + "DO: think\n", "driver/a_test.go:3"},
 }
 

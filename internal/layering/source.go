@@ -39,6 +39,7 @@ var textRules = []Rule{
 	{"no machine's paths", "a path of somebody's home folder works on one machine only", checkPaths},
 	{"go.mod", "who reads what the module requires must see what it uses itself", checkGoMod},
 	{"links", "a page that points nowhere tells its reader that nobody looks after it", checkLinks},
+	{"page text", "text that clients chose becomes text on the page of a lock server, and never markup or a program", checkPageText},
 	{"no leftovers", "unfinished work is an issue with a number, not a mark in a file", checkLeftovers},
 }
 
@@ -127,6 +128,24 @@ func checkPaths(t *Tree) (bad []string) {
 // leftover matches the usual marks of unfinished work. They are written with
 // brackets so that this file has none.
 var leftover = regexp.MustCompile(`\b(?:TOD[O]|FIXM[E]|XX[X])\b`)
+
+// markup matches what makes markup or a program of a text, in a browser.
+var markup = regexp.MustCompile(`(?i)innerHTML|outerHTML|insertAdjacentHTML|setHTML|document\.write|DOMParser|createContextualFragment|srcdoc|javascript:` +
+	`|\beval\(|\bFunction\(|createElement\("script"|import\(|set(Timeout|Interval)\("|\.style\b|setAttribute\("(on|style)`)
+
+func checkPageText(t *Tree) (bad []string) {
+	for _, text := range t.Texts {
+		if path.Ext(text.Path) != ".js" || !strings.HasPrefix(text.Path, "lockserver/") {
+			continue
+		}
+		for i, line := range strings.Split(string(text.Data), "\n") {
+			if found := markup.FindString(line); found != "" {
+				bad = append(bad, fmt.Sprintf("%s:%d: %s", text.Path, i+1, found))
+			}
+		}
+	}
+	return bad
+}
 
 func checkLeftovers(t *Tree) (bad []string) {
 	for _, text := range t.Texts {
