@@ -122,13 +122,11 @@ Takes(name) ==
 Waited == store' = Aged /\ UNCHANGED <<overdue, died>>   \* no request: time has passed
 
 (************************* The answers *************************************)
-
 \* Join 5: tokens of the trace are in the order of the specification's.
 TokenFits(s, t, r) ==
   /\ Must("token in order", \A p \in seen : (p[1] < s.token[t]) = (p[2] < r) /\ (p[1] = s.token[t]) = (p[2] = r))
   /\ seen' = seen \cup {<<s.token[t], r>>}
 NoToken == Same("token", 0, Token) /\ seen' = seen
-
 \* What Join and Renew answer.
 Answered(s, t) ==
   /\ Same("state", StateAt(s, t), State)
@@ -143,7 +141,6 @@ Open == Must("client is open", ~client[Sender].closed)
 Served == Same("error", "", Error) /\ Open
 
 (************************* The events **************************************)
-
 \* A request that was surely not carried out, or one of which the client lost its
 \* connection: it arrives at once, later, twice or never, see Arrive. A renewal that
 \* arrives only lets a place last longer.
@@ -155,7 +152,6 @@ Refused(what) ==
        ELSE [client EXCEPT ![Sender].mine = @ \cup {Id}, ![Sender].unsure = @ \cup {<<what, Id, Extra>>}]
   /\ left' = IF unsure /\ what = "leave" /\ Extra = 0 THEN left \cup {Id} ELSE left
   /\ Waited /\ Takes("Refused") /\ seen' = seen
-
 \* A tombstone, or a place that was dropped, keeps the ticket gone (Join 2); the
 \* latter need not, and neither for ever.
 Old == Now - died[Id] > Forget
@@ -181,7 +177,6 @@ Join ==
      /\ LET s == Met(Found(Id), Id) IN
         Must("an upgrade", Upgrades(s, Id)) /\ Becomes(s, s, {}) /\ Takes("RefusesUpgrade") /\ UNCHANGED <<client, seen, left>>
   \/ What = "join" /\ Error # "refused" /\ Refused("join")
-
 \* Renew 2 and 3.
 Renew ==
   \/ /\ What = "renew" /\ Error = ""
@@ -190,7 +185,6 @@ Renew ==
         IN /\ Served /\ Answered(r, Id) /\ Becomes(s, r, {}) /\ Uses(Id) /\ left' = left
            /\ Takes(IF In(s, Id) THEN "RenewHere" ELSE "RenewGone")
   \/ Refused("renew")
-
 \* Leave 1, 2, 4 and 5; Extra is 1 where a Join may be pending. The token of the hold
 \* that it ends may be left out; the stores in memory give it.
 Leave ==
@@ -204,7 +198,6 @@ Leave ==
            /\ Takes(IF pending THEN "LeavesPending" ELSE IF State = "held" THEN "Releases"
                     ELSE IF State = "waiting" THEN "Abandons" ELSE "LeftBefore")
   \/ Refused("leave")
-
 \* Break 1 and 3. Its id stays gone (Join 2).
 BreaksOne ==
   LET s == Found(Id) IN
@@ -216,7 +209,6 @@ BreaksNone ==
   /\ What = "break" /\ Error = "refused" /\ Open /\ Must("there is no such ticket", ~In(s, Id))
   /\ Becomes(s, s, {}) /\ Takes("BreaksNone") /\ UNCHANGED <<client, seen, left>>
 Break == BreaksOne \/ BreaksNone \/ Refused("break")
-
 \* Extra is the places, <<ticket, token, left>>, but for the overdue ones.
 Inspect ==
   LET s == Serve(Aged)
@@ -231,7 +223,6 @@ Inspect ==
         /\ Must("left", Loose \/ \A i \in 1..Len(Extra) : Near(s.left[at1(i)], Extra[i][3]))
         /\ Becomes(s, s, {}) /\ Takes("Inspect") /\ UNCHANGED <<client, seen, left>>
      \/ Refused("inspect")
-
 \* Names 1: Extra is 1 if the name is among those answered.
 Names ==
   LET s == Serve(Aged) IN
@@ -239,7 +230,6 @@ Names ==
      /\ Same("listed", s.queue # <<>>, Extra = 1)
      /\ Becomes(s, s, {}) /\ Takes("Names") /\ UNCHANGED <<client, seen, left>>
   \/ Refused("names")
-
 \* Watch 1: a push is a past fact. Watch 5: nobody is sent one who did not ask.
 PushHeld ==
   /\ What = "push" /\ State = "held" /\ Must("the client watches", client[Sender].watches)
