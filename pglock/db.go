@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -298,6 +299,7 @@ func (b *round) addOne(s *sqlqueue.Stmt) {
 // trip ends the transaction: if an answer is missing, the outcome is then
 // unknown.
 func (b *round) run(c *pgconn.PgConn, commits bool) error {
+	open := !c.IsClosed()
 	results := c.ExecBatch(b.ctx, &b.batch)
 	var rowErr error
 	end := ""
@@ -314,6 +316,11 @@ func (b *round) run(c *pgconn.PgConn, commits bool) error {
 		}
 	}
 	if err := results.Close(); err != nil {
+		if open && errors.Is(err, pgconn.ErrConnClosed) {
+			// The connection broke after the statements were sent. The client
+			// library calls that safe to repeat, as if it had been closed before.
+			err = errBroken
+		}
 		return classify(b.ctx, err, commits)
 	}
 	if rowErr != nil {
@@ -324,6 +331,9 @@ func (b *round) run(c *pgconn.PgConn, commits bool) error {
 	}
 	return nil
 }
+
+// errBroken is the error of a connection that broke before the answer had come.
+var errBroken = errors.New("the connection broke before the answer")
 
 // scanner reads the columns of a row: 64-bit integers, and bytes.
 type scanner struct{ r *pgconn.ResultReader }
