@@ -166,6 +166,7 @@ func (c *Cutting) cutMessage(s Step, k int) bool {
 	defer stop()
 	who := []*driver.Ticket{c.ticket(line), c.ticket(line), c.ticket(line)}
 	token := c.prepare(ctx, s, what, who)
+	before := c.states(ctx, what, line)
 	c.Arm(k)
 	limit, end := ctx, context.CancelFunc(func() {})
 	if c.Give > 0 {
@@ -189,6 +190,10 @@ func (c *Cutting) cutMessage(s Step, k int) bool {
 	classes := []driver.Class{driver.NotDone, driver.Unknown, driver.Unavailable}
 	if class := driver.ClassOf(err); err != nil && !slices.Contains(classes, class) {
 		c.Errorf("%s: %v is of class %v", what, err, class)
+	} else if err != nil && class != driver.Unknown {
+		if after := c.states(ctx, what, line); !slices.Equal(before, after) {
+			c.Errorf("%s: %v, of class %v, and the queue went from %v to %v", what, err, class, before, after)
+		}
 	}
 	for err != nil && ctx.Err() == nil {
 		limit, end := context.WithTimeout(ctx, patience/10)
@@ -200,6 +205,18 @@ func (c *Cutting) cutMessage(s Step, k int) bool {
 	}
 	c.checkSettled(ctx, s, what, who, token)
 	return true
+}
+
+// states returns the tickets of a queue with their states.
+func (c *Cutting) states(ctx context.Context, what, line string) (states []string) {
+	q, err := c.Sure.Inspect(ctx, line)
+	if err != nil {
+		c.Fatalf("%s: %v", what, err)
+	}
+	for _, t := range q.Tickets {
+		states = append(states, fmt.Sprintf("%s %v", t.ID, t.State))
+	}
+	return states
 }
 
 // checkSettled checks that the queue is correct, or becomes so in time.
