@@ -191,7 +191,11 @@ func (h *Hold) release() (ended bool, done, err error) {
 	if t != nil {
 		gone, failed := q.leaveStore(t)
 		if gone {
-			failed = h.lostError(LossGone)
+			why := LossGone
+			if !t.valid(q.c.clock.now()) {
+				why = LossExpired // the Leave came when the lease was over
+			}
+			failed = h.lostError(why)
 		}
 		if done = failed; err == nil {
 			if err = failed; gone {
