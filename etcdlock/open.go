@@ -150,7 +150,8 @@ func explain(ctx context.Context, err error) error {
 	case strings.Contains(s, "server preface"), strings.Contains(s, "first record does not look like a TLS handshake"),
 		strings.Contains(s, "malformed HTTP"), strings.Contains(s, "frame too large"):
 		return driver.Errorf(driver.Unavailable, "it does not answer as etcd does; is it etcd, and does it expect TLS? (%w)", err)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil, errors.Is(err, rpctypes.ErrNoLeader):
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil, errors.Is(err, rpctypes.ErrNoLeader),
+		errors.Is(err, rpctypes.ErrTimeout), errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail), errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost):
 		return driver.Errorf(driver.Unavailable, "is it etcd, and has it a majority of its members? (%w)", err)
 	case broke(err):
 		return driver.Errorf(driver.Unavailable, "the connection breaks; is it etcd, and does it expect TLS? (%w)", err)
