@@ -26,8 +26,9 @@ certificates and rights:
     "rights": [{"prefix": "invoice/", "may": ["read", "lock"],
                 "waiters": 500, "max_hold_ms": 3600000}]}]}
 
-May is read, lock, break and, with the prefix "", metrics. The file has the hashes of tokens; "holdfast serve token
-NAME" makes a token. A file that others may write is refused. A request is identified
+May is read, lock, break and, with the prefix "", metrics. The file has the hashes
+of tokens; "holdfast serve token NAME" makes a token. A file that others may write
+is refused. A request is identified
 by its header "Authorization: Bearer TOKEN", or else by its client certificate
 (--client-ca), or else by the user of the process at the other end of a Unix socket:
 the principal uid:N. With --auth, such a user needs an entry of that name in the file;

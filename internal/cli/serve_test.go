@@ -383,7 +383,7 @@ func TestServeOnAUnixSocketKnowsItsPeer(t *testing.T) {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
 	a := d.must("/v1/server", nil, nil)
-	if want := `"principal":"uid:` + strconv.Itoa(os.Geteuid()); !strings.Contains(a.text, want) || !strings.Contains(a.text, `"may":["read","lock","break"]`) {
+	if want := `"principal":"uid:` + strconv.Itoa(os.Geteuid()); !strings.Contains(a.text, want) || !strings.Contains(a.text, `"may":["read","lock","metrics","break"]`) {
 		t.Errorf("the server says %s, want %s and break", a.text, want)
 	}
 	holdfastHere("serve", "--dev", "--store", "memory:", "--unix", path).want(t, exitUnavailable, "", "another server")

@@ -124,9 +124,10 @@ func TestHostsWaitForTheStoreAtTheirStart(t *testing.T) {
 	for class, want := range map[driver.Class]string{driver.Unavailable: "", driver.Unknown: "", driver.Refused: "no, not now"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := worldInMemory(1, 50)
-			open, n := w.Open, 0
+			open := w.Open
+			var n atomic.Int64
 			w.Open = func() (driver.Driver, error) {
-				if n++; n%5 == 0 {
+				if n.Add(1)%5 == 0 {
 					return nil, &holdfast.StoreError{Op: "open", Err: driver.Errorf(class, "no, not now")}
 				}
 				return open()
