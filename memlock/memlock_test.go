@@ -260,29 +260,3 @@ func TestF67_TokensEnd(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
-
-// TestTokensGrowAfterLoseDataAtOneInstant checks that tokens grow though the store
-// lost its data and no time passed: the clock of a bubble stands still while
-// its goroutines run, and begins before [driver.Epoch].
-func TestTokensGrowAfterLoseDataAtOneInstant(t *testing.T) {
-	for name, step := range map[string]time.Duration{"before the epoch": 0, "after the epoch": 30 * 365 * 24 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := NewStore()
-				s.StepClock(step)
-				d, last := New(s), uint64(0)
-				for i := range 12 {
-					tk := ticket1(fmt.Sprint("c:", i), "n")
-					st := join(t, d, tk, true)
-					if st.Token <= last {
-						t.Errorf("grant %d has token %d after %d", i, st.Token, last)
-					}
-					last = st.Token
-					if leave(t, d, tk); i%4 == 3 {
-						s.LoseData()
-					}
-				}
-			})
-		})
-	}
-}

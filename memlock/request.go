@@ -94,8 +94,7 @@ func (r *request) dropExpired(q *queue, p *place, i int) bool {
 
 // grant makes the first waiting place a holder.
 func (r *request) grant(q *queue, p *place) {
-	q.lastToken = driver.NextToken(q.lastToken, p.minToken, r.s.tokenClock(r.now))
-	r.s.grants++
+	q.lastToken = driver.NextToken(q.lastToken, p.minToken, r.s.start.Add(r.now))
 	p.token = q.lastToken
 	p.held = true
 	q.held++

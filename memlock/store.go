@@ -19,7 +19,6 @@ type Store struct {
 
 	mu          sync.Mutex
 	clockOffset time.Duration // sum of the steps of the clock
-	grants      int64         // ever made
 	queues      map[string]*queue
 	marks       map[string]driver.Mark
 	sweepAt     int // number of queues at which the idle ones are removed
@@ -44,7 +43,7 @@ func NewStore() *Store {
 }
 
 // LoseData empties the store, as the crash of a server that has written nothing
-// to disk does. The clock stays, and tokens go on growing with it.
+// to disk does. The clock stays.
 func (s *Store) LoseData() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,18 +101,6 @@ func (s *Store) clear() {
 // follows the machine's wall clock.
 func (s *Store) now() time.Duration { return time.Since(s.start) + s.clockOffset }
 
-// tokenClock returns the clock of the next token, with now for the store's clock. A
-// grant takes it a tick further, as time does at a server, and it begins at
-// [driver.Epoch]: so tokens grow after LoseData, too, where the clock of a bubble
-// stands still.
-func (s *Store) tokenClock(now time.Duration) time.Time {
-	clock := s.start.Add(now)
-	if clock.Before(driver.Epoch) {
-		clock = driver.Epoch
-	}
-	return clock.Add(time.Duration(s.grants+1) * driver.TokenTick)
-}
-
 // queueOf returns the queue of a name, and creates it if there is none.
 func (r *request) queueOf(name string) *queue {
 	s := r.s
@@ -134,7 +121,7 @@ func (r *request) queueOf(name string) *queue {
 // could repeat a token.
 func (r *request) sweep() {
 	s := r.s
-	clock := driver.NextToken(0, 0, s.tokenClock(r.now))
+	clock := driver.NextToken(0, 0, s.start.Add(r.now))
 	for name, q := range s.queues {
 		r.steps = 0
 		r.advance(q, nil)
