@@ -173,10 +173,10 @@ Join ==
                     ELSE IF Extra # 0 THEN "TakesOver"
                     ELSE IF In(s, Id) THEN "Repeats" ELSE IF Sharers(s, Id) # {} /\ State # "gone" THEN "Shares" ELSE IF State = "gone" THEN "StaysGone" ELSE "Enters"
         IN Joins(name, s, IF Extra = 0 THEN {} ELSE {Extra})
-  \/ /\ What = "join" /\ Error = "refused" /\ Open
+  \/ /\ What = "join" /\ Error = "refused" /\ ~client[Sender].closed
      /\ LET s == Met(Found(Id), Id) IN
         Must("an upgrade", Upgrades(s, Id)) /\ Becomes(s, s, {}) /\ Takes("RefusesUpgrade") /\ UNCHANGED <<client, seen, left>>
-  \/ What = "join" /\ Error # "refused" /\ Refused("join")
+  \/ What = "join" /\ (Error # "refused" \/ client[Sender].closed) /\ Refused("join")
 \* Renew 2 and 3.
 Renew ==
   \/ /\ What = "renew" /\ Error = ""
