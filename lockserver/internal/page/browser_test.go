@@ -132,8 +132,7 @@ func (s *site) waiting(name string) int {
 // row is an expression: the row of the lock whose name is the first argument.
 const row = `[...document.querySelectorAll("#rows th")].find(e => e.innerText === arguments[0])?.parentElement`
 
-// TestPageIsLive checks that locks and waiters come, change and go on the page, and
-// that a server that comes back is found.
+// TestPageIsLive checks that locks and waiters come, change and go on the page.
 func TestPageIsLive(t *testing.T) {
 	if !*lane {
 		return
