@@ -32,12 +32,12 @@ func (s *session) retireIfRefused(err error) error {
 	return err
 }
 
-// retire closes the session if it takes no more tickets and all its tickets are
-// leaving.
+// retire closes the session if it takes no more tickets and all its tickets have
+// to leave. A Leave that is under way gets its answer before that.
 func (s *session) retire() {
 	s.mu.Lock()
 	for _, r := range s.byUUID {
-		if !r.mustLeave {
+		if !r.mustLeave || r.leaving {
 			s.mu.Unlock()
 			return
 		}
