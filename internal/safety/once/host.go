@@ -1,10 +1,14 @@
 package once
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +32,7 @@ type host struct {
 	calls sync.WaitGroup // of Once
 
 	mu     sync.Mutex
+	open   map[slotKey]struct{} // asked for, and not answered
 	life   int
 	skew   time.Duration
 	client *holdfast.Client
@@ -75,14 +80,21 @@ func (h *host) start() error {
 }
 
 // live starts each slot of each job when the host's clock says so. A host that
-// was killed misses the slots until it is started again.
+// was killed misses the slots until it is started again; then it asks again for
+// those of which it had no answer.
 func (h *host) live() {
 	for {
 		h.mu.Lock()
 		c, skew, dead, revive := h.client, h.skew, h.dead, h.revive
 		h.mu.Unlock()
-		if c == nil || h.serve(c, skew, dead) {
-			break
+		if c == nil {
+			return
+		}
+		h.askAgain(c, dead)
+		h.serve(c, skew, dead)
+		h.calls.Wait()
+		if !isClosed(dead) {
+			return
 		}
 		time.Sleep(<-revive)
 		if err := h.start(); err != nil {
@@ -90,12 +102,23 @@ func (h *host) live() {
 			return
 		}
 	}
-	h.calls.Wait()
 }
 
-// serve starts the slots that are still to come in this life, and reports whether
-// it has started the last.
-func (h *host) serve(c *holdfast.Client, skew time.Duration, dead chan struct{}) (ended bool) {
+// askAgain calls Once for what an earlier life of the host had asked.
+func (h *host) askAgain(c *holdfast.Client, dead chan struct{}) {
+	h.mu.Lock()
+	open := slices.SortedFunc(maps.Keys(h.open), func(a, b slotKey) int {
+		return cmp.Or(cmp.Compare(a.slot, b.slot), strings.Compare(a.name, b.name))
+	})
+	h.mu.Unlock()
+	for _, k := range open {
+		seed := h.rnd.Uint64()
+		h.calls.Go(func() { h.ask(c, dead, k, rand.New(rand.NewPCG(seed, 1))) })
+	}
+}
+
+// serve starts the slots that are still to come in this life.
+func (h *host) serve(c *holdfast.Client, skew time.Duration, dead chan struct{}) {
 	w := h.w
 	first := int(w.clock(h.rec).Add(skew).Sub(base)/w.Every) + 1
 	for i := max(first, 0); i < w.Slots; i++ {
@@ -107,49 +130,31 @@ func (h *host) serve(c *holdfast.Client, skew time.Duration, dead chan struct{})
 		case <-timer.C:
 		case <-dead:
 			timer.Stop()
-			return false
+			return
 		}
 		slot := holdfast.Slot(at.Add(skew), w.Every)
 		for _, name := range w.Names {
-			seed := h.rnd.Uint64()
-			h.calls.Go(func() { h.ask(c, dead, name, slot, rand.New(rand.NewPCG(seed, 1))) })
+			seed, k := h.rnd.Uint64(), slotKey{name, slot.UnixNano()}
+			h.mu.Lock()
+			h.open[k] = struct{}{}
+			h.mu.Unlock()
+			h.calls.Go(func() { h.ask(c, dead, k, rand.New(rand.NewPCG(seed, 1))) })
 		}
 	}
-	return true
 }
 
-// ask calls Once for a slot, and again while the store is unavailable.
-func (h *host) ask(c *holdfast.Client, dead chan struct{}, name string, slot time.Time, rnd *rand.Rand) {
-	rec := h.rec
-	rec.mu.Lock()
-	rec.asked++
-	rec.mu.Unlock()
+// ask calls Once for a slot, and again while the store is unavailable or the
+// function was ended before it had finished.
+func (h *host) ask(c *holdfast.Client, dead chan struct{}, k slotKey, rnd *rand.Rand) {
+	slot := time.Unix(0, k.slot).UTC()
+	a := h.rec.ask(h, k)
 	for {
 		var mine *run
-		done, err := c.Once(context.Background(), name, slot, func(ctx context.Context) error {
-			mine = h.begin(name, slot)
+		done, err := c.Once(context.Background(), k.name, slot, func(ctx context.Context) error {
+			mine = h.begin(k.name, slot)
 			return h.job(ctx, dead, mine, rnd)
 		})
-		rec.mu.Lock()
-		alive := !isClosed(dead)
-		ran := mine != nil
-		again := false
-		switch {
-		case !alive: // the process has ended: nobody hears of it
-		case ran:
-			mine.answered = mine.finished && (err == nil || err == errInvoice)
-			mine.done = done
-		case err == nil:
-			rec.late = append(rec.late, answer{name, slot, done})
-		default:
-			again = true
-			rec.errs[kindOf(err)]++
-		}
-		if alive && err == nil {
-			rec.heard[slotKey{name, slot.UnixNano()}] = true
-		}
-		rec.mu.Unlock()
-		if !again {
+		if !h.hear(a, mine, done, err, isClosed(dead)) || h.w.impatient {
 			return
 		}
 		timer := time.NewTimer(time.Second)
@@ -160,6 +165,37 @@ func (h *host) ask(c *holdfast.Client, dead chan struct{}, name string, slot tim
 			return
 		}
 	}
+}
+
+// hear records the result of a call, and reports whether the host has to ask
+// again.
+func (h *host) hear(a *ask, mine *run, done holdfast.Done, err error, dead bool) (again bool) {
+	if dead { // the process has ended: nobody hears of it
+		return false
+	}
+	rec := h.rec
+	rec.mu.Lock()
+	switch {
+	case mine != nil:
+		mine.answered = mine.finished && (err == nil || err == errInvoice)
+		mine.done = done
+		again = !mine.finished
+	case err == nil:
+		rec.late = append(rec.late, answer{a.name, time.Unix(0, a.slot).UTC(), done})
+	default:
+		again = true
+		rec.errs[kindOf(err)]++
+	}
+	if again {
+		a.last = err
+	}
+	rec.mu.Unlock()
+	if !again {
+		h.mu.Lock()
+		delete(h.open, a.slotKey)
+		h.mu.Unlock()
+	}
+	return again
 }
 
 func isClosed(c chan struct{}) bool {
@@ -258,6 +294,7 @@ func (h *host) disturb(kill bool, length time.Duration) {
 		})
 		return
 	}
+	h.rec.killed(h)
 	close(h.dead)
 	h.revive <- length
 	c := h.client

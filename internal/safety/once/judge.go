@@ -19,7 +19,7 @@ type Report struct {
 	Kills      int
 	Pauses     int
 	Idle       int // starts that ended without a fault: the machine was too slow
-	Abandoned  int // slots that nobody finished, because every host that asked was killed
+	Abandoned  int // slots that nobody finished, because every host that asked was killed, or none asked
 	Late       int // calls that found their slot done
 	Told       int // of them, those that heard by whom and when
 	Errors     map[string]int
@@ -59,7 +59,10 @@ type slotKey struct {
 func (r *record) judge(w *World) (Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rep := Report{Asked: r.asked, Slots: w.Slots * len(w.Names), Runs: len(r.runs), Errors: r.errs, Lasted: time.Since(r.begun)}
+	rep := Report{Slots: w.Slots * len(w.Names), Runs: len(r.runs), Errors: r.errs, Lasted: time.Since(r.begun)}
+	for _, asks := range r.asks {
+		rep.Asked += len(asks)
+	}
 	for _, f := range r.faults {
 		if f.kill {
 			rep.Kills++
@@ -111,10 +114,8 @@ func (r *record) judgeSlotLocked(rep *Report, name string, slot time.Time, runs 
 		}
 	}
 	switch {
-	case len(finished) == 0 && !r.heard[slotKey{name, slot.UnixNano()}]:
-		rep.Abandoned++
 	case len(finished) == 0:
-		r.failLocked("%s %v: never finished, in %d starts", name, slot, len(runs))
+		r.judgeOpenLocked(rep, slotKey{name, slot.UnixNano()}, len(runs))
 	case len(finished) > 1:
 		rep.Again++
 	}
@@ -124,6 +125,24 @@ func (r *record) judgeSlotLocked(rep *Report, name string, slot time.Time, runs 
 			r.failLocked("%s %v: host %d and host %d run it at the same time, and both finish", name, slot, x.host, runs[i+1].host)
 		}
 	}
+}
+
+// judgeOpenLocked checks that a slot which nobody finished has no host that asked
+// for it and was not killed.
+func (r *record) judgeOpenLocked(rep *Report, k slotKey, starts int) {
+	asks := r.asks[k]
+	var living []*ask
+	for _, a := range asks {
+		if !r.dead[[2]int{a.host, a.life}] {
+			living = append(living, a)
+		}
+	}
+	if len(living) == 0 {
+		rep.Abandoned++
+		return
+	}
+	r.failLocked("%s %v: never finished, in %d starts, although %d of %d that asked were not killed, as host %d, whose last error is %v",
+		k.name, time.Unix(0, k.slot).UTC(), starts, len(living), len(asks), living[0].host, living[0].last)
 }
 
 // judgeStartsLocked checks that each start that was not finished has a fault of its

@@ -143,6 +143,61 @@ func TestHostsWaitForTheStoreAtTheirStart(t *testing.T) {
 	}
 }
 
+// TestSlotsThatNobodyFinishesAreFound checks that a slot which no host finishes is a
+// breach where a host that asked for it lives, and is none where each was killed.
+func TestSlotsThatNobodyFinishesAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := worldInMemory(1, 20)
+		open := w.Open
+		w.Faults, w.Aimed, w.impatient = 0, 0, true
+		from := time.Now().Add(w.Skew + 5*time.Minute)
+		w.Open = func() (driver.Driver, error) {
+			d, err := open()
+			if err != nil {
+				return nil, err
+			}
+			return refusing{d.(*memlock.Driver), from}, nil
+		}
+		rep, err := w.Run()
+		if err == nil || !strings.Contains(err.Error(), "never finished, in 0 starts, although 50 of 50 that asked were not killed") {
+			t.Errorf("the judge says: %v, %v", rep, err)
+		}
+	})
+	k := slotKey{"job", base.UnixNano()}
+	r := &record{begun: base, asks: map[slotKey][]*ask{k: {{slotKey: k, host: 1, life: 1}}}, dead: map[[2]int]bool{{1, 1}: true}}
+	if rep, err := r.judge(&World{Names: []string{"job"}, Slots: 1, Every: time.Minute}); err != nil || rep.Abandoned != 1 {
+		t.Errorf("all killed: %v, %v", rep, err)
+	}
+}
+
+// refusing is a driver whose store refuses to read marks for an hour.
+type refusing struct {
+	*memlock.Driver
+	from time.Time
+}
+
+func (d refusing) Mark(ctx context.Context, name string) (driver.Mark, error) {
+	if since := time.Since(d.from); since >= 0 && since < time.Hour {
+		return driver.Mark{}, driver.Errorf(driver.Refused, "no rights")
+	}
+	return d.Driver.Mark(ctx, name)
+}
+
+// TestHostsAskUntilTheirSlotsAreDone checks on a slow store, where most hosts are
+// killed after they have asked for the last slot, that each slot is finished.
+func TestHostsAskUntilTheirSlotsAreDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := worldInMemory(1, 50)
+		w.Names, w.Hosts, w.Speed, w.Latency, w.TTL = []string{"a", "b"}, 20, 20, 2*time.Second, 10*time.Second
+		w.Faults, w.Down = 4*time.Second, 15*time.Second
+		w.Job = func(rnd *rand.Rand) time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
+		rep, err := w.Run()
+		if err != nil || rep.Abandoned > 0 || rep.Kills < w.Hosts {
+			t.Errorf("%v, %v", rep, err)
+		}
+	})
+}
+
 // TestJobsThatRunTwiceAreFound checks that two runs of a slot at the same time, a
 // slot that nobody finished and a false Done are breaches.
 func TestJobsThatRunTwiceAreFound(t *testing.T) {
@@ -152,13 +207,15 @@ func TestJobsThatRunTwiceAreFound(t *testing.T) {
 	}
 	second := first(0)
 	second.host, second.began = 2, at(4)
+	open := slotKey{"job", base.Add(time.Minute).UnixNano()}
 	r := &record{
 		begun: base, runs: []*run{first(0), second},
-		heard: map[slotKey]bool{{"job", base.Add(time.Minute).UnixNano()}: true},
-		late:  []answer{{"job", base, holdfast.Done{Slot: base, Token: 1, At: at(5), By: holdfast.Holder{Note: "host 3"}}}},
+		asks: map[slotKey][]*ask{open: {{slotKey: open, host: 1, life: 1}, {slotKey: open, host: 2, life: 1}}},
+		dead: map[[2]int]bool{{1, 1}: true},
+		late: []answer{{"job", base, holdfast.Done{Slot: base, Token: 1, At: at(5), By: holdfast.Holder{Note: "host 3"}}}},
 	}
 	_, err := r.judge(&World{Names: []string{"job"}, Slots: 2, Every: time.Minute})
-	for _, want := range []string{"at the same time", "never finished", "told that it was done by"} {
+	for _, want := range []string{"at the same time", "never finished, in 0 starts, although 1 of 2", "told that it was done by"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the judge says %v, want %q", err, want)
 		}

@@ -39,6 +39,8 @@ type World struct {
 	// Aimed is the percentage of functions at which another fault is aimed while
 	// they run, and of those at whose return one is.
 	Aimed int
+
+	impatient bool // for a test: a host does not repeat a call that failed
 }
 
 // run is one start of a job's function.
@@ -62,6 +64,13 @@ type fault struct {
 	from, to time.Time // a kill has no end
 }
 
+// ask is one host's wish, in one of its lives, that a slot be done.
+type ask struct {
+	slotKey
+	host, life int
+	last       error // of a call after which it has to ask again
+}
+
 // answer is the result of a call of Once that did not run the function.
 type answer struct {
 	name string
@@ -73,17 +82,42 @@ type answer struct {
 type record struct {
 	mu      sync.Mutex
 	begun   time.Time
-	asked   int
 	runs    []*run
 	running map[*run]*host
 	faults  []*fault
 	late    []answer
-	heard   map[slotKey]bool // a caller that lived heard that the slot is done
-	errs    map[string]int   // by their kind, of calls that ran nothing and of openings
-	old     []string         // slots that counted as done for their age
+	asks    map[slotKey][]*ask
+	dead    map[[2]int]bool // lives of hosts, by both numbers, that a kill ended
+	errs    map[string]int  // by their kind, of calls that ran nothing and of openings
+	old     []string        // slots that counted as done for their age
 	wrong   []string
 
 	background sync.WaitGroup // faults, and the ends of clients
+}
+
+func newRecord() *record {
+	return &record{
+		begun: time.Now(), running: make(map[*run]*host), errs: make(map[string]int),
+		asks: make(map[slotKey][]*ask), dead: make(map[[2]int]bool),
+	}
+}
+
+// ask records that a host asks for a slot in its present life.
+func (r *record) ask(h *host, k slotKey) *ask {
+	h.mu.Lock()
+	a := &ask{slotKey: k, host: h.id, life: h.life}
+	h.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asks[k] = append(r.asks[k], a)
+	return a
+}
+
+// killed records the end of a host's present life. The caller has locked the host.
+func (r *record) killed(h *host) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dead[[2]int{h.id, h.life}] = true
 }
 
 // count counts an error after which a host tries again.
@@ -117,18 +151,19 @@ func (w World) Run() (Report, error) {
 	if w.Speed == 0 {
 		w.Speed = 1
 	}
-	rec := &record{begun: time.Now(), running: make(map[*run]*host), errs: make(map[string]int), heard: make(map[slotKey]bool)}
+	rec := newRecord()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	hosts := make([]*host, w.Hosts)
 	var live sync.WaitGroup
 	for i := range hosts {
 		rnd := rand.New(rand.NewPCG(w.Seed, uint64(i)+1))
-		hosts[i] = &host{w: &w, rec: rec, id: i, rnd: rnd, dead: make(chan struct{})}
+		hosts[i] = &host{w: &w, rec: rec, id: i, rnd: rnd, dead: make(chan struct{}), open: make(map[slotKey]struct{})}
 		if err := hosts[i].start(); err != nil {
 			rec.fail("%v", err)
 		}
 	}
+	rec.begun = time.Now() // the clocks start when all hosts have opened the store
 	for _, h := range hosts {
 		live.Go(h.live)
 	}
