@@ -20,7 +20,7 @@ var breakCases = []Case{
 			a.awaitPush(ta, driver.Gone)
 			b.awaitPush(tb, driver.Held)
 		}
-		a.renew(ta, driver.Gone)
+		a.renewBroken(ta)
 		a.leave(ta, driver.Gone)
 		if p := b.renew(tb, driver.Held); w.traits.Fencing && p.Token <= first.Token {
 			w.Errorf("token %d after %d", p.Token, first.Token)
@@ -69,8 +69,24 @@ var breakCases = []Case{
 		c.join(tc, driver.Waiting)
 		c.breakTicket(t1)
 		w.checkQueue(t1.Name, []*driver.Ticket{t2}, tc)
-		a.renew(t1, driver.Gone)
+		a.renewBroken(t1)
 		c.breakTicket(t2)
 		w.checkQueue(t1.Name, []*driver.Ticket{tc})
 	}},
+}
+
+// renewBroken renews a ticket after a Break and expects that it is Gone, at the
+// latest when the driver has heard of the Break.
+func (c *client) renewBroken(t *driver.Ticket) {
+	c.w.Helper()
+	c.awaitBroken(t)
+	c.renew(t, driver.Gone)
+}
+
+// awaitBroken waits until the driver has heard of a Break, where it may hear late.
+func (c *client) awaitBroken(t *driver.Ticket) {
+	c.w.Helper()
+	if c.w.h.LateBreaks {
+		c.w.until("a broken ticket is no longer held", func() bool { return c.renewAny(t).State != driver.Held })
+	}
 }

@@ -256,6 +256,7 @@ func (p *programRunner) breakTicket(x *programTicket) string {
 	if err := x.client.d.Break(ctx, x.Name, x.ID); err != nil {
 		return said + p.describeError(err)
 	}
+	x.client.awaitBroken(x.Ticket)
 	return said + "done"
 }
 

@@ -59,6 +59,7 @@ var renewCases = []Case{
 			case 2:
 				a.join(t, driver.Held)
 				b.breakTicket(t)
+				a.awaitBroken(t)
 				add(t, driver.Status{State: driver.Gone})
 			case 3:
 				add(t, driver.Status{State: driver.Gone}) // never joined
@@ -113,6 +114,7 @@ var renewCases = []Case{
 		a.leave(left, driver.Held)
 		a.join(broken, driver.Held)
 		b.breakTicket(broken)
+		a.awaitBroken(broken)
 		for _, t := range []*driver.Ticket{never, left, broken} {
 			a.renew(t, driver.Gone)
 		}
@@ -175,7 +177,7 @@ var renewCases = []Case{
 			w.Errorf("token %d after %d", p.Token, first.Token)
 		}
 		b.breakTicket(tb)
-		b.renew(tb, driver.Gone)
+		b.renewBroken(tb)
 	}},
 	{Name: "renew-too-late", Rules: "Renew 4, F9, F12, F58", run: func(w *world) {
 		// A holder that slept finds another one in its place: renewing and

@@ -71,6 +71,11 @@ type Harness struct {
 	// one server shows what it answered.
 	LateViews bool
 
+	// LateBreaks says that Renew may call a ticket Held for a moment after a
+	// Break of it was answered, as where notifications of the store tell the
+	// driver that a hold is gone. The cases then renew until the ticket is Gone.
+	LateBreaks bool
+
 	// TellsLeft says that the store tells a ticket that must not wait how long
 	// it keeps the holder (Join 10).
 	TellsLeft bool
