@@ -60,7 +60,7 @@ proof-traces:
 # Requests of a torture of real stores, as the store carried them out, against the
 # specification; STORES=sqlite DURATION=5m for others.
 proof-torture:
-	go run ./internal/proof -torture $(or $(STORES),memory,sqlite,redis) -torture-for $(or $(DURATION),30s)
+	go run ./internal/proof -torture $(or $(STORES),memory,sqlite,redis,redlock) -torture-for $(or $(DURATION),30s)
 
 # Writes the counterexamples of what is not promised, and their pictures.
 proof-pictures:

@@ -1,13 +1,12 @@
 -------------------------------- MODULE Trace -------------------------------
 (***************************************************************************)
-(* Traces of a real store, held against module Queue. Package internal/safety/trace  *)
+(* Traces of a real store, held against module Queue. The Go package trace *)
 (* records requests with their answers in the order in which the store     *)
 (* carried them out, and writes them as a module that extends this one.    *)
 (* Each event has one action, which applies the store's operator of module *)
 (* Queue and compares what comes of it with what was answered. A trace is  *)
-(* accepted if each of its events is taken; since nothing is left open, a  *)
-(* trace of n events has n + 1 states. An event that cannot be taken       *)
-(* prints why.                                                             *)
+(* accepted if each of its events is taken; where nothing is left open, n  *)
+(* events make n + 1 states. An event that cannot be taken prints why.     *)
 (*                                                                         *)
 (* Time is that of the store's clock. A lease is TTL units, whatever its   *)
 (* length was, so that Keep, the lease and its grace, is one constant.     *)
@@ -20,6 +19,7 @@ CONSTANTS
   TTL,      \* units of a lease
   Lazy,     \* whether the store drops overdue places only where they are in the way
   Loose,    \* whether the time of an effect is known only to lie within its request
+  Fair,     \* whether the store keeps an order; if not, who is told so holds next
   Forget    \* ms after which a tombstone may be forgotten (Leave 4)
 
 ASSUME TTL < Keep /\ 25 * (Keep - TTL) <= TTL   \* Join 9: a grace of at most 4 %
@@ -60,7 +60,7 @@ UnitsOf(t) == (t % 1000000) \div 2000
 Tries(t) == (t \div 1000) % 2 = 1
 TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
 \* In place of Queue's Units: a ticket of a semaphore may take any number of them.
-RECURSIVE Sum(_)
+RECURSIVE Sum(_), AgedTo(_, _), Serve(_), Cleared(_, _), Met(_, _)
 Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
 
 NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}, unsure |-> {}]
@@ -75,11 +75,9 @@ Same(what, spec, code) ==
 Must(what, holds) == Same(what, TRUE, holds)
 
 (************************* The store ***************************************)
-
 Queued(s) == {s.queue[i] : i \in 1..Len(s.queue)}
 \* A place that is overdue for long is as overdue as one that is so for four leases.
 Older(n) == IF n < Passed - 4 * TTL THEN 0 - 4 * TTL ELSE n - Passed
-RECURSIVE AgedTo(_, _)
 AgedTo(times, i) ==
   IF i = 0 THEN times ELSE AgedTo([times EXCEPT ![store.queue[i]] = Older(@)], i - 1)
 Aged == IF store.queue = <<>> \/ Passed = 0 THEN store ELSE [store EXCEPT !.left = AgedTo(@, Len(store.queue))]
@@ -88,23 +86,26 @@ Over(s) == {t \in Queued(s) : s.left[t] <= 0}
 \* Driver 6, in place of Queue's Advance: who is overdue is dropped, not granted.
 InTheWay(s) == IF Loose THEN {} ELSE
   {t \in Over(s) : ~Lazy \/ s.token[t] > 0 \/ (Waits(s) # {} /\ OneOwner(s.queue[NextUp(s)], t))}
-RECURSIVE Serve(_)
+\* Without an order a ticket is granted when its client is told, behind those that hold.
+Told(s) == State = "held" /\ StateAt(s, Id) = "waiting"
+Called(s) == LET Those(P(_)) == SelectSeq(s.queue, LAMBDA t : t # Id /\ P(t)) IN
+  [s EXCEPT !.queue = Those(LAMBDA t : s.token[t] > 0) \o <<Id>> \o Those(LAMBDA t : s.token[t] = 0)]
+KeptHere == IF Fair THEN Keep ELSE Lease   \* in place of Kept: a lease that is short is believed
 Serve(s) == IF s.queue = <<>> THEN s
-            ELSE LET way == InTheWay(s) IN
+            ELSE LET way == InTheWay(s)
+                     r == IF ~Fair /\ Told(s) THEN Called(s) ELSE s IN
                  IF way # {} THEN Serve(Drop(s, CHOOSE t \in way : TRUE))
-                 ELSE IF Fits(s) THEN Serve(Grant(s, s.queue[NextUp(s)])) ELSE s
+                 ELSE IF (Fair \/ Told(s)) /\ Fits(r) THEN Serve(Grant(r, r.queue[NextUp(r)])) ELSE s
 
 \* A request about t finds its place dropped if that is overdue.
 Found(t) == LET s == Serve(Aged) IN IF ~Loose /\ t \in Over(s) THEN Serve(Drop(s, t)) ELSE s
 \* The answer about a waiting ticket is after the overdue ones before it.
-RECURSIVE Cleared(_, _)
 Cleared(s, t) ==
   IF Loose \/ StateAt(s, t) # "waiting" THEN s
   ELSE LET i == CHOOSE j \in 1..Place(s, t) : First(s, j) /\ \A k \in j + 1..Place(s, t) : ~First(s, k)
            way == IF i = 1 THEN {} ELSE Sharers(s, s.queue[i - 1]) \cap Over(s) \cap {s.queue[j] : j \in Waits(s)}
        IN IF way = {} THEN s ELSE Cleared(Drop(s, CHOOSE u \in way : TRUE), t)
 \* Join 7: who joins an owner's place finds the overdue tickets there dropped.
-RECURSIVE Met(_, _)
 Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Over(s) IN
              IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
 
@@ -133,7 +134,7 @@ Answered(s, t) ==
   /\ IF State = "held"
      THEN TokenFits(s, t, Token) /\ Must("token not below the floor", Token >= Floor \/ OwnerOf(t) > 0) ELSE NoToken
   /\ IF State = "gone" THEN Same("lease", 0, Lease)
-     ELSE Must("lease as long as the TTL", Lease >= TTL) /\ Must("lease kept by the store", Lease <= s.left[t])
+     ELSE Must("lease as long as the TTL", Lease >= TTL \/ ~Fair) /\ Must("lease kept by the store", Lease <= s.left[t])
   /\ IF State = "waiting" /\ ~(Loose /\ Ahead < 0) THEN Same("ahead", AheadOf(s, t), Ahead) ELSE TRUE
 
 Uses(t) == client' = [client EXCEPT ![Sender].mine = @ \cup {t}]
@@ -163,9 +164,8 @@ Joins(name, s, replaced) ==
       marked == [s EXCEPT !.tombstone = IF Stays(s) THEN @ \cup {Id} ELSE @ \ {Id}]
       r == [Cleared(JoinAt(IF Stays(s) THEN marked ELSE Met(marked, Id), Id, leaves), Id) EXCEPT !.tombstone = s.tombstone]
   IN /\ Served /\ Must("no upgrade", Stays(s) \/ ~Upgrades(Met(marked, Id), Id))
-     /\ Must("Join of a ticket that left", Id \notin left)
+     /\ Must("Join of a ticket that left", Id \notin left) /\ left' = left \cup leaves
      /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id) /\ Takes(name)
-     /\ left' = left \cup leaves
 Join ==
   \/ /\ What = "join" /\ Error = ""
      /\ LET s == Found(Id)
@@ -216,30 +216,31 @@ Inspect ==
       Near(a, b) == a - b \in -2..2   \* units are rounded
       at1(i) == Extra[i][1]
   IN \/ /\ What = "inspect" /\ Error = "" /\ Open
-        /\ Same("queue", live, [i \in 1..Len(Extra) |-> at1(i)])
-        /\ Must("granted", \A i \in 1..Len(Extra) : (Extra[i][2] > 0) = (s.token[at1(i)] > 0))
-        /\ Must("tokens in order", \A i \in 1..Len(Extra) : \A p \in seen :
-                  Extra[i][2] > 0 => (p[1] < s.token[at1(i)]) = (p[2] < Extra[i][2]))
-        /\ Must("left", Loose \/ \A i \in 1..Len(Extra) : Near(s.left[at1(i)], Extra[i][3]))
+        /\ \/ ~Fair   \* the view of the nodes may be late
+           \/ /\ Same("queue", live, [i \in 1..Len(Extra) |-> at1(i)])
+              /\ Must("granted", \A i \in 1..Len(Extra) : (Extra[i][2] > 0) = (s.token[at1(i)] > 0))
+              /\ Must("tokens in order", \A i \in 1..Len(Extra) : \A p \in seen :
+                        Extra[i][2] > 0 => (p[1] < s.token[at1(i)]) = (p[2] < Extra[i][2]))
+              /\ Must("left", Loose \/ \A i \in 1..Len(Extra) : Near(s.left[at1(i)], Extra[i][3]))
         /\ Becomes(s, s, {}) /\ Takes("Inspect") /\ UNCHANGED <<client, seen, left>>
      \/ Refused("inspect")
 \* Names 1: Extra is 1 if the name is among those answered.
 Names ==
   LET s == Serve(Aged) IN
   \/ /\ What = "names" /\ Error = "" /\ Open
-     /\ Same("listed", s.queue # <<>>, Extra = 1)
+     /\ ~Fair \/ Same("listed", s.queue # <<>>, Extra = 1)
      /\ Becomes(s, s, {}) /\ Takes("Names") /\ UNCHANGED <<client, seen, left>>
   \/ Refused("names")
 \* Watch 1: a push is a past fact. Watch 5: nobody is sent one who did not ask.
 PushHeld ==
+  LET s == IF Fair THEN Aged ELSE Serve(Aged)
+      granted == {i \in 1..Len(s.grants) : s.grants[i][1] = Id} IN
   /\ What = "push" /\ State = "held" /\ Must("the client watches", client[Sender].watches)
-  /\ Must("its own ticket", Id \in client[Sender].mine)
-  /\ LET granted == {i \in 1..Len(store.grants) : store.grants[i][1] = Id} IN
-     /\ Must("granted", granted # {})
-     /\ LET i == CHOOSE j \in granted : \A k \in granted : k <= j IN
-        TokenFits([token |-> (Id :> store.grants[i][2])], Id, Token)
+  /\ Must("its own ticket", Id \in client[Sender].mine) /\ Must("granted", granted # {})
+  /\ LET i == CHOOSE j \in granted : \A k \in granted : k <= j IN
+     TokenFits([token |-> (Id :> s.grants[i][2])], Id, Token)
   /\ Same("lease", 0, Lease)   \* Watch 2
-  /\ Waited /\ Takes("PushHeld") /\ UNCHANGED <<client, left>>
+  /\ store' = s /\ UNCHANGED <<client, left, overdue, died>> /\ Takes("PushHeld")
 PushGone ==
   /\ What = "push" /\ State # "held" /\ Same("state", "gone", State)
   /\ Must("the client watches", client[Sender].watches) /\ Must("its own ticket", Id \in client[Sender].mine)
@@ -294,7 +295,6 @@ Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
 Spec == Init /\ [][Next \/ Lapse \/ Arrive]_vars
 
 (************************* What must hold **********************************)
-
 StoreLimit == HeldUnits(store) <= Limit
 TryLeavesNothing == \A t \in Queued(store) : Tries(t) => store.token[t] > 0
 =============================================================================

@@ -178,6 +178,26 @@ func (k *Checker) refusesCores(ctx context.Context) (wrong []string, err error) 
 // refusedCore records a core with a text of a file replaced, and returns a refusal
 // for that reason.
 func (k *Checker) refusedCore(ctx context.Context, file, is, was, reason string) (*Refusal, error) {
+	all, err := recordChanged(ctx, file, is, was, func(overlay string) (map[string][]trace.Trace, error) {
+		return record(ctx, "memory", 1, flawSchedules, overlay)
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := k.checkTraces(ctx, "core", all["memory"], true)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range a.Refused {
+		if r.What == reason {
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+// recordChanged records what is built with a text of a file replaced by another one.
+func recordChanged(ctx context.Context, file, is, was string, recorded func(overlay string) (map[string][]trace.Trace, error)) (map[string][]trace.Trace, error) {
 	text, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {
 		return nil, err
@@ -185,7 +205,7 @@ func (k *Checker) refusedCore(ctx context.Context, file, is, was, reason string)
 	if n := strings.Count(string(text), is); n != 1 {
 		return nil, fmt.Errorf("%s has %q %d times, not once", file, is, n)
 	}
-	dir, err := os.MkdirTemp("", "holdfast-core-")
+	dir, err := os.MkdirTemp("", "holdfast-changed-")
 	if err != nil {
 		return nil, err
 	}
@@ -206,20 +226,7 @@ func (k *Checker) refusedCore(ctx context.Context, file, is, was, reason string)
 	if err := os.WriteFile(name, overlay, 0o644); err != nil {
 		return nil, err
 	}
-	all, err := record(ctx, "memory", 1, flawSchedules, name)
-	if err != nil {
-		return nil, err
-	}
-	a, err := k.checkTraces(ctx, "core", all["memory"], true)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range a.Refused {
-		if r.What == reason {
-			return r, nil
-		}
-	}
-	return nil, nil
+	return recorded(name)
 }
 
 // refusesChanges changes one thing in each of many accepted traces.

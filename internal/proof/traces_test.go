@@ -132,6 +132,14 @@ func TestPartsOfActionsAreFound(t *testing.T) {
 	}
 }
 
+// TestPlantedMistakeOfRedLockFits checks that the text which the mistake changes is
+// there once.
+func TestPlantedMistakeOfRedLockFits(t *testing.T) {
+	if n := strings.Count(readFile(t, "../../"+redlockBug.file), redlockBug.is); n != 1 {
+		t.Errorf("%s has %q %d times", redlockBug.file, redlockBug.is, n)
+	}
+}
+
 // TestPlantedMistakesOfTheCoreFit checks that the text which a mistake changes is
 // there once.
 func TestPlantedMistakesOfTheCoreFit(t *testing.T) {
