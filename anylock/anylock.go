@@ -18,6 +18,9 @@
 //	postgres://host/database      PostgreSQL, see pglock.Open; also postgresql://
 //	mysql://host/database         MySQL, see mysqllock.Open
 //	mariadb://host/database       MariaDB, the same
+//	holdfast://host[,host…]       lock servers (holdfast serve) over one store; token_file=FILE
+//	holdfasts://…                 the same over TLS
+//	holdfast-unix:/path           a lock server's socket
 //
 // It links the client libraries of all stores. A program that knows its store
 // takes that store's package instead, and holdfast.New.
@@ -32,6 +35,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/etcdlock"
+	"github.com/holdfast-go/holdfast/internal/lockclient"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/mysqllock"
 	"github.com/holdfast-go/holdfast/pglock"
@@ -68,6 +72,9 @@ var stores = []store{
 	{"postgresql", "postgresql://... (the same)", false, open(pglock.Open)},
 	{"mysql", "mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE", false, open(mysqllock.Open)},
 	{"mariadb", "mariadb://... (the same)", false, open(mysqllock.Open)},
+	{"holdfast", "holdfast://HOST[:PORT][,HOST...]", false, open(lockclient.Open)},
+	{"holdfasts", "holdfasts://... (lock servers over TLS)", false, open(lockclient.Open)},
+	{"holdfast-unix", "holdfast-unix:/PATH", true, open(lockclient.Open)},
 }
 
 // open adapts the function of a store's package to a row.

@@ -84,7 +84,7 @@ func TestOptionsReachTheClient(t *testing.T) {
 }
 
 func TestSchemesHaveForms(t *testing.T) {
-	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "redlock", "redlocks", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "mysql", "mariadb"}
+	want := []string{"memory", "sqlite", "redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "redlock", "redlocks", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "mysql", "mariadb", "holdfast", "holdfasts", "holdfast-unix"}
 	if got := Schemes(); !slices.Equal(got, want) {
 		t.Errorf("schemes %v, want %v", got, want)
 	}

@@ -75,6 +75,9 @@ func cutUser(rest string) (user, password, after string) {
 // secretOption reports whether an option of a URL has a value to hide.
 func secretOption(name string) bool {
 	name = strings.ToLower(name)
+	if strings.HasSuffix(name, "_file") {
+		return false // the name of a file, which is no secret
+	}
 	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "auth"}, func(s string) bool {
 		return strings.Contains(name, s)
 	})

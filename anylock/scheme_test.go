@@ -8,7 +8,7 @@ import (
 // TestF133_WrongSchemeNamesTheRightOne gives texts that are no URL of a store:
 // one short line says what was probably meant, and repeats no password.
 func TestF133_WrongSchemeNamesTheRightOne(t *testing.T) {
-	const known = "known schemes are memory, sqlite, redis, redis-sentinel, redis-cluster, redlock, etcd, zk, postgres, mysql"
+	const known = "known schemes are memory, sqlite, redis, redis-sentinel, redis-cluster, redlock, etcd, zk, postgres, mysql, holdfast, holdfast-unix"
 	for text, want := range map[string]string{
 		"localhost:6379":                      "did you mean redis://...?",
 		"127.0.0.1:5432":                      "did you mean postgres://...?",

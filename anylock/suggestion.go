@@ -19,7 +19,7 @@ var otherNames = map[string]string{
 // usualPorts are the ports that servers listen on unless told otherwise.
 var usualPorts = map[string]string{
 	"6379": "redis", "6380": "rediss", "26379": "redis-sentinel", "2379": "etcd", "2181": "zk", "2281": "zks",
-	"5432": "postgres", "6432": "postgres", "3306": "mysql",
+	"7420": "holdfast", "5432": "postgres", "6432": "postgres", "3306": "mysql",
 }
 
 // guessScheme returns the scheme that was probably meant by an unknown scheme and
@@ -69,6 +69,8 @@ func suggestion(scheme string) string {
 		return "did you mean memory:?"
 	case "sqlite":
 		return "did you mean sqlite:PATH?"
+	case "holdfast-unix":
+		return "did you mean holdfast-unix:/PATH?"
 	}
 	return "did you mean " + scheme + "://...?"
 }

@@ -24,7 +24,7 @@ type lockCase struct {
 
 // RunLocks runs all cases of the lock, the core on a driver, on a store, a
 // subtest for each. Cases that the driver's Traits rule out are left out, and
-// named in the log. Of the Harness it uses Open, TTL, Slack and Pause.
+// named in the log. Of the Harness it uses Open, TTL, Slack, Pause and LeaveOut.
 func RunLocks(t *testing.T, h Harness) {
 	d := h.Open(t)
 	traits := d.Traits()
@@ -44,6 +44,10 @@ func RunLocks(t *testing.T, h Harness) {
 		}
 		if c.pause && h.Pause == nil {
 			t.Logf("left out, the store cannot be paused: %s", c.name)
+			continue
+		}
+		if reason, out := h.LeaveOut[c.name]; out {
+			t.Logf("left out: %s: %s", c.name, reason)
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -17,12 +17,14 @@ var fileOptions = map[string][]string{
 	"rediss": tlsFiles, "rediss-sentinel": tlsFiles, "rediss-cluster": tlsFiles, "redlocks": tlsFiles, "etcds": tlsFiles, "zks": tlsFiles,
 	"postgres": libpqFiles, "postgresql": libpqFiles,
 	"mysql": mysqlFiles, "mariadb": mysqlFiles,
+	"holdfast": serverFiles, "holdfasts": serverFiles, "holdfast-unix": serverFiles,
 }
 
 var (
-	tlsFiles   = []string{"ca", "cert", "key"}
-	libpqFiles = []string{"sslrootcert", "sslcert", "sslkey", "passfile", "servicefile"}
-	mysqlFiles = []string{"tls_ca", "tls_cert", "tls_key", "socket"}
+	tlsFiles    = []string{"ca", "cert", "key"}
+	libpqFiles  = []string{"sslrootcert", "sslcert", "sslkey", "passfile", "servicefile"}
+	serverFiles = []string{"ca", "cert", "key", "token_file"}
+	mysqlFiles  = []string{"tls_ca", "tls_cert", "tls_key", "socket"}
 )
 
 // absolute makes the paths in a URL (of a SQLite file, of certificates)

@@ -21,7 +21,7 @@ const hushed = "hunter2Qx/%zz"
 func TestSecretsOfUnreachableStores(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", servers.FreePort(t)) // on which no other server will listen
 	for _, scheme := range anylock.Schemes() {
-		if scheme == "memory" || scheme == "sqlite" {
+		if scheme == "memory" || scheme == "sqlite" || scheme == "holdfast-unix" {
 			continue
 		}
 		hosts, after := addr, map[string]string{"postgres": "/d", "postgresql": "/d", "mysql": "/d", "mariadb": "/d",

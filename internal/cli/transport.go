@@ -37,11 +37,11 @@ func transportOf(storeURL string) (t transport, remote bool) {
 	authority, _, _ := strings.Cut(rest[strings.LastIndex(rest, "@")+1:], "/")
 	hosts := strings.Split(authority, ",")
 	switch scheme {
-	case "redis", "redis-sentinel", "redis-cluster", "etcd", "zk", "redlock":
+	case "redis", "redis-sentinel", "redis-cluster", "etcd", "zk", "redlock", "holdfast":
 		secure := map[string]string{"redis": "rediss", "redis-sentinel": "rediss-sentinel", "redis-cluster": "rediss-cluster",
-			"etcd": "etcds", "zk": "zks", "redlock": "redlocks"}[scheme]
+			"etcd": "etcds", "zk": "zks", "redlock": "redlocks", "holdfast": "holdfasts"}[scheme]
 		t.weakness, t.advice = plaintext, "TLS: "+secure+"://"
-	case "rediss", "rediss-sentinel", "rediss-cluster", "etcds", "zks", "redlocks":
+	case "rediss", "rediss-sentinel", "rediss-cluster", "etcds", "zks", "redlocks", "holdfasts":
 	case "postgres", "postgresql":
 		mode := q.Get("sslmode")
 		if mode == "" {

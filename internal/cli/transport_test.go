@@ -67,7 +67,7 @@ func TestTransport(t *testing.T) {
 		}
 	}
 	for _, scheme := range anylock.Schemes() {
-		if _, remote := transportOf(scheme + "://h"); remote == (scheme == "memory" || scheme == "sqlite") {
+		if _, remote := transportOf(scheme + "://h"); remote == (scheme == "memory" || scheme == "sqlite" || scheme == "holdfast-unix") {
 			t.Errorf("%s: remote %t", scheme, remote)
 		}
 	}

@@ -71,7 +71,10 @@ var rows = []Row{
 	{"internal/sqlqueue", "driver", "",
 		"what the SQL stores share speaks database/sql and nothing of one database"},
 
-	{"anylock", ". driver internal/backoff " + stores, "",
+	{"internal/lockclient", "driver internal/backoff internal/tlsurl", "",
+		"a client of lock servers knows the seam and their HTTP, and not the handler"},
+
+	{"anylock", ". driver internal/backoff internal/lockclient " + stores, "",
 		"the one place that knows every store"},
 	{"fence", "", "",
 		"a protected resource refuses old tokens without taking on the lock"},

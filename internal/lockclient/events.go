@@ -1,0 +1,132 @@
+package lockclient
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
+)
+
+// silence ends a stream: a server sends a line every 10 s.
+const silence = 25 * time.Second
+
+// Watch passes the events of this driver's tickets on. It blocks until they flow.
+func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	if err := d.ready(ctx); err != nil {
+		return err
+	}
+	opened := make(chan error, 1)
+	d.running.Go(func() { d.runEvents(ctx, notify, opened) })
+	select {
+	case err := <-opened:
+		return err
+	case <-ctx.Done():
+		return driver.Wrap(driver.NotDone, context.Cause(ctx))
+	}
+}
+
+// runEvents receives events until ctx or the driver ends. The result of the first stream
+// goes to opened.
+func (d *Driver) runEvents(ctx context.Context, notify func(string, driver.Status), opened chan<- error) {
+	ctx, end := d.during(ctx)
+	defer end()
+	pause := backoff.Backoff{First: 100 * time.Millisecond, Last: 5 * time.Second, Jitter: true}
+	first := true
+	for ctx.Err() == nil {
+		err := d.receive(ctx, func() {
+			if first {
+				opened <- nil
+			} else {
+				notify("", driver.Status{}) // events may be missing
+			}
+			first = false
+			pause.Reset()
+		}, notify)
+		if first {
+			opened <- err
+			return
+		}
+		if err != nil && !pause.Wait(ctx) {
+			return
+		}
+	}
+}
+
+// receive reads the stream of the server whose turn it is, until it is another one's.
+// flows is called when events flow.
+func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, driver.Status)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.mu.Lock()
+	at, turned := d.at, d.turned
+	d.mu.Unlock()
+	watchdog := time.AfterFunc(silence, cancel)
+	defer watchdog.Stop()
+	stopped := make(chan struct{})
+	defer close(stopped)
+	d.running.Go(func() {
+		select {
+		case <-turned:
+			cancel()
+		case <-stopped:
+		}
+	})
+	r, err := d.newRequest(ctx, at, http.MethodGet, "/v1/events?client="+url.QueryEscape(d.client), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := d.http.Do(r)
+	if err != nil {
+		d.leaveServer(at)
+		return d.failure(ctx, at, err)
+	}
+	defer resp.Body.Close()
+	if err := d.checkHead(at, resp); err != nil {
+		d.leaveServer(at)
+		return err
+	}
+	scanner := bufio.NewScanner(resp.Body)
+	for scanner.Scan() {
+		watchdog.Reset(silence)
+		var a answer
+		if err := json.Unmarshal(scanner.Bytes(), &a); err != nil {
+			return driver.Errorf(driver.Unknown, "lock server %s: an event that is no JSON", d.names[at])
+		}
+		if resp.StatusCode != http.StatusOK {
+			d.leaveServer(at)
+			return a.problem(resp.StatusCode, 0)
+		}
+		if err := d.checkGroup(at, &a); err != nil {
+			return err
+		}
+		switch id := d.ticketOf(a.ID); {
+		case a.Event == "flowing":
+			flows()
+		case a.Event == "draining":
+			d.leaveServer(at)
+		case id == "":
+		case a.Event == "held":
+			d.mu.Lock()
+			d.granted[id] = true
+			d.mu.Unlock()
+			notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
+		case a.Event == "lost":
+			d.mu.Lock()
+			delete(d.granted, id)
+			d.mu.Unlock()
+			notify(id, driver.Status{State: driver.Gone, Ahead: -1})
+		}
+	}
+	select {
+	case <-turned:
+		return nil
+	default:
+	}
+	d.leaveServer(at)
+	return driver.Errorf(driver.Unavailable, "lock server %s: its events have ended", d.names[at])
+}

@@ -1,0 +1,303 @@
+package lockclient
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// batch is the number of ids that a server takes in one request.
+const batch = 100
+
+// Join asks for the lock, or where the id stands.
+func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.ready(ctx); err != nil {
+		return driver.Status{}, err
+	}
+	id, err := d.idOf(t.ID)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	r := recordOf(t)
+	again := r != nil
+	if r == nil {
+		r = new(record)
+		t.DriverData = r
+	}
+	if t.Replaces != nil {
+		left, err := d.Leave(ctx, []driver.Ref{{Ticket: t.Replaces, State: driver.Held}})
+		if err == nil {
+			err = left[0].Err
+		}
+		if err != nil {
+			return driver.Status{}, err
+		}
+	}
+	body := acquireBody(id, t)
+	if wait {
+		body["wait_ms"] = 0
+	} else {
+		body["try"] = true
+	}
+	a, err := d.acquire(ctx, t, r, body)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	st, err := d.joined(ctx, t, r, a)
+	switch {
+	case err != nil:
+		return driver.Status{}, err
+	case !wait && st.State == driver.Waiting:
+		return d.giveUp(ctx, t, st)
+	case again && st.State == driver.Held: // the answer has the rest of the claim
+		return d.renewed(ctx, t, st)
+	}
+	return st, nil
+}
+
+// acquire sends an acquire about a ticket.
+func (d *Driver) acquire(ctx context.Context, t *driver.Ticket, r *record, body map[string]any) (*answer, error) {
+	a, err := d.ask(ctx, http.MethodPost, "/v1/acquire", body)
+	d.note(r, a, err)
+	return a, err
+}
+
+// joined returns the status of an acquire's answer.
+func (d *Driver) joined(ctx context.Context, t *driver.Ticket, r *record, a *answer) (driver.Status, error) {
+	switch {
+	case a.status == http.StatusOK || a.status == http.StatusAccepted:
+		return d.status(ctx, t, r, &a.entry)
+	case a.Code == "held":
+		return driver.Status{State: driver.Gone, Ahead: -1, Holder: a.Holder.text(), Recheck: milliseconds(a.HolderLeft)}, nil
+	case a.Code == "kind_mismatch":
+		have, err := d.Inspect(ctx, t.Name)
+		if err != nil || have.Limit == t.Limit {
+			return driver.Status{}, driver.Errorf(driver.NotDone, "the lock server answers kind_mismatch: %s", a.Detail)
+		}
+		return driver.Status{}, &driver.LimitError{Name: t.Name, Have: have.Limit, Want: t.Limit}
+	case a.Code == "lost" || a.Code == "released":
+		return driver.Status{State: driver.Gone, Ahead: -1}, nil
+	}
+	return driver.Status{}, a.problem(a.status, a.after)
+}
+
+// status returns the status of an entry with a state.
+func (d *Driver) status(ctx context.Context, t *driver.Ticket, r *record, e *entry) (driver.Status, error) {
+	st := driver.Status{Lease: milliseconds(e.Left), Ahead: -1, Holder: e.Holder.text()}
+	switch {
+	case e.State == "held" && t.Exclusive() && e.Token&0xff != 0:
+		// The server handed the lock on between its own clients, as it does with
+		// permits: that grant has no token of its own at the store.
+		_, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
+		return driver.Status{State: driver.Gone, Ahead: -1}, err
+	case e.State == "held":
+		st.State, st.Token = driver.Held, storeToken(e.Token)
+		d.mu.Lock()
+		r.token = e.Token
+		delete(d.granted, t.ID)
+		d.mu.Unlock()
+	case e.State == "waiting" && e.Left > 0:
+		st.State = driver.Waiting
+		if e.Ahead != nil {
+			st.Ahead = *e.Ahead
+		}
+		d.mu.Lock()
+		r.waits = true
+		d.mu.Unlock()
+	case e.State == "waiting":
+		return st, driver.Errorf(driver.Unknown, "the lock server's store has not answered in time")
+	default:
+		return st, driver.Errorf(driver.Unknown, "an answer of the lock server without a state")
+	}
+	return st, nil
+}
+
+// giveUp ends the place of a ticket that must not wait.
+func (d *Driver) giveUp(ctx context.Context, t *driver.Ticket, st driver.Status) (driver.Status, error) {
+	left, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Waiting}})
+	if err == nil {
+		err = left[0].Err
+	}
+	return driver.Status{State: driver.Gone, Ahead: -1, Holder: st.Holder}, err
+}
+
+// renewed renews a ticket that was found to hold.
+func (d *Driver) renewed(ctx context.Context, t *driver.Ticket, found driver.Status) (driver.Status, error) {
+	sts, err := d.Renew(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
+	if err != nil || sts[0].Err != nil {
+		return found, nil // the rest of the claim counts
+	}
+	return sts[0], nil
+}
+
+// Renew renews tickets, up to 100 in a request.
+func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return d.inBatches(ctx, refs, d.renewBatch)
+}
+
+// inBatches calls send for parts of refs. Only an error of the first part is the call's
+// own, which means that nothing was sent.
+func (d *Driver) inBatches(ctx context.Context, refs []driver.Ref, send func(context.Context, []driver.Ref, []string) ([]driver.Status, error)) ([]driver.Status, error) {
+	if err := d.ready(ctx); err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(refs))
+	for i, ref := range refs {
+		var err error
+		if ids[i], err = d.idOf(ref.ID); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]driver.Status, 0, len(refs))
+	for len(refs) > 0 {
+		n := min(batch, len(refs))
+		sts, err := send(ctx, refs[:n], ids[:n])
+		for i := range n {
+			if err != nil {
+				sts = append(sts, driver.Status{Err: err})
+			}
+			all = append(all, sts[i])
+		}
+		refs, ids = refs[n:], ids[n:]
+	}
+	return all, nil
+}
+
+func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string) ([]driver.Status, error) {
+	a, err := d.askBatch(ctx, "/v1/renew", refs, ids)
+	if err != nil {
+		return nil, err
+	}
+	sts := make([]driver.Status, len(refs))
+	for i, ref := range refs {
+		fresh := d.note(recordOf(ref.Ticket), a, nil)
+		sts[i], err = d.renewedEntry(ctx, ref.Ticket, &a.Holds[i], fresh)
+		if err != nil {
+			sts[i] = driver.Status{Err: err}
+		}
+	}
+	return sts, nil
+}
+
+// askBatch sends a request about several ids, with an entry of the answer for each.
+func (d *Driver) askBatch(ctx context.Context, path string, refs []driver.Ref, holds any) (*answer, error) {
+	a, err := d.ask(ctx, http.MethodPost, path, map[string]any{"holds": holds})
+	switch {
+	case err != nil:
+	case a.status != http.StatusOK:
+		err = a.problem(a.status, a.after)
+	case len(a.Holds) != len(refs):
+		err = driver.Errorf(driver.Unknown, "the lock server's answer has %d holds, and the request %d", len(a.Holds), len(refs))
+	default:
+		return a, nil
+	}
+	for _, ref := range refs {
+		d.note(recordOf(ref.Ticket), nil, err)
+	}
+	return nil, err
+}
+
+// renewedEntry returns the status of a renewal's entry. fresh says that its server has
+// not answered about the ticket before.
+func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, e *entry, fresh bool) (driver.Status, error) {
+	r := recordOf(t)
+	switch {
+	case e.Code == "unknown_hold" && r != nil:
+		return d.goOn(ctx, t, r, fresh)
+	case e.Code == "unknown_hold" || e.Code == "lost" || e.Code == "released":
+		return driver.Status{State: driver.Gone, Ahead: -1}, nil
+	case e.Code != "":
+		return driver.Status{}, e.problem(e.statusOf(), 0)
+	case r == nil:
+		r = new(record)
+	}
+	return d.status(ctx, t, r, e)
+}
+
+// goOn asks a server that does not know a ticket to go on with it: a hold is resumed. A
+// place in the queue is asked for at another server than before; the one that had it has
+// given it up.
+func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, fresh bool) (driver.Status, error) {
+	d.mu.Lock()
+	token, waits, leaving := r.token, r.waits, r.leaving
+	d.mu.Unlock()
+	id, err := d.idOf(t.ID)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	if leaving || token == 0 && !(waits && fresh) {
+		return driver.Status{State: driver.Gone, Ahead: -1}, nil
+	}
+	body := acquireBody(id, t)
+	body["wait_ms"] = 0
+	if token != 0 {
+		body["resume"] = token
+	}
+	a, err := d.acquire(ctx, t, r, body)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	st, err := d.joined(ctx, t, r, a)
+	if err == nil && st.State == driver.Held && token != 0 && st.Token != storeToken(token) {
+		return driver.Status{State: driver.Gone, Ahead: -1}, nil
+	}
+	return st, err
+}
+
+// Leave releases tickets, up to 100 in a request.
+func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return d.inBatches(ctx, refs, d.leaveBatch)
+}
+
+func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string) ([]driver.Status, error) {
+	holds := make([]map[string]any, len(refs))
+	d.mu.Lock()
+	for i, ref := range refs {
+		holds[i] = map[string]any{"id": ids[i], "name": ref.Name}
+		r := recordOf(ref.Ticket)
+		if ref.JoinPending || r == nil || r.moved {
+			holds[i]["moved"] = true
+		}
+		if r != nil {
+			r.leaving = true
+		}
+	}
+	d.mu.Unlock()
+	a, err := d.askBatch(ctx, "/v1/release", refs, holds)
+	if err != nil {
+		return nil, err
+	}
+	sts := make([]driver.Status, len(refs))
+	for i, ref := range refs {
+		d.note(recordOf(ref.Ticket), a, nil)
+		sts[i] = d.left(ref, &a.Holds[i])
+	}
+	return sts, nil
+}
+
+// left returns the status of a release's entry.
+func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
+	switch {
+	case e.Code != "":
+		return driver.Status{Err: e.problem(e.statusOf(), 0)}
+	case e.Result == "gone":
+		return driver.Status{State: driver.Gone, Ahead: -1}
+	case e.Result != "released":
+		return driver.Status{Err: driver.Errorf(driver.Unknown, "the lock server's store has not confirmed the release")}
+	}
+	r := recordOf(ref.Ticket)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st := driver.Status{State: driver.Waiting, Ahead: -1}
+	switch {
+	case r == nil || r.left: // it never joined, or an earlier answer said so
+		st.State = driver.Gone
+		return st
+	case r.token != 0 || d.granted[ref.ID]:
+		st.State = driver.Held
+	}
+	r.left = true
+	delete(d.granted, ref.ID)
+	return st
+}
