@@ -74,7 +74,7 @@ var stores = []store{
 	{"mariadb", "mariadb://... (the same)", false, open(mysqllock.Open)},
 	{"holdfast", "holdfast://HOST[:PORT][,HOST...]", false, open(lockclient.Open)},
 	{"holdfasts", "holdfasts://... (lock servers over TLS)", false, open(lockclient.Open)},
-	{"holdfast-unix", "holdfast-unix:/PATH", true, open(lockclient.Open)},
+	{"holdfast-unix", "holdfast-unix:... (the /PATH of a lock server's socket)", true, open(lockclient.Open)},
 }
 
 // open adapts the function of a store's package to a row.

@@ -57,6 +57,7 @@ func TestHoldOutlivesItsServer(t *testing.T) {
 		if a, b := <-order, <-order; a != "first" || b != "second" {
 			t.Errorf("the waiters hold as %s, %s", a, b)
 		}
+		time.Sleep(time.Second) // the last one unlocks
 		info, err := late.Inspect(context.Background(), "n")
 		if err != nil || len(info.Holders)+len(info.Waiters) != 0 {
 			t.Errorf("left behind: %+v, %v", info, err)

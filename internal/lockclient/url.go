@@ -36,7 +36,7 @@ type address struct {
 func parseURL(s string) (*address, error) {
 	scheme, rest, _ := strings.Cut(s, ":")
 	if scheme != plainScheme && scheme != secureScheme && scheme != unixScheme {
-		return nil, errors.New("the URL does not begin with holdfast://, holdfasts:// or holdfast-unix:")
+		return nil, errors.New("the URL begins neither with holdfast:// or holdfasts:// nor with holdfast-unix: and a path")
 	}
 	before, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(rest, "#") {

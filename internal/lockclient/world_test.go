@@ -23,12 +23,11 @@ type network struct {
 	mu      sync.Mutex
 	servers map[string]http.Handler // by host and port; nil: no connection is accepted
 	silent  map[string]bool         // requests are carried out, and answers are lost
-	sent    map[string]int          // requests, by path
 	running sync.WaitGroup
 }
 
 func newNetwork() *network {
-	return &network{servers: make(map[string]http.Handler), silent: make(map[string]bool), sent: make(map[string]int)}
+	return &network{servers: make(map[string]http.Handler), silent: make(map[string]bool)}
 }
 
 func (n *network) set(host string, h http.Handler) {
@@ -43,17 +42,10 @@ func (n *network) setSilent(host string, silent bool) {
 	n.silent[host] = silent
 }
 
-func (n *network) count(path string) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.sent[path]
-}
-
 // RoundTrip lets the server of the request's host answer it.
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.mu.Lock()
 	h, silent := n.servers[r.URL.Host], n.silent[r.URL.Host]
-	n.sent[r.URL.Path]++
 	n.mu.Unlock()
 	if h == nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
