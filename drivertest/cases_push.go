@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -170,5 +171,20 @@ func (c *client) close() {
 	c.closed = true
 	if err := c.d.Close(); err != nil {
 		c.w.Errorf("Close: %v", err)
+	}
+}
+
+// retryWatch calls Watch, again after a time-out, as the core does: on a busy machine
+// the connection may take longer than one attempt.
+func (w *world) retryWatch(watch func() error) {
+	w.Helper()
+	for start := time.Now(); ; time.Sleep(w.pollInterval()) {
+		err := watch()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > w.maxWait() {
+			w.Fatalf("Watch: %v", err)
+		}
 	}
 }

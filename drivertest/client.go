@@ -46,9 +46,7 @@ func (w *world) client() *client {
 func (w *world) clientIgnoringPushes() *client {
 	w.Helper()
 	c := w.clientWithoutWatch()
-	if err := c.d.Watch(context.Background(), func(string, driver.Status) {}); err != nil {
-		w.Fatalf("Watch: %v", err)
-	}
+	w.retryWatch(func() error { return c.d.Watch(context.Background(), func(string, driver.Status) {}) })
 	return c
 }
 
@@ -78,9 +76,7 @@ func (w *world) adoptLocked(d driver.Driver) *client {
 
 func (c *client) watch() {
 	c.w.Helper()
-	if err := c.watchOnce(); err != nil {
-		c.w.Fatalf("Watch: %v", err)
-	}
+	c.w.retryWatch(c.watchOnce)
 }
 
 func (c *client) watchOnce() error {

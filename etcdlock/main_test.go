@@ -93,7 +93,6 @@ func leftOut(v servers.EtcdVersion) map[string]string {
 func pausing(t *testing.T, s *servers.EtcdServer) func(drivertest.T) func() {
 	return func(drivertest.T) func() {
 		s.Members[0].Pause(t)
-		time.Sleep(20 * time.Millisecond) // until all its threads have stopped
 		return func() { s.Members[0].Resume(t) }
 	}
 }

@@ -43,7 +43,6 @@ func open(t drivertest.T, url string) *zklock.Driver {
 func pausing(t *testing.T, m *servers.ZooKeeperMember) func(drivertest.T) func() {
 	return func(drivertest.T) func() {
 		m.Pause(t)
-		time.Sleep(50 * time.Millisecond) // all its threads have stopped by then
 		return func() { m.Resume(t) }
 	}
 }

@@ -283,6 +283,9 @@ func (s *PostgresServer) Pause(t testing.TB) (resume func()) {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 	}
+	for _, pid := range pids {
+		awaitStop(pid)
+	}
 	return func() {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGCONT)

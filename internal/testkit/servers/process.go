@@ -160,10 +160,12 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Pause stops the process; it keeps its connections and answers nothing.
+// Pause stops the process; it keeps its connections and answers nothing. It
+// returns once all its threads have stopped.
 func (p *Process) Pause(t testing.TB) {
 	t.Helper()
 	p.must(t, syscall.SIGSTOP)
+	awaitStop(p.pid)
 }
 
 // Resume lets a paused process continue.
