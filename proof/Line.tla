@@ -187,7 +187,9 @@ Stop(t) ==
   /\ Awake(t) /\ t \notin Steady
   /\ \/ client[t].state \in {"waiting", "held"}
      \/ client[t].state = "asking" /\ client[t].call = "none"
-  /\ MaybeLate(t) /\ Knows(t, Ends(client[t])) /\ UNCHANGED <<store, world, before>>
+  /\ MaybeLate(t) /\ UNCHANGED <<world, before>>
+  /\ IF Flaw("leaves-first") /\ client[t].state = "held" THEN Becomes(LeaveAt(store, t, FALSE), client, {})
+     ELSE Knows(t, Ends(client[t])) /\ UNCHANGED store
 
 \* The claim of a hold is over: its loss is told, before the clock moves on.
 ClaimOver(t) == client[t].state = "held" /\ client[t].claim = 0 /\ Awake(t)
@@ -252,7 +254,8 @@ Tick ==
 
 \* The store loses its data, or its clock is set back: Join 5 holds all the same.
 Wipe == /\ world.wipes < Wipes /\ world.backs = 0
-        /\ store' = [Empty EXCEPT !.clock = store.clock, !.grants = store.grants]
+        /\ store' = [Empty EXCEPT !.clock = store.clock, !.grants = store.grants,
+                                  !.token = IF Flaw("wiped-in-part") THEN store.token ELSE @]
         /\ world' = [world EXCEPT !.wipes = @ + 1] /\ UNCHANGED <<client, late, pushes, before>>
 SetBack == /\ world.backs < Backs /\ world.wipes = 0
            /\ store' = [store EXCEPT !.clock = 0]

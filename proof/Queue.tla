@@ -38,8 +38,9 @@ Units(S) == Cardinality(S \ Writers) + Limit * Cardinality(S \cap Writers)
 \* Join 5: above the last token, and above the store's clock.
 NextToken(s) == IF Flaw("counter-only") \/ Flaw("idle-restarts") THEN s.last + 1
                 ELSE IF Flaw("clock-only") THEN s.clock + 1 ELSE Max(s.last, s.clock) + 1
+Shown(n) == IF Flaw("rounded") THEN 2 * ((n + 1) \div 2) ELSE n
 Grant(s, t) == LET n == NextToken(s) IN
-  [s EXCEPT !.token[t] = n, !.last = n, !.clock = @ + 1, !.grants = Append(@, <<t, n>>)]
+  [s EXCEPT !.token[t] = Shown(n), !.last = n, !.clock = @ + 1, !.grants = Append(@, <<t, Shown(n)>>)]
 
 \* Driver 6: tickets whose turn it is are granted, in order.
 Waits(s) == {i \in 1..Len(s.queue) : s.token[s.queue[i]] = 0}
