@@ -148,6 +148,10 @@ func released() *problem {
 	return newProblem(http.StatusGone, "released", "the hold was released")
 }
 
+func unknownHold() *problem {
+	return newProblem(http.StatusNotFound, "unknown_hold", "the server does not know the id: acquire with resume")
+}
+
 func draining() *problem {
 	p := newProblem(http.StatusServiceUnavailable, "draining", "the server is about to end: ask the next one")
 	p.after = time.Second

@@ -63,6 +63,7 @@ func (s *Server) detachAll(ctx context.Context) error {
 	for _, h := range last {
 		s.mu.Lock()
 		lock := h.lock
+		h.failed = unknownHold() // for a renewal under way: another server can go on with it
 		s.removeLocked(h)
 		s.mu.Unlock()
 		if lock != nil {

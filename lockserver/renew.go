@@ -98,7 +98,7 @@ func (s *Server) findLocked(c *call, id string) (*hold, *problem) {
 	case h == nil && s.released.has(key):
 		return nil, released()
 	case h == nil:
-		return nil, newProblem(http.StatusNotFound, "unknown_hold", "the server does not know the id: acquire with resume")
+		return nil, unknownHold()
 	case !c.who.may(RightLock, h.spec.name):
 		return nil, forbidden(RightLock, h.spec.name)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -336,6 +337,32 @@ func TestDrainHandsHoldsOver(t *testing.T) {
 		w.want("release", w.release(b, 1, "a", "moved", "true"), 200, "result", "released")
 		w.want("the turn", w.acquire(b, 2, "a"), 200, "state", "held")
 		w.release(b, 2, "a", "moved", "true")
+	})
+}
+
+// TestDrainDuringRenewal lets a hold go while the store takes its time over a renewal: its
+// answer sends the client to another server, and calls the hold neither released nor lost.
+func TestDrainDuringRenewal(t *testing.T) {
+	bubble(t, func(w *world) {
+		plan, err := faults.Parse("renew: hold request 1s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := w.serverWith(w.clientOf(faults.Wrap(memlock.New(w.store), plan)), Options{}), w.server()
+		first := w.acquire(a, 1, "a")
+		var renewed reply
+		var group sync.WaitGroup
+		group.Go(func() { renewed = w.renew(a, 1) })
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if err := a.Drain(ctx); err != nil {
+			t.Errorf("Drain: %v", err)
+		}
+		group.Wait()
+		w.want("the renewal", renewed, 200, "status", "404", "code", "unknown_hold")
+		w.want("resume", w.acquire(b, 1, "a", "resume", first.text("token")), 200, "state", "held", "token", first.text("token"))
+		w.want("release", w.release(b, 1, "a", "moved", "true"), 200, "result", "released")
 	})
 }
 

@@ -3,6 +3,7 @@ package lockclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -65,25 +66,35 @@ func TestHoldOutlivesItsServer(t *testing.T) {
 	})
 }
 
-// TestDrainedServerIsLeft ends a server in order: its holds are asked for at the other one.
+// TestDrainedServerIsLeft ends a server in order: its holds are asked for at the other
+// one, also where a renewal is under way when the server lets them go.
 func TestDrainedServerIsLeft(t *testing.T) {
-	bubble(t, func(w *world) {
-		c := w.client()
-		h := w.lock(c, "n")
-		s := w.start(w.hosts[0]) // in place of the first one
-		time.Sleep(10 * time.Second)
-		if err := s.Drain(context.Background()); err != nil { // returns when no hold is left there
-			t.Errorf("Drain: %v", err)
-		}
-		time.Sleep(30 * time.Second)
-		if err := h.Err(); err != nil {
-			t.Fatalf("the hold has ended with its server: %v", err)
-		}
-		w.kill(w.hosts[0])
-		if err := h.Unlock(); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
-	})
+	for _, patient := range []bool{true, false} {
+		t.Run(fmt.Sprintf("patient=%v", patient), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				c := w.client()
+				h := w.lock(c, "n")
+				s := w.start(w.hosts[0]) // in place of the first one
+				time.Sleep(10 * time.Second)
+				ctx, cancel := context.WithCancel(context.Background())
+				if !patient {
+					cancel()
+				}
+				if err := s.Drain(ctx); err != nil {
+					t.Errorf("Drain: %v", err)
+				}
+				cancel()
+				time.Sleep(30 * time.Second)
+				if err := h.Err(); err != nil {
+					t.Fatalf("the hold has ended with its server: %v", err)
+				}
+				w.kill(w.hosts[0])
+				if err := h.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // TestLostAnswers lets a server carry requests out, and loses its answers.
