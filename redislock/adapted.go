@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Via returns a driver on a client library other than rueidis. It is for the
 // packages below this one, such as goredis, which offer it to users.
-func Via(c link.Client, o *Options) (*Driver, error) {
+func Via(l client.Library, o *Options) (*Driver, error) {
 	s, err := o.setup()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	s.adapter = c
+	s.library = l
 	d, err := open(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
@@ -31,7 +32,7 @@ func Via(c link.Client, o *Options) (*Driver, error) {
 }
 
 // ViaCluster does the same as Via for a cluster.
-func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
+func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
 	s, err := o.setup()
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
 	c := newCluster(s.prefix)
-	b := &adapted{c: c, client: of, confirms: s.confirms, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
+	b := &adapted{c: c, lib: of, confirms: s.confirms, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
 	c.source = b
 	d, err := b.owner(ctx, 0)
 	if err == nil {
@@ -53,7 +54,12 @@ func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	c.polls.Store(d.polls.Load())
-	if err := c.checkPrimaries(ctx, s.refuseEviction); err != nil {
+	if err := c.checkPrimaries(ctx, func(d *Driver) error {
+		if err := d.greet(ctx); err != nil {
+			return err
+		}
+		return d.checkEviction(ctx, s.refuseEviction)
+	}); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
@@ -66,7 +72,7 @@ func ViaCluster(of link.Cluster, o *Options) (*Cluster, error) {
 // Under mu, only the mutex of the cluster's life is taken.
 type adapted struct {
 	c       *Cluster
-	client  link.Cluster
+	lib     client.Cluster
 	version atomic.Uint64
 
 	confirms *confirmation
@@ -78,8 +84,8 @@ type adapted struct {
 
 // adaptedNode is a node's client, and the driver on that client.
 type adaptedNode struct {
-	client link.Client
-	d      *Driver
+	library client.Library
+	d       *Driver
 }
 
 // move is a redirection: the address that a node gave for a slot.
@@ -105,40 +111,40 @@ func (b *adapted) owner(ctx context.Context, slot int) (*Driver, error) {
 	if moved && l != nil {
 		return l.d, nil
 	}
-	name, client, err := b.client.Owner(ctx, channelOf("", slot))
+	name, library, err := b.lib.Owner(ctx, channelOf("", slot))
 	if err != nil {
 		if ctx.Err() == nil {
-			b.client.Reload(ctx)
+			b.lib.Reload(ctx)
 		}
 		return nil, ownerErr(err)
 	}
-	return b.driver(name, client), nil
+	return b.driver(name, library), nil
 }
 
 // ownerErr gives the failure to find a node its class: nothing was sent.
 func ownerErr(err error) error {
-	if se, ok := errors.AsType[link.ServerError](err); ok {
+	if se, ok := errors.AsType[wire.ServerError](err); ok {
 		return classify(se)
 	}
-	if errors.Is(err, link.ErrClosed) {
+	if errors.Is(err, client.ErrClosed) {
 		return classify(err)
 	}
 	return driver.Errorf(driver.Unavailable, "%w", err)
 }
 
 // driver returns the driver of a node.
-func (b *adapted) driver(name string, client link.Client) *Driver {
+func (b *adapted) driver(name string, library client.Library) *Driver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.nodes[name]
-	if l != nil && l.client == client {
+	if l != nil && l.library == library {
 		return l.d
 	}
 	if l != nil {
 		b.c.begin(func() { l.d.Close() })
 	}
-	l = &adaptedNode{client, unchecked(setup{
-		adapter: client, loneCall: new(loneCall), prefix: b.c.keys.prefix,
+	l = &adaptedNode{library, unchecked(setup{
+		library: library, prefix: b.c.keys.prefix,
 		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(), confirms: b.confirms,
 	})}
 	b.nodes[name] = l
@@ -147,19 +153,19 @@ func (b *adapted) driver(name string, client link.Client) *Driver {
 
 // primaries implements source.
 func (b *adapted) primaries(ctx context.Context) ([]*Driver, error) {
-	clients, err := b.client.Primaries(ctx)
+	libraries, err := b.lib.Primaries(ctx)
 	if err != nil {
 		return nil, ownerErr(err)
 	}
 	var ds []*Driver
-	for name, client := range clients {
-		ds = append(ds, b.driver(name, client))
+	for name, library := range libraries {
+		ds = append(ds, b.driver(name, library))
 	}
 	return ds, nil
 }
 
 // refresh implements source.
-func (b *adapted) refresh(*Driver) { b.client.Reload(context.Background()) }
+func (b *adapted) refresh(*Driver) { b.lib.Reload(context.Background()) }
 
 // noteMoved implements source.
 func (b *adapted) noteMoved(from *Driver, slot int, addr string) {
@@ -176,7 +182,7 @@ func (b *adapted) noteMoved(from *Driver, slot int, addr string) {
 	b.moves[slot] = move{addr, time.Now()}
 	b.mu.Unlock()
 	b.version.Add(1)
-	b.client.Reload(context.Background())
+	b.lib.Reload(context.Background())
 }
 
 // askTarget implements source. It returns nil: whether such requests are

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 const benchMeta = `{"h":"worker-17.example.internal","p":23817,"t":1798000000000,"n":"nightly invoice run"}`
@@ -20,6 +22,11 @@ func benchTicket(n int) *driver.Ticket {
 		ID: fmt.Sprintf("9b2e4e9e-5b5a-4c8e-9a59-0b6f2c7d1e11:%d", n), Name: "invoice/42",
 		Units: 1, Limit: 1, TTL: 30 * time.Second, Meta: benchMeta,
 	}
+}
+
+// command runs a script on a queue.
+func command(s *wire.Script, b rueidis.Builder, l *queueKeys, args []string) rueidis.Completed {
+	return b.Arbitrary("EVALSHA", s.SHA, strconv.Itoa(len(l.all()))).Keys(l.all()...).Args(args...).Build()
 }
 
 // BenchmarkUncontended takes and releases a lock that no other client wants.
@@ -75,8 +82,8 @@ func BenchmarkUncontended(b *testing.B) {
 		took []time.Duration
 	}{
 		{name: "same-scripts", run: func(int) {
-			must(plain.Do(bg, joinScript.command(plain.B(), false, l, joinArgs...)).Error())
-			must(plain.Do(bg, leaveScript.command(plain.B(), false, l, leaveArgs...)).Error())
+			must(plain.Do(bg, command(joinScript, plain.B(), l, joinArgs)).Error())
+			must(plain.Do(bg, command(leaveScript, plain.B(), l, leaveArgs)).Error())
 		}},
 		{name: "background", run: func(i int) { lock(bg, i) }},
 		{name: "cancellable", run: func(i int) { lock(long, i) }},

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Identity implements [driver.Identifier]: the server's run id, the database
 // and the prefix. The run id changes with every restart.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	return d.withRunID(ctx, func(c link.Conn, run string) (string, error) {
+	return d.withRunID(ctx, func(c client.Conn, run string) (string, error) {
 		client, err := ask(c, "CLIENT", "INFO")
 		if err != nil {
 			return "", err
@@ -29,15 +30,15 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 // together. The text changes with every restart. Server blocks for a round
 // trip; its errors are those of Identity.
 func (d *Driver) Server(ctx context.Context) (string, error) {
-	return d.withRunID(ctx, func(_ link.Conn, run string) (string, error) { return "redis:" + run, nil })
+	return d.withRunID(ctx, func(_ client.Conn, run string) (string, error) { return "redis:" + run, nil })
 }
 
 // withRunID asks for the server's run id, and calls f with that id.
-func (d *Driver) withRunID(ctx context.Context, f func(c link.Conn, run string) (string, error)) (string, error) {
+func (d *Driver) withRunID(ctx context.Context, f func(c client.Conn, run string) (string, error)) (string, error) {
 	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
-	return onControl(ctx, d, func(c link.Conn) (string, error) {
+	return onControl(ctx, d, func(c client.Conn) (string, error) {
 		text, err := ask(c, "INFO", "server")
 		if err != nil {
 			return "", err
@@ -51,7 +52,7 @@ func (d *Driver) withRunID(ctx context.Context, f func(c link.Conn, run string) 
 }
 
 // ask sends a command and returns its answer, a text.
-func ask(c link.Conn, words ...string) (string, error) {
+func ask(c client.Conn, words ...string) (string, error) {
 	r, err := c.Do(words...)
 	if err != nil {
 		return "", err
@@ -116,7 +117,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(fs, d.checkRestartGuard(ctx)), nil
 }
 
-func examine(c link.Conn) (*serverState, error) {
+func examine(c client.Conn) (*serverState, error) {
 	s := &serverState{config: make(map[string]string)}
 	for range 5 {
 		begun := time.Now()
@@ -196,7 +197,7 @@ func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *q
 
 // deleteKeys removes the keys that checkLock left.
 func (d *Driver) deleteKeys(ctx context.Context, l *queueKeys) error {
-	_, err := onControl(ctx, d, func(c link.Conn) (int64, error) {
+	_, err := onControl(ctx, d, func(c client.Conn) (int64, error) {
 		r, err := c.Do(append([]string{"DEL"}, l.keys[:ownKeys]...)...)
 		if err != nil {
 			return 0, err
@@ -252,7 +253,7 @@ func (d *Driver) checkPush(ctx context.Context, l *queueKeys) driver.Finding {
 // echo subscribes to a channel, publishes there, and signals on received when
 // the message arrives.
 func (d *Driver) echo(ctx context.Context, channel string, received chan<- struct{}) error {
-	e := d.listen(func(string) {
+	e := d.client.Listen(d.keys.sharded, func(string) {
 		select {
 		case received <- struct{}{}:
 		default:
@@ -266,7 +267,7 @@ func (d *Driver) echo(ctx context.Context, channel string, received chan<- struc
 	if d.keys.sharded {
 		publish = "SPUBLISH"
 	}
-	_, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do(publish, channel, "check") })
+	_, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do(publish, channel, "check") })
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // Cluster keeps queues in a Redis Cluster, each in one slot of the cluster. It
@@ -82,11 +83,12 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 	if err := s.askHosts(ctx); err != nil {
 		c.Close()
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = ended(ctx)
+			err = client.Ended(ctx)
 		}
 		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
 	}
-	if err := c.checkPrimaries(ctx, m.refuseEviction); err != nil {
+	examined := func(*Driver) error { return nil } // when they were connected
+	if err := c.checkPrimaries(ctx, examined); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
 	}

@@ -6,7 +6,8 @@ import (
 	"iter"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Inspect implements [driver.Driver].
@@ -72,7 +73,7 @@ func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
 		return "", err
 	}
 	err = c.onOwner(ctx, 0, func(d *Driver) error {
-		r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
+		r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // ErrUnconfirmed is wrapped by the error of a join whose grant too few
@@ -114,7 +114,7 @@ func (d *Driver) confirm(ctx context.Context, t *driver.Ticket) error {
 	case <-v.done:
 		return v.err
 	case <-ctx.Done():
-		return ended(ctx)
+		return client.Ended(ctx)
 	case <-d.done:
 		return d.cutErr()
 	}
@@ -127,7 +127,7 @@ func (d *Driver) decide(t *driver.Ticket, v *verdict) {
 	within := min(c.within, max(t.TTL/10, time.Millisecond))
 	ctx, cancel := context.WithTimeout(context.Background(), within+openLimit)
 	defer cancel()
-	n, err := onOwnConn(ctx, d, &d.confirmConn, func(conn link.Conn) (int64, error) {
+	n, err := onOwnConn(ctx, d, &d.confirmConn, func(conn client.Conn) (int64, error) {
 		return d.waitReplicas(conn, t, within)
 	})
 	if err == nil && n < int64(c.replicas) {
@@ -155,7 +155,7 @@ func firstOf(ps []driver.Status, err error) error {
 
 // waitReplicas writes to the ticket and returns how many replicas have that
 // write.
-func (d *Driver) waitReplicas(conn link.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
+func (d *Driver) waitReplicas(conn client.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
 	refs, places := []driver.Ref{{Ticket: t, State: driver.Held}}, make([]driver.Status, 1)
 	b := &batch{other: []int{0}}
 	if plain(t) {

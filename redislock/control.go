@@ -7,25 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
-
-// silenceLimit is the longest time that a connection may owe an answer before a
-// call that gives up waiting gives up the connection, too.
-const silenceLimit = time.Second
 
 // minLimit is the least time that a call counts as having had: a call with
 // hardly any time is no reason to give a connection up.
 const minLimit = 20 * time.Millisecond
-
-// overdue reports whether a call that had the time limit is to give up a
-// connection that has owed an answer for the time silence. It does after one
-// and a half times the limit, so that a late answer costs no connection, and
-// several tries fit in a lease.
-func overdue(silence, limit time.Duration) bool { return silence > min(silenceLimit, limit*3/2) }
 
 // ownConn is a connection of the driver's own, for renewals and for the
 // requests of operators. The first such request opens it.
@@ -34,7 +23,7 @@ func overdue(silence, limit time.Duration) bool { return silence > min(silenceLi
 // taken.
 type ownConn struct {
 	mu     sync.Mutex // held while the connection is opened
-	conn   link.Conn
+	conn   client.Conn
 	closed bool
 
 	pending atomic.Int64 // requests without an answer
@@ -42,7 +31,7 @@ type ownConn struct {
 	start   time.Time
 }
 
-func (a *ownConn) get(open func() link.Conn) link.Conn {
+func (a *ownConn) get(open func() client.Conn) client.Conn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn == nil && !a.closed {
@@ -70,7 +59,7 @@ func (a *ownConn) beginRequest() (ended func()) {
 func (a *ownConn) silence() time.Duration { return time.Since(a.start) - time.Duration(a.since.Load()) }
 
 // drop closes a connection that failed, so that the next call opens another.
-func (a *ownConn) drop(conn link.Conn) {
+func (a *ownConn) drop(conn client.Conn) {
 	a.mu.Lock()
 	if a.conn != conn || conn == nil {
 		a.mu.Unlock()
@@ -83,7 +72,7 @@ func (a *ownConn) drop(conn link.Conn) {
 
 // has reports whether conn is the connection of the driver's requests, and has
 // not been dropped.
-func (a *ownConn) has(conn link.Conn) bool {
+func (a *ownConn) has(conn client.Conn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.conn == conn
@@ -96,13 +85,13 @@ var errGivenUp = driver.Errorf(driver.Unknown, "connection closed: the server wa
 
 // dropSilent drops a connection that still owes an answer after a moment, in
 // which an answer that arrived while this process got no processor can be read.
-func (a *ownConn) dropSilent(conn link.Conn, limit time.Duration, done <-chan struct{}) {
+func (a *ownConn) dropSilent(conn client.Conn, limit time.Duration, done <-chan struct{}) {
 	select {
-	case <-time.After(2 * lastLook):
+	case <-time.After(2 * client.LastLook):
 	case <-done:
 		return
 	}
-	if overdue(a.silence(), limit) {
+	if client.Overdue(a.silence(), limit) {
 		a.drop(conn)
 	}
 }
@@ -119,12 +108,12 @@ func (a *ownConn) close() {
 
 // onControl calls f with the control connection and returns its answer, or an
 // error as soon as ctx ends. f returns the client library's errors.
-func onControl[T any](ctx context.Context, d *Driver, f func(c link.Conn) (T, error)) (T, error) {
+func onControl[T any](ctx context.Context, d *Driver, f func(c client.Conn) (T, error)) (T, error) {
 	return onOwnConn(ctx, d, &d.control, f)
 }
 
 // onOwnConn does the same as onControl, on any connection of the driver's own.
-func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c link.Conn) (T, error)) (T, error) {
+func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c client.Conn) (T, error)) (T, error) {
 	type answer struct {
 		v   T
 		err error
@@ -135,19 +124,19 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c link
 	var conn atomic.Value
 	if !d.begin(func() {
 		defer on.beginRequest()()
-		c := on.get(d.conn)
+		c := on.get(d.client.Conn)
 		if c == nil {
 			ch <- answer{err: d.cutErr()}
 			return
 		}
 		conn.Store(&c)
 		v, err := f(c)
-		if (errors.Is(err, rueidis.ErrClosing) || errors.Is(err, link.ErrClosed)) && !on.has(c) {
+		if errors.Is(err, client.ErrClosed) && !on.has(c) {
 			err = errGivenUp
 		}
 		if broken(err) {
 			on.drop(c)
-			d.heal()
+			d.client.Heal()
 		}
 		ch <- answer{v, d.classify(err)}
 	}) {
@@ -159,36 +148,16 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c link
 	case <-ctx.Done():
 		deadline, bounded := ctx.Deadline()
 		if !bounded || time.Now().Before(deadline) {
-			return none, ended(ctx) // the caller's context ended, which says nothing about the server
+			return none, client.Ended(ctx) // the caller's context ended, which says nothing about the server
 		}
 		limit := max(deadline.Sub(begun), minLimit)
-		if c, ok := conn.Load().(*link.Conn); ok && overdue(on.silence(), limit) {
+		if c, ok := conn.Load().(*client.Conn); ok && client.Overdue(on.silence(), limit) {
 			d.begin(func() { on.dropSilent(*c, limit, d.done) })
 		}
-		d.loneCall.closeSilent(limit)
-		return none, ended(ctx)
+		d.client.CloseSilent(limit)
+		return none, client.Ended(ctx)
 	case <-d.done:
 		return none, d.cutErr()
-	}
-}
-
-// heal makes the client find out whether its shared connections are broken,
-// too: if one connection broke, others often have. A connection with a single
-// caller otherwise notices only when the next request fails.
-func (d *Driver) heal() {
-	if d.client == nil {
-		return // the other library looks after its connections
-	}
-	healed := make(chan struct{})
-	if !d.begin(func() {
-		d.client.Do(context.Background(), d.client.B().Ping().Build())
-		close(healed)
-	}) {
-		return
-	}
-	select {
-	case <-healed: // at once, if the connection is broken
-	case <-time.After(ctxPoll):
 	}
 }
 
@@ -197,13 +166,10 @@ func broken(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, never := errors.AsType[*unopened](err); never {
+	if _, never := errors.AsType[*client.Unopened](err); never {
 		return true
 	}
-	if _, answered := errors.AsType[link.ServerError](err); answered {
-		return false
-	}
-	_, answered := errors.AsType[*rueidis.RedisError](err)
+	_, answered := errors.AsType[wire.ServerError](err)
 	return !answered && !errors.Is(err, errAnswer)
 }
 
@@ -211,26 +177,26 @@ func broken(err error) bool {
 var errAnswer = errors.New("answer not understood")
 
 // runOn runs a script on a connection, however long it takes.
-func runOn(c link.Conn, s *script, keys []string, args ...string) (link.Reply, error) {
-	r, err := c.Do(s.words(false, keys, args)...)
+func runOn(c client.Conn, s *wire.Script, keys []string, args ...string) (wire.Reply, error) {
+	r, err := c.Do(s.Words(false, keys, args)...)
 	if noScript(err) {
-		r, err = c.Do(s.words(true, keys, args)...)
+		r, err = c.Do(s.Words(true, keys, args)...)
 	}
 	return r, err
 }
 
 // A run is one of several scripts that are sent together.
 type run struct {
-	script     *script
+	script     *wire.Script
 	keys, args []string
 }
 
 // runAll sends all scripts at once. Its error says that the connection broke;
 // the error of one script is in its reply.
-func runAll(c link.Conn, runs []run) ([]link.Reply, error) {
+func runAll(c client.Conn, runs []run) ([]wire.Reply, error) {
 	commands := make([][]string, len(runs))
 	for i, r := range runs {
-		commands[i] = r.script.words(false, r.keys, r.args)
+		commands[i] = r.script.Words(false, r.keys, r.args)
 	}
 	replies := c.Pipe(commands)
 	for round := 0; ; round++ {
@@ -246,7 +212,7 @@ func runAll(c link.Conn, runs []run) ([]link.Reply, error) {
 		commands = commands[:0]
 		for n, i := range again { // the server knows the script once the first of these has run
 			r := runs[i]
-			commands = append(commands, r.script.words(n == 0 || round > 0, r.keys, r.args))
+			commands = append(commands, r.script.Words(n == 0 || round > 0, r.keys, r.args))
 		}
 		for n, reply := range c.Pipe(commands) {
 			replies[again[n]] = reply

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // TestClassOfAnswer checks the class of servers' errors, in the words of 6.2
@@ -75,10 +76,10 @@ func TestClassify(t *testing.T) {
 		{broken, driver.Unknown},
 		{io.EOF, driver.Unknown},
 		{context.DeadlineExceeded, driver.Unknown},
-		{rueidis.ErrClosing, driver.Refused},
+		{client.ErrClosed, driver.Refused},
 		{rueidis.Nil, driver.Unknown},
-		{&refusal{"ERR max number of clients reached"}, driver.Unavailable},
-		{&refusal{"DENIED Redis is running in protected mode"}, driver.Refused},
+		{&client.Refusal{Text: "ERR max number of clients reached"}, driver.Unavailable},
+		{&client.Refusal{Text: "DENIED Redis is running in protected mode"}, driver.Refused},
 		{driver.Errorf(driver.NotDone, "already classed"), driver.NotDone},
 	} {
 		if got := driver.ClassOf(classify(c.err)); got != c.want {

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // checkEviction finds out, when a server is opened, whether it may evict the
 // keys of locks to make room. If so, it fails with refuse, and otherwise keeps
 // the finding for Notices. If the user has no right to INFO, nothing is known.
 func (d *Driver) checkEviction(ctx context.Context, refuse bool) error {
-	text, err := onControl(ctx, d, func(c link.Conn) (string, error) { return ask(c, "INFO", "memory") })
+	text, err := onControl(ctx, d, func(c client.Conn) (string, error) { return ask(c, "INFO", "memory") })
 	if err != nil {
 		if answerOf(err) != "" {
 			return nil
@@ -39,18 +39,16 @@ func (d *Driver) Notices() []driver.Finding {
 	return nil
 }
 
-// checkPrimaries examines all primaries. A primary that does not answer delays
-// nothing. While a cluster is upgraded to Redis 7 node by node, a single older
-// node makes all waiters poll.
-func (c *Cluster) checkPrimaries(ctx context.Context, refuse bool) error {
+// checkPrimaries calls examine with the drivers of all primaries. A primary that
+// does not answer delays nothing. While a cluster is upgraded to Redis 7 node by
+// node, a single older node makes all waiters poll.
+func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*Driver) error) error {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
 	ds, err := c.source.primaries(ctx)
 	for _, d := range ds {
-		if err == nil && d.adapter != nil { // drivers on rueidis did this when they connected
-			if err = d.greet(ctx); err == nil {
-				err = d.checkEviction(ctx, refuse)
-			}
+		if err == nil {
+			err = examine(d)
 		}
 		if d.polls.Load() {
 			c.polls.Store(true)

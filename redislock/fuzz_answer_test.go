@@ -7,35 +7,35 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // fuzzedReply builds an answer from bytes: numbers, texts, and lists of them.
-func fuzzedReply(b []byte, deep int) (link.Reply, []byte) {
+func fuzzedReply(b []byte, deep int) (wire.Reply, []byte) {
 	if len(b) == 0 {
-		return link.Reply{}, nil
+		return wire.Reply{}, nil
 	}
 	kind, size, b := b[0]%5, int(b[0]/5), b[1:]
 	switch kind {
 	case 0:
 		var n [8]byte
 		k := copy(n[:], b)
-		return link.Number(int64(binary.LittleEndian.Uint64(n[:]))), b[k:]
+		return wire.Number(int64(binary.LittleEndian.Uint64(n[:]))), b[k:]
 	case 1:
-		return link.Number(int64(size) - 10), b
+		return wire.Number(int64(size) - 10), b
 	case 2:
 		size = min(size, len(b))
-		return link.Text(string(b[:size])), b[size:]
+		return wire.Text(string(b[:size])), b[size:]
 	case 3:
-		return link.Failed(link.ServerError("ERR no")), b
+		return wire.Failed(wire.ServerError("ERR no")), b
 	}
-	var l []link.Reply
+	var l []wire.Reply
 	for deep > 0 && len(l) < size%9 {
-		var r link.Reply
+		var r wire.Reply
 		r, b = fuzzedReply(b, deep-1)
 		l = append(l, r)
 	}
-	return link.List(l), b
+	return wire.List(l), b
 }
 
 // FuzzAnswer checks that any answer of a server is read as a possible status,

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Inspect implements [driver.Driver].
@@ -31,8 +32,8 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 }
 
 // runOnControl runs a script on one queue, on the driver's own connection.
-func (d *Driver) runOnControl(ctx context.Context, s *script, l *queueKeys, args ...string) (link.Reply, error) {
-	return onControl(ctx, d, func(c link.Conn) (link.Reply, error) {
+func (d *Driver) runOnControl(ctx context.Context, s *wire.Script, l *queueKeys, args ...string) (wire.Reply, error) {
+	return onControl(ctx, d, func(c client.Conn) (wire.Reply, error) {
 		return runOn(c, s, l.all(), args...)
 	})
 }
@@ -47,7 +48,7 @@ type snapshot struct {
 	now     int64
 }
 
-func readSnapshot(m *link.Reply) (*snapshot, error) {
+func readSnapshot(m *wire.Reply) (*snapshot, error) {
 	list, err := m.List()
 	if err != nil {
 		return nil, unreadable("no queue")
@@ -79,7 +80,7 @@ func readSnapshot(m *link.Reply) (*snapshot, error) {
 }
 
 // pairs reads a list of names and values.
-func pairs(m *link.Reply) (map[string]string, error) {
+func pairs(m *wire.Reply) (map[string]string, error) {
 	p, err := m.Pairs()
 	if err != nil {
 		return nil, unreadable("pairs")
@@ -260,7 +261,7 @@ type namePage struct {
 	names  []string
 }
 
-func readScan(r *link.Reply) (namePage, []string, error) {
+func readScan(r *wire.Reply) (namePage, []string, error) {
 	list, err := r.List()
 	if err != nil || len(list) != 2 {
 		return namePage{}, nil, unreadable("SCAN")
@@ -276,7 +277,7 @@ func readScan(r *link.Reply) (namePage, []string, error) {
 // page scans on from a cursor and returns the new names of queues that have
 // tickets.
 func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (string, bool)) (namePage, error) {
-	return onControl(w.ctx, w.d, func(c link.Conn) (namePage, error) {
+	return onControl(w.ctx, w.d, func(c client.Conn) (namePage, error) {
 		r, err := c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", "1000", "TYPE", kind)
 		if err != nil {
 			return namePage{}, err

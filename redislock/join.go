@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // maxUnits is the greatest limit: the largest number that is exact in scripts.
@@ -51,20 +51,29 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	return p, err
 }
 
+// call sends a request on the client's shared connections and returns its
+// answer, or an error as soon as ctx ends. In that case the request may stay
+// under way.
+func (d *Driver) call(ctx context.Context, r wire.Request) (wire.Reply, error) {
+	m, err := d.client.Eval(ctx, r)
+	return m, d.classify(err)
+}
+
 func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	l := d.keys.get(t.Name)
 	s, err := d.joinBy(ctx, t, nil)
 	if err != nil {
 		return driver.Status{}, err
 	}
-	var b joinArgs
-	args := b.of(d, l, t, wait)
-	m, err := d.call(ctx, s, false, l, args...)
+	r := d.joinRequest(l, t, wait)
+	r.Script = s
+	m, err := d.call(ctx, r)
 	if noScript(err) {
 		if s, err = d.joinBy(ctx, t, s); err != nil {
 			return driver.Status{}, err
 		}
-		m, err = d.call(ctx, s, d.restartGuard == nil, l, args...)
+		r.Script, r.Full = s, d.restartGuard == nil
+		m, err = d.call(ctx, r)
 	}
 	if err != nil {
 		return driver.Status{}, err
@@ -97,31 +106,28 @@ func (d *Driver) paced(p driver.Status) driver.Status {
 	return p
 }
 
-// joinArgs has room for the arguments of a join.
-type joinArgs [10]string
-
-func (args *joinArgs) of(d *Driver, l *queueKeys, t *driver.Ticket, wait bool) []string {
+// joinRequest returns the request that joins, without its script.
+func (d *Driver) joinRequest(l *queueKeys, t *driver.Ticket, wait bool) wire.Request {
 	channel := l.channel
 	if d.polls.Load() {
 		channel = "" // the scripts grant to a ticket without a channel and publish nothing
 	}
-	*args = joinArgs{t.ID, d.keep(t.TTL), channel, t.Meta, yes(wait)}
-	n := 5
+	r := wire.Request{Keys: l.all(), NumArgs: 5, Args: [wire.MaxArgs]string{t.ID, d.keep(t.TTL), channel, t.Meta, yes(wait)}}
 	if t.MinToken != 0 {
-		n = 6
-		args[5] = strconv.FormatUint(t.MinToken, 10)
+		r.NumArgs = 6
+		r.Args[5] = strconv.FormatUint(t.MinToken, 10)
 	}
 	if !plain(t) || t.Replaces != nil {
-		n = len(args)
-		args[5] = strconv.FormatUint(t.MinToken, 10)
-		args[6] = strconv.FormatInt(t.Limit, 10)
-		args[7] = strconv.FormatInt(t.Units, 10)
-		args[8] = t.Owner
+		r.NumArgs = wire.MaxArgs
+		r.Args[5] = strconv.FormatUint(t.MinToken, 10)
+		r.Args[6] = strconv.FormatInt(t.Limit, 10)
+		r.Args[7] = strconv.FormatInt(t.Units, 10)
+		r.Args[8] = t.Owner
 		if t.Replaces != nil {
-			args[9] = t.Replaces.ID
+			r.Args[9] = t.Replaces.ID
 		}
 	}
-	return args[:n]
+	return r
 }
 
 func yes(b bool) string {
@@ -150,7 +156,7 @@ func (d *Driver) keep(ttl time.Duration) string {
 }
 
 // readPlace reads a script's answer about a ticket.
-func readPlace(m *link.Reply, t *driver.Ticket) (driver.Status, error) {
+func readPlace(m *wire.Reply, t *driver.Ticket) (driver.Status, error) {
 	if n, err := m.Int(); err == nil {
 		if n <= 0 {
 			return driver.Status{}, unreadable("token %d", n)
@@ -158,7 +164,7 @@ func readPlace(m *link.Reply, t *driver.Ticket) (driver.Status, error) {
 		return driver.Status{State: driver.Held, Token: uint64(n), Lease: t.TTL}, nil
 	}
 	if text, err := m.Text(); err == nil { // the error is of this ticket alone
-		return driver.Status{Err: answered(text, fmt.Errorf("redis: %w", link.ServerError(text)))}, nil
+		return driver.Status{Err: answered(text, fmt.Errorf("redis: %w", wire.ServerError(text)))}, nil
 	}
 	list, err := m.List()
 	if err != nil || len(list) == 0 {
@@ -208,7 +214,7 @@ func readPlace(m *link.Reply, t *driver.Ticket) (driver.Status, error) {
 
 // readBusy reads the answer to a ticket that must not wait: who holds, and how
 // long the server keeps that hold unless it is renewed.
-func readBusy(list []link.Reply) (driver.Status, error) {
+func readBusy(list []wire.Reply) (driver.Status, error) {
 	isRecord, err1 := list[2].Int()
 	left, err2 := list[3].Int()
 	if err1 != nil || err2 != nil || left > maxRecheck {
@@ -226,7 +232,7 @@ func readBusy(list []link.Reply) (driver.Status, error) {
 }
 
 // readHolder reads the holder's metadata, or the record that contains them.
-func readHolder(list []link.Reply) (string, error) {
+func readHolder(list []wire.Reply) (string, error) {
 	text, err := list[0].Text()
 	if err != nil {
 		return "", unreadable("holder")

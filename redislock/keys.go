@@ -19,6 +19,11 @@ const (
 	keyTickets
 	keyMark // shared by all queues of the server, or slot; so is the next one
 	keyAhead
+	// keyNone is one more key in a cluster, which never exists. Redis puts requests
+	// off, or redirects them, while a slot is moved and one of the request's keys is
+	// missing. A script that ran then could fail halfway, at a key that the script
+	// itself deleted; with this key, none runs.
+	keyNone
 	numKeys
 )
 
@@ -35,25 +40,20 @@ const markName = "holdfast_mark"
 // it begins the keys of the slots.
 const aheadName = "holdfast_ahead"
 
-// The number of keys of a script on one queue, on a single server and in a
-// cluster.
-const (
-	numKeysText = "6"
-	numKeysMore = "7"
-)
-
 // queueKeys is the name of a queue, and its keys.
 type queueKeys struct {
 	name    string
 	keys    [numKeys]string
 	channel string // of the pushes to its tickets
+	slot    int    // in a cluster
+}
 
-	// In a cluster: the slot, and one more key, which never exists. Redis puts
-	// requests off, or redirects them, while a slot is moved and one of the
-	// request's keys is missing. A script that ran then could fail halfway, at
-	// a key that the script itself deleted; with this key, none runs.
-	slot int
-	none string
+// all returns the keys of a queue in the order of KEYS.
+func (l *queueKeys) all() []string {
+	if l.keys[keyNone] == "" {
+		return l.keys[:keyNone]
+	}
+	return l.keys[:]
 }
 
 // holdersKey returns the first key of a queue.
@@ -175,7 +175,7 @@ func (c *keyCache) make(name string) *queueKeys {
 	l.channel = c.channel
 	if c.sharded {
 		l.slot = slot(l.keys[keyHolders])
-		l.none = noneName + inSlot(l.keys[keyHolders])
+		l.keys[keyNone] = noneName + inSlot(l.keys[keyHolders])
 		l.keys[keyMark], l.keys[keyAhead] = channelOf(markName+":", l.slot), channelOf(aheadName+":", l.slot)
 		l.channel = channelOf(c.channel, l.slot)
 	}

@@ -4,7 +4,8 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Leave implements [driver.Driver]: a script for each ticket, all sent at once.
@@ -21,11 +22,11 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	places := make([]driver.Status, len(refs))
 	if len(refs) == 1 {
-		var b leaveArgs
-		l, args := d.keys.get(refs[0].Name), b.of(&refs[0])
-		m, err := d.call(ctx, d.scripts.leave, false, l, args...)
+		r := d.leaveRequest(d.keys.get(refs[0].Name), &refs[0])
+		m, err := d.call(ctx, r)
 		if noScript(err) {
-			m, err = d.call(ctx, d.scripts.leave, true, l, args...)
+			r.Full = true
+			m, err = d.call(ctx, r)
 		}
 		places[0] = readLeft(&m, err)
 		return places, nil
@@ -38,11 +39,11 @@ func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 }
 
 func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []driver.Status) {
-	replies, err := onControl(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+	replies, err := onControl(ctx, d, func(c client.Conn) ([]wire.Reply, error) {
 		runs := make([]run, len(refs))
 		for i := range refs {
-			var b leaveArgs
-			runs[i] = run{d.scripts.leave, d.keys.get(refs[i].Name).all(), b.of(&refs[i])}
+			r := d.leaveRequest(d.keys.get(refs[i].Name), &refs[i])
+			runs[i] = run{r.Script, r.Keys, r.Args[:r.NumArgs]}
 		}
 		return runAll(c, runs)
 	})
@@ -55,20 +56,19 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []dri
 	}
 }
 
-// leaveArgs has room for the arguments of one leave.
-type leaveArgs [3]string
-
-func (b *leaveArgs) of(r *driver.Ref) []string {
-	*b = leaveArgs{r.ID, yes(plain(r.Ticket)), "1"}
+// leaveRequest returns the request by which a ticket leaves.
+func (d *Driver) leaveRequest(l *queueKeys, r *driver.Ref) wire.Request {
+	n := 2
 	if r.JoinPending {
-		return b[:3]
+		n = 3
 	}
-	return b[:2]
+	return wire.Request{Script: d.scripts.leave, Keys: l.all(), NumArgs: n,
+		Args: [wire.MaxArgs]string{r.ID, yes(plain(r.Ticket)), "1"}}
 }
 
 // readLeft reads the answer of the leave script: the state in which it found
 // the ticket.
-func readLeft(m *link.Reply, err error) driver.Status {
+func readLeft(m *wire.Reply, err error) driver.Status {
 	if err != nil {
 		return driver.Status{Err: err}
 	}

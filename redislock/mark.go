@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 var (
@@ -26,10 +27,7 @@ const doneName = "holdfast_done:"
 func (d *Driver) markKeys(name string) []string {
 	l := d.keys.make(name)
 	key := doneName + inSlot(l.keys[keyHolders])
-	if l.none != "" {
-		return []string{key, l.none}
-	}
-	return []string{key}
+	return append([]string{key}, l.all()[keyNone:]...)
 }
 
 // Mark implements [driver.Marker].
@@ -38,7 +36,7 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 		return driver.Mark{}, err
 	}
 	keys := d.markKeys(name)
-	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return runOn(c, markScript, keys) })
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return runOn(c, markScript, keys) })
 	if err != nil {
 		return driver.Mark{}, err
 	}
@@ -46,7 +44,7 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 }
 
 // readMark reads the answer of a script that reads a mark.
-func readMark(r *link.Reply) (driver.Mark, error) {
+func readMark(r *wire.Reply) (driver.Mark, error) {
 	list, err := r.List()
 	switch {
 	case err != nil || len(list) > 2:
@@ -80,7 +78,7 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 	if d.confirms != nil {
 		conn = &d.confirmConn
 	}
-	refused, err := onOwnConn(ctx, d, conn, func(c link.Conn) (refused, err error) {
+	refused, err := onOwnConn(ctx, d, conn, func(c client.Conn) (refused, err error) {
 		r, err := runOn(c, markScript, keys, args...)
 		if err != nil {
 			return nil, err
@@ -101,7 +99,7 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 }
 
 // markSet returns nil if a script has replaced a mark.
-func markSet(r *link.Reply) error {
+func markSet(r *wire.Reply) error {
 	n, err := r.Int()
 	switch {
 	case err != nil:
@@ -116,7 +114,7 @@ func markSet(r *link.Reply) error {
 
 // confirmMark returns how many replicas have the writes of a connection, as soon
 // as they are enough.
-func (d *Driver) confirmMark(c link.Conn) (int64, error) {
+func (d *Driver) confirmMark(c client.Conn) (int64, error) {
 	within := max(d.confirms.within/time.Millisecond, 1)
 	r, err := c.Do("WAIT", strconv.Itoa(d.confirms.replicas), strconv.FormatInt(int64(within), 10))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
@@ -24,6 +26,20 @@ func namesOf(t *testing.T, m *member, prefix string) []string {
 	return names
 }
 
+// clientOf returns a client of the user's own.
+func clientOf(t *testing.T, s *servers.RedisServer) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+		ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
 // TestNamesOfAllKinds checks that every name, under every prefix, excludes
 // only itself, and that Names returns it, whatever other keys the server has.
 func TestNamesOfAllKinds(t *testing.T) {
@@ -32,7 +48,7 @@ func TestNamesOfAllKinds(t *testing.T) {
 	for _, prefix := range []string{"", "holdfast:", "holdfast_", "{app}:", "a*[b]?{"} {
 		t.Run(prefix, func(t *testing.T) {
 			s.Do(t, "FLUSHALL")
-			d, err := New(openOn(t, s, "").client, &Options{Prefix: prefix, NoPrefix: prefix == ""})
+			d, err := New(clientOf(t, s), &Options{Prefix: prefix, NoPrefix: prefix == ""})
 			if err != nil {
 				t.Fatal(err)
 			}

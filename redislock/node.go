@@ -80,14 +80,14 @@ func (s *topology) connect(addr string) (d *Driver, err error) {
 			end()
 		}
 	}()
-	client, lone, err := a.connect(life)
+	library, err := a.connect(life, end)
 	if err != nil {
 		return nil, driver.Wrap(driver.Unavailable, err)
 	}
 	ctx, cancel := context.WithTimeout(life, openLimit)
 	defer cancel()
 	d, err = open(ctx, setup{
-		client: client, loneCall: lone, end: end, prefix: a.prefix,
+		library: library, prefix: a.prefix,
 		cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load(), confirms: a.confirms, refuseEviction: a.refuseEviction,
 	})
 	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of the node yet

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Open returns a driver for the server at a URL, with connections of its own:
@@ -59,12 +59,12 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 	d, err := u.open(ctx, life, end)
 	if !opening() && err == nil {
 		d.Close()
-		err = ended(ctx)
+		err = client.Ended(ctx)
 	}
 	if err != nil {
 		end()
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = ended(ctx)
+			err = client.Ended(ctx)
 		}
 		return nil, fmt.Errorf("redislock: %s: %w", u.addr, err)
 	}
@@ -73,86 +73,38 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 
 // open makes a client and a driver on that client.
 func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
-	client, lone, err := a.connect(life)
+	library, err := a.connect(life, end)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, setup{client: client, loneCall: lone, end: end, prefix: a.prefix, restartGuard: a.restartGuard, confirms: a.confirms, refuseEviction: a.refuseEviction})
+	return open(ctx, setup{library: library, prefix: a.prefix, restartGuard: a.restartGuard, confirms: a.confirms, refuseEviction: a.refuseEviction})
 }
 
 // connect makes the client, all of whose connections end with life.
-func (a *address) connect(life context.Context) (rueidis.Client, *loneCall, error) {
-	opt := rueidis.ClientOption{
-		InitAddress:       []string{a.addr},
-		Username:          a.user,
-		Password:          a.password,
-		SelectDB:          a.db,
-		ClientName:        "holdfast",
-		ClientSetInfo:     rueidis.DisableClientSetInfo, // it would need one more right
-		TLSConfig:         a.tls,
-		ForceSingleClient: true,
-		DisableRetry:      true, // the core repeats, with the same ticket
-		DisableCache:      true,
-		ConnWriteTimeout:  a.timeout,
-		// One shared connection keeps requests in their order: a join that was
-		// given up cannot arrive after the leave that follows it, unless the
-		// connection breaks.
-		PipelineMultiplex: -1,
-		// Requests and answers are short. The client's defaults are a
-		// megabyte and more for each connection.
-		ReadBufferEachConn:  16 << 10,
-		WriteBufferEachConn: 16 << 10,
-		RingScaleEachConn:   8, // 256 places, see directLimit
-	}
-	opt.Dialer.Timeout = a.dialTimeout
-	lone := &loneCall{ownConns: true}
-	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, a.dialTimeout) // the handshake of TLS included
-		defer cancel()
-		defer context.AfterFunc(life, cancel)()
-		lone.noteSlow() // other calls would wait for this connection, whatever their contexts
-		if caller := lone.context(); caller != nil {
-			defer context.AfterFunc(caller, cancel)()
-		}
-		raw, err := d.DialContext(ctx, "tcp", addr)
-		if err != nil {
-			return nil, err
-		}
-		conn := lone.add(&boundConn{Conn: raw, loneCall: lone, stop: context.AfterFunc(life, func() { raw.Close() })})
-		if config == nil {
-			return &measured{Conn: conn}, nil
-		}
-		secure := tls.Client(conn, config)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			conn.Close()
-			return nil, err
-		}
-		return &measured{Conn: secure}, nil
-	}
-	client, err := rueidis.NewClient(opt)
+func (a *address) connect(life context.Context, end func()) (*rueidisclient.Library, error) {
+	l, err := rueidisclient.Dial(life, end, rueidisclient.Options{
+		Addr: a.addr, User: a.user, Password: a.password, DB: a.db, TLS: a.tls, DialTimeout: a.dialTimeout, Timeout: a.timeout,
+	})
 	if err != nil {
-		if client != nil {
-			client.Close()
-		}
-		return nil, nil, explain(err)
+		return nil, explain(err)
 	}
-	return client, lone, nil
+	return l, nil
 }
 
 // explain adds the probable cause to the error of a first connection.
 func explain(err error) error {
-	if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
-		switch word, _, _ := strings.Cut(re.Error(), " "); {
+	if text := answerOf(err); text != "" {
+		switch word, _, _ := strings.Cut(text, " "); {
 		case word == "NOAUTH":
 			return driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host or :password@host: %w", err)
 		case word == "WRONGPASS":
 			return driver.Errorf(driver.Refused, "the server knows no such user with this password: %w", err)
-		case strings.Contains(strings.ToLower(re.Error()), "unknown command"):
+		case strings.Contains(strings.ToLower(text), "unknown command"):
 			return driver.Errorf(driver.Refused, "server is too old: it does not know HELLO, which Redis 6.2 has: %w", err)
 		}
 		return classify(err)
 	}
-	if _, ok := errors.AsType[*refusal](err); ok {
+	if _, ok := errors.AsType[*client.Refusal](err); ok {
 		return classify(err)
 	}
 	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
@@ -170,7 +122,7 @@ func explain(err error) error {
 // greet asks the server for its version and role, by HELLO, which needs no
 // rights from Redis 7.0 on.
 func (d *Driver) greet(ctx context.Context) error {
-	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("HELLO") })
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("HELLO") })
 	if err != nil {
 		return fmt.Errorf("cannot read the server's version and role: %w", err)
 	}

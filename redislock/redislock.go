@@ -13,7 +13,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
 )
 
 // DefaultPrefix begins the keys of queues unless Options say otherwise.
@@ -128,10 +129,8 @@ func (o *Options) prefix() (string, error) {
 // Driver keeps queues in one Redis server. It implements [driver.Driver],
 // [driver.Identifier] and [driver.Checker].
 type Driver struct {
-	client       rueidis.Client
-	adapter      link.Client // a client library other than rueidis; client is nil then
+	client       client.Client
 	scripts      *scripts
-	end          func() // ends the client's connections if Open made the client, else nil
 	keys         keyCache
 	channel      string // of the pushes to this driver
 	keeps        atomic.Pointer[keepText]
@@ -149,14 +148,7 @@ type Driver struct {
 
 	notices atomic.Pointer[driver.Finding] // the finding made on opening, if any
 
-	contended atomic.Bool  // two requests have been under way at once
-	loneCalls atomic.Int32 // lone requests under way
-	loneCall  *loneCall    // without ownConns when the client is the user's
-	poller    ctxPoller
-	inFlight  inFlight
-	senders   senders
-	control   ownConn
-
+	control     ownConn
 	confirms    *confirmation // nil for none
 	confirmConn ownConn       // the connection on which confirmations wait for replicas
 
@@ -194,7 +186,7 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	s.client = client
+	s.library = rueidisclient.Of(client)
 	d, err := open(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
@@ -205,7 +197,7 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 // setup returns the setup that the options describe, for a driver on the
 // user's client.
 func (o *Options) setup() (s setup, err error) {
-	s = setup{restartGuard: o.restartGuard(), loneCall: new(loneCall), refuseEviction: o.refuseEviction()}
+	s = setup{restartGuard: o.restartGuard(), refuseEviction: o.refuseEviction()}
 	if s.prefix, err = o.prefix(); err == nil {
 		s.confirms, err = o.confirms()
 	}
@@ -214,10 +206,7 @@ func (o *Options) setup() (s setup, err error) {
 
 // setup is the set of values that a driver is made from.
 type setup struct {
-	client       rueidis.Client
-	adapter      link.Client // instead of client
-	loneCall     *loneCall
-	end          func() // ends the client's connections, if they are the driver's own
+	library      client.Library
 	prefix       string
 	restartGuard *restartGuard
 
@@ -251,10 +240,6 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 // unchecked makes a driver without a request to the server.
 func unchecked(s setup) *Driver {
 	d := &Driver{
-		client:       s.client,
-		adapter:      s.adapter,
-		end:          s.end,
-		loneCall:     s.loneCall,
 		restartGuard: s.restartGuard,
 		scripts:      plainScripts,
 		channel:      s.channel,
@@ -270,6 +255,7 @@ func unchecked(s setup) *Driver {
 		d.channel = newChannel()
 	}
 	d.life.start()
+	d.client = s.library.In(client.Life{Begin: d.begin, Done: d.done})
 	d.keys.init(s.prefix, d.channel, s.cluster)
 	d.control.start = time.Now()
 	d.confirmConn.start = d.control.start
@@ -291,15 +277,10 @@ func (d *Driver) Traits() driver.Traits { return traits }
 // still waits on the user's own client ends with the client's time-out.
 func (d *Driver) Close() error {
 	d.finish(func() {
-		d.senders.close()
-		if d.end != nil {
-			d.end()
-		}
+		d.client.Cut()
 		d.control.close()
 		d.confirmConn.close()
-		if d.end != nil {
-			d.client.Close()
-		}
+		d.client.Close()
 	})
 	return nil
 }

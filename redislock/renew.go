@@ -5,7 +5,8 @@ import (
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // maxBatch bounds the tickets of one script, because a script delays all other
@@ -79,7 +80,7 @@ func (d *Driver) batches(refs []driver.Ref, fast, other []int) []*batch {
 // renew renews the tickets of batches, and returns those of the first kind
 // that hold nothing.
 func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.Status, all []*batch) (lost []int) {
-	replies, err := onControl(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+	replies, err := onControl(ctx, d, func(c client.Conn) ([]wire.Reply, error) {
 		runs := make([]run, len(all))
 		for i, b := range all {
 			runs[i] = d.renewal(refs, b)
@@ -134,8 +135,8 @@ func (d *Driver) renewal(refs []driver.Ref, b *batch) run {
 }
 
 // readRenewals records the results of batch n.
-func readRenewals(refs []driver.Ref, places []driver.Status, b *batch, replies *[]link.Reply, n int, err error) (lost []int) {
-	var answers []link.Reply
+func readRenewals(refs []driver.Ref, places []driver.Status, b *batch, replies *[]wire.Reply, n int, err error) (lost []int) {
+	var answers []wire.Reply
 	order := b.order()
 	if err == nil {
 		if answers, err = (*replies)[n].List(); err != nil || len(answers) != len(order) {
@@ -166,9 +167,9 @@ func readRenewals(refs []driver.Ref, places []driver.Status, b *batch, replies *
 func (d *Driver) renewAhead(ctx context.Context, r driver.Ref) driver.Status {
 	refs, places := []driver.Ref{r}, make([]driver.Status, 1)
 	b := &batch{fast: []int{0}}
-	replies, err := onControl(ctx, d, func(c link.Conn) ([]link.Reply, error) {
+	replies, err := onControl(ctx, d, func(c client.Conn) ([]wire.Reply, error) {
 		s := d.renewal(refs, b)
-		replies := c.Pipe([][]string{{"ASKING"}, s.script.words(true, s.keys, s.args)})[1:]
+		replies := c.Pipe([][]string{{"ASKING"}, s.script.Words(true, s.keys, s.args)})[1:]
 		if broken(replies[0].Err) {
 			return replies, replies[0].Err
 		}

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // guardKey is the key that shows whether a server kept its data or lost them,
@@ -37,7 +38,7 @@ type restartGuard struct {
 
 // examination is the result of examining a process of the server.
 type examination struct {
-	join *script
+	join *wire.Script
 	run  string
 	lost time.Time // the data were lost at this local time, or before
 }
@@ -48,7 +49,7 @@ func newRestartGuard(longest time.Duration) *restartGuard {
 
 // joinBy returns the script that joins, or the reason why nothing may be
 // granted now. If stale is not nil, the server does not know that script.
-func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *script) (*script, error) {
+func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *wire.Script) (*wire.Script, error) {
 	g := d.restartGuard
 	if g == nil {
 		return d.scripts.join, nil
@@ -72,7 +73,7 @@ func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *script) (*
 var ErrRestarted = errors.New("the server has restarted without its data")
 
 // examine examines the server, unless another call has done so meanwhile.
-func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *script) (*examination, error) {
+func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *wire.Script) (*examination, error) {
 	select {
 	case g.examining <- struct{}{}:
 		defer func() { <-g.examining }()
@@ -98,12 +99,12 @@ func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *script) (*
 // examineProcess examines the server, makes it remember the script, and
 // examines it again: if both found one process, that process remembers the
 // script.
-func examineProcess(c link.Conn) (*examination, error) {
+func examineProcess(c client.Conn) (*examination, error) {
 	k, err := askProcess(c)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Do("SCRIPT", "LOAD", k.join.text); err != nil {
+	if _, err := c.Do("SCRIPT", "LOAD", k.join.Text); err != nil {
 		return nil, err
 	}
 	now, err := askProcess(c)
@@ -116,7 +117,7 @@ func examineProcess(c link.Conn) (*examination, error) {
 	return k, nil
 }
 
-func askProcess(c link.Conn) (*examination, error) {
+func askProcess(c client.Conn) (*examination, error) {
 	m, err := runOn(c, guardScript, []string{guardKey})
 	if err != nil {
 		return nil, err
@@ -137,12 +138,12 @@ func askProcess(c link.Conn) (*examination, error) {
 	}
 	// No lease lasts longer, so an earlier loss makes no difference.
 	lost := answered.Add(-time.Duration(min(ms, int64(2*MaxTTL/time.Millisecond))) * time.Millisecond)
-	return &examination{join: joinScript.under(list[0]), run: list[0], lost: lost}, nil
+	return &examination{join: under(list[0], joinScript), run: list[0], lost: lost}, nil
 }
 
 // under returns the same script under a name that depends on the run id.
-func (s *script) under(run string) *script {
-	return namedScript("-- " + run + "\n" + s.text)
+func under(run string, s *wire.Script) *wire.Script {
+	return wire.NewScript("-- " + run + "\n" + s.Text)
 }
 
 // parseRestartGuard reads the URL's option: on, off, or the longest TTL in use.
@@ -179,7 +180,7 @@ func (d *Driver) checkRestartGuard(ctx context.Context) driver.Finding {
 
 // stale returns the script that was last known, so that again examines the
 // server once more.
-func (g *restartGuard) stale() *script {
+func (g *restartGuard) stale() *wire.Script {
 	if k := g.known.Load(); k != nil {
 		return k.join
 	}

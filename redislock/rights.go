@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // rights is the list of commands that the scripts and the driver use, each
@@ -26,7 +26,7 @@ var rights = []struct{ rule, words string }{
 // missingRights returns the rights that the user does not have, as ACL SETUSER
 // takes them. The queue is one that nobody uses.
 func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, error) {
-	return onControl(ctx, d, func(c link.Conn) (rules []string, err error) {
+	return onControl(ctx, d, func(c client.Conn) (rules []string, err error) {
 		stands := map[string]string{"k": noneName + inSlot(l.keys[keyHolders]), "q": l.keys[keyWaiters], "t": l.keys[keyTickets]}
 		mark := doneName + inSlot(l.keys[keyHolders])
 		add := func(rule string) {

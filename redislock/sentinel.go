@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // Sentinel keeps queues in the server that Sentinels call the primary, and
@@ -66,7 +67,7 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	if err := s.sentinels.find(ctx, nil); err != nil {
 		s.Close()
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = ended(ctx)
+			err = client.Ended(ctx)
 		}
 		return nil, fmt.Errorf("redislock: %s at %s: %w", m.master, m.address.addr, err)
 	}
@@ -84,7 +85,7 @@ func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err err
 			end()
 		}
 	}()
-	client, lone, err := a.connect(life)
+	library, err := a.connect(life, end)
 	if err != nil {
 		return nil, driver.Wrap(driver.Unavailable, err)
 	}
@@ -93,7 +94,7 @@ func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err err
 		g = newRestartGuard(a.restartGuard.longest)
 	}
 	d, err = open(ctx, setup{
-		client: client, loneCall: lone, end: end, prefix: a.prefix, restartGuard: g,
+		library: library, prefix: a.prefix, restartGuard: g,
 		replaceable: true, channel: s.channel, confirms: a.confirms, refuseEviction: a.refuseEviction,
 	})
 	if err == nil && ctx.Err() != nil { // the end of ctx has ended the connections

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // sentinelSet is the set of Sentinels, by which the primary is found.
@@ -56,11 +57,11 @@ func (g *sentinelSet) driver(ctx context.Context, host string) (d *Driver, err e
 			end()
 		}
 	}()
-	client, lone, err := g.s.at.sentinel.to(host).connect(life)
+	library, err := g.s.at.sentinel.to(host).connect(life, end)
 	if err != nil {
 		return nil, ofSentinel(host, err)
 	}
-	d = unchecked(setup{client: client, loneCall: lone, end: end, replaceable: true})
+	d = unchecked(setup{library: library, replaceable: true})
 	if ctx.Err() != nil { // the end of ctx has ended the connections
 		d.Close()
 		return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
@@ -121,7 +122,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) {
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) {
 		return c.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
 	})
 	if err != nil {
@@ -273,7 +274,7 @@ func (g *sentinelSet) listen(host string) {
 	news := make(chan string, 16)
 	var lost <-chan struct{}
 	if err == nil {
-		e := d.listen(func(message string) {
+		e := d.client.Listen(d.keys.sharded, func(message string) {
 			if addr, ok := successor(message, g.s.at.master); ok {
 				select {
 				case news <- addr:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // subscriptions is the set of subscriptions of a cluster's driver: a channel
@@ -164,7 +164,7 @@ func (h *slotSubscription) stopLocked() {
 
 // run keeps the subscriptions until no slot is left.
 func (p *nodeSubscriber) run() {
-	var ear link.Subscriber
+	var ear client.Subscriber
 	defer func() {
 		if ear != nil {
 			ear.Close()
@@ -179,7 +179,7 @@ func (p *nodeSubscriber) run() {
 			return
 		}
 		if len(work) > 0 && ear == nil {
-			ear = p.d.listen(p.onMessage, p.onDropped)
+			ear = p.d.client.Listen(p.d.keys.sharded, p.onMessage, p.onDropped)
 		}
 		if err := p.subscribe(ear, work); err != nil {
 			ear.Close()
@@ -268,7 +268,7 @@ func (p *nodeSubscriber) removeIfIdle() bool {
 
 // subscribe makes the pushes of slots flow. After an error, the slots that are
 // left are to be subscribed anew.
-func (p *nodeSubscriber) subscribe(ear link.Subscriber, work []*slotSubscription) error {
+func (p *nodeSubscriber) subscribe(ear client.Subscriber, work []*slotSubscription) error {
 	var missed bool
 	for i, h := range work {
 		ctx, cancel := context.WithTimeout(p.all.ctx, slotSubscribeLimit)

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // topology is the source of a cluster whose connections are the driver's own.
@@ -264,7 +265,7 @@ func (s *topology) candidates() []string {
 
 // ask asks one node for the owners of the slots, and installs its answer.
 func (s *topology) ask(ctx context.Context, d *Driver) error {
-	r, err := onControl(ctx, d, func(c link.Conn) (link.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
 	if err != nil {
 		return err
 	}
@@ -331,7 +332,7 @@ type slotRange struct {
 
 // readSlots reads the answer to CLUSTER SLOTS. id is that of the node that has
 // the first of the slots.
-func readSlots(r *link.Reply) (ranges []slotRange, id string, err error) {
+func readSlots(r *wire.Reply) (ranges []slotRange, id string, err error) {
 	list, err := r.List()
 	if err != nil {
 		return nil, "", unreadable("CLUSTER SLOTS")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // subscribeLimit bounds one attempt to subscribe on an open connection.
@@ -50,7 +51,7 @@ func (w *watch) begin(ctx context.Context) error {
 	case err := <-first:
 		return err
 	case <-ctx.Done():
-		return ended(ctx)
+		return client.Ended(ctx)
 	case <-w.life.done:
 		return driver.ErrClosed
 	}
@@ -77,7 +78,7 @@ func (w *watch) run(first chan<- error) {
 			return
 		}
 		if !w.over() {
-			d.heal()
+			d.client.Heal()
 		}
 		if time.Since(begun) > subscribeRetryMax {
 			retry.Reset() // the subscription had worked for a while
@@ -101,7 +102,7 @@ func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) err
 			d.onPush(id, p, w.notify)
 		}
 	}
-	e := d.listen(onMessage, func(string) {})
+	e := d.client.Listen(d.keys.sharded, onMessage, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
 	err := e.Add(ctx, d.channel)

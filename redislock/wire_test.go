@@ -12,10 +12,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// A wire carries connections to a server, and breaks one on demand.
-type wire struct {
+// A tap carries connections to a server, and breaks one on demand.
+type tap struct {
 	l    net.Listener
 	to   string
 	done sync.WaitGroup
@@ -28,19 +29,19 @@ type wire struct {
 // cut is the fate of the connection that carries a request: it ends, or falls
 // silent, before the request or after the request was carried out.
 type cut struct {
-	script *script
+	script *wire.Script
 	before bool
 	end    func(net.Conn)
 	met    chan struct{}
 }
 
-func newWire(t *testing.T, s *servers.RedisServer) *wire {
+func newTap(t *testing.T, s *servers.RedisServer) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{l: l, to: s.Addr()}
+	w := &tap{l: l, to: s.Addr()}
 	w.done.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -62,14 +63,14 @@ func newWire(t *testing.T, s *servers.RedisServer) *wire {
 	return w
 }
 
-func (w *wire) arm(c *cut) {
+func (w *tap) arm(c *cut) {
 	c.met = make(chan struct{})
 	w.mu.Lock()
 	w.armed = c
 	w.mu.Unlock()
 }
 
-func (w *wire) carry(client net.Conn) {
+func (w *tap) carry(client net.Conn) {
 	server, err := net.Dial("tcp", w.to)
 	if err != nil {
 		client.Close()
@@ -101,7 +102,7 @@ func (w *wire) carry(client net.Conn) {
 		}
 		w.mu.Lock()
 		c := w.armed
-		if c != nil && bytes.Contains(buf[:n], []byte(c.script.sha)) {
+		if c != nil && bytes.Contains(buf[:n], []byte(c.script.SHA)) {
 			w.armed = nil
 		} else {
 			c = nil
@@ -144,7 +145,7 @@ var ends = map[string]func(net.Conn){
 func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t, servers.RedisOptions{})
-	w := newWire(t, s)
+	w := newTap(t, s)
 	url := strings.Replace(s.URL("timeout=500ms"), s.Addr(), w.l.Addr().String(), 1)
 	for how, end := range ends {
 		for _, before := range []bool{false, true} {
@@ -164,7 +165,7 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 				m.take(warm, driver.Held)
 				m.leaves(warm, driver.Held)
 
-				lost := func(script *script, call func(context.Context) error) {
+				lost := func(script *wire.Script, call func(context.Context) error) {
 					t.Helper()
 					c := &cut{script: script, before: before, end: end}
 					w.arm(c)

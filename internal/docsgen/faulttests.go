@@ -21,7 +21,7 @@ var packageColumns = map[string]string{
 	".": "core", "driver": "core", "drivertest": "core", "anylock": "core", "internal/tlsurl": "core",
 	"internal/cli": "command", "internal/cli/job": "command",
 	"fence": "fence", "fence/httpfence": "fence", "fence/redisfence": "fence", "fence/sqlfence": "fence",
-	"memlock": "memory", "sqlitelock": "sqlite", "redislock": "redis", "redislock/goredis": "redis",
+	"memlock": "memory", "sqlitelock": "sqlite", "redislock": "redis", "redislock/goredis": "redis", "redislock/internal/rueidisclient": "redis",
 	"redlock": "redlock", "etcdlock": "etcd", "pglock": "postgres", "mysqllock": "mysql",
 	"internal/sqlqueue": "sql", "zklock": "zookeeper",
 }

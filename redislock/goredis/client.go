@@ -9,18 +9,43 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// single is a client for one server as a [link.Client].
-type single struct{ c *redis.Client }
+// library is a client for one server as a [client.Library].
+type library struct{ c *redis.Client }
 
-// Do implements [link.Client].
-func (s single) Do(ctx context.Context, words ...string) (link.Reply, error) {
-	cmd := newOnce(words)
-	_ = s.c.Process(ctx, cmd) // cmd has the error
-	return answer(cmd.Result())
+// In implements [client.Library].
+func (l library) In(life client.Life) client.Client { return &single{l.c, client.NewDetached(life)} }
+
+// single is a client for one server, as one driver has it.
+type single struct {
+	c     *redis.Client
+	calls *client.Detached
 }
+
+// Eval implements [client.Client].
+func (s *single) Eval(ctx context.Context, r wire.Request) (wire.Reply, error) {
+	cmd := newOnce(r.Words())
+	return s.calls.Call(ctx, func() (wire.Reply, error) {
+		_ = s.c.Process(bg, cmd) // cmd has the error
+		return answer(cmd.Result())
+	})
+}
+
+// Heal implements [client.Client]. The pool looks after its connections, so Heal
+// and the following do nothing.
+func (*single) Heal() {}
+
+// CloseSilent implements [client.Client].
+func (*single) CloseSilent(time.Duration) {}
+
+// Cut implements [client.Client].
+func (*single) Cut() {}
+
+// Close implements [client.Client].
+func (*single) Close() {}
 
 // once is a command that the client must not repeat when its answer was lost:
 // a repeated Leave would find nothing, and a release would be reported as a
@@ -32,8 +57,8 @@ func newOnce(words []string) once { return once{redis.NewCmd(bg, list(words)...)
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// Conn implements [link.Client].
-func (s single) Conn() link.Conn { return &conn{c: redis.NewClient(oneConnOptions(s.c.Options()))} }
+// Conn implements [client.Client].
+func (s *single) Conn() client.Conn { return &conn{c: redis.NewClient(oneConnOptions(s.c.Options()))} }
 
 // oneConnOptions returns the options of a client that has one connection and
 // otherwise resembles the user's. A connection that replaces a silent one is
@@ -62,12 +87,12 @@ func oneConnOptions(o *redis.Options) *redis.Options {
 	return &one
 }
 
-// Listen implements [link.Client].
-func (s single) Listen(sharded bool, onMessage func(message string), onDropped func(channel string)) link.Subscriber {
+// Listen implements [client.Client].
+func (s *single) Listen(sharded bool, onMessage func(message string), onDropped func(channel string)) client.Subscriber {
 	return newSubscriber(s.c, sharded, onMessage, onDropped)
 }
 
-// conn is one connection as a [link.Conn]: a client that has no other.
+// conn is one connection as a [client.Conn]: a client that has no other.
 //
 // Under mu a command is sent and answered; no mutex of this package is taken.
 type conn struct {
@@ -75,8 +100,8 @@ type conn struct {
 	c  *redis.Client
 }
 
-// Do implements [link.Conn].
-func (c *conn) Do(words ...string) (link.Reply, error) {
+// Do implements [client.Conn].
+func (c *conn) Do(words ...string) (wire.Reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cmd := newOnce(words)
@@ -86,18 +111,18 @@ func (c *conn) Do(words ...string) (link.Reply, error) {
 
 // ownAnswer converts the answer on a connection of the driver's own: that this
 // connection was closed does not mean that the user's client was.
-func ownAnswer(r link.Reply, err error) (link.Reply, error) {
-	if errors.Is(err, link.ErrClosed) {
+func ownAnswer(r wire.Reply, err error) (wire.Reply, error) {
+	if errors.Is(err, client.ErrClosed) {
 		err = errLost
 	}
 	return r, err
 }
 
-// Pipe implements [link.Conn].
-func (c *conn) Pipe(commands [][]string) []link.Reply {
+// Pipe implements [client.Conn].
+func (c *conn) Pipe(commands [][]string) []wire.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	replies := make([]link.Reply, len(commands))
+	replies := make([]wire.Reply, len(commands))
 	p := c.c.Pipeline()
 	cmds := make([]once, len(commands))
 	for i, words := range commands {
@@ -108,14 +133,14 @@ func (c *conn) Pipe(commands [][]string) []link.Reply {
 	for i, cmd := range cmds {
 		r, err := ownAnswer(answer(cmd.Result()))
 		if err != nil {
-			r = link.Failed(err)
+			r = wire.Failed(err)
 		}
 		replies[i] = r
 	}
 	return replies
 }
 
-// Close implements [link.Conn]. A command that waits ends with an error.
+// Close implements [client.Conn]. A command that waits ends with an error.
 func (c *conn) Close() { _ = c.c.Close() }
 
 func list(words []string) []any {
@@ -127,71 +152,71 @@ func list(words []string) []any {
 }
 
 // answer converts the result of a command.
-func answer(v any, err error) (link.Reply, error) {
+func answer(v any, err error) (wire.Reply, error) {
 	switch {
 	case err == nil:
 		return reply(v), nil
 	case errors.Is(err, redis.Nil):
-		return link.Reply{}, nil
+		return wire.Reply{}, nil
 	case errors.Is(err, redis.ErrClosed):
-		return link.Reply{}, link.ErrClosed
+		return wire.Reply{}, client.ErrClosed
 	}
-	return link.Reply{}, failure(err)
+	return wire.Reply{}, failure(err)
 }
 
 // failure distinguishes the server's errors from others.
 func failure(err error) error {
 	if re, ok := errors.AsType[redis.Error](err); ok {
-		return link.ServerError(re.Error())
+		return wire.ServerError(re.Error())
 	}
 	return err
 }
 
 // reply converts a reply of go-redis.
-func reply(v any) link.Reply {
+func reply(v any) wire.Reply {
 	switch v := v.(type) {
 	case int64:
-		return link.Number(v)
+		return wire.Number(v)
 	case string:
-		return link.Text(v)
+		return wire.Text(v)
 	case []any:
-		l := make([]link.Reply, len(v))
+		l := make([]wire.Reply, len(v))
 		for i := range v {
 			l[i] = reply(v[i])
 		}
-		return link.List(l)
+		return wire.List(l)
 	case map[any]any:
-		l := make([]link.Reply, 0, 2*len(v))
+		l := make([]wire.Reply, 0, 2*len(v))
 		for name, value := range v {
 			l = append(l, reply(name), reply(value))
 		}
-		return link.List(l)
+		return wire.List(l)
 	case error:
-		return link.Failed(failure(v))
+		return wire.Failed(failure(v))
 	}
-	return link.Reply{}
+	return wire.Reply{}
 }
 
-// cluster is a client for a cluster as a [link.Cluster].
+// cluster is a client for a cluster as a [client.Cluster].
 type cluster struct{ c *redis.ClusterClient }
 
-// Owner implements [link.Cluster].
-func (c cluster) Owner(ctx context.Context, key string) (string, link.Client, error) {
+// Owner implements [client.Cluster].
+func (c cluster) Owner(ctx context.Context, key string) (string, client.Library, error) {
 	n, err := c.c.MasterForKey(ctx, key)
 	if err != nil {
 		return "", nil, failure(err)
 	}
-	return n.Options().Addr, single{n}, nil
+	return n.Options().Addr, library{n}, nil
 }
 
-// Primaries implements [link.Cluster].
-func (c cluster) Primaries(ctx context.Context) (map[string]link.Client, error) {
+// Primaries implements [client.Cluster].
+func (c cluster) Primaries(ctx context.Context) (map[string]client.Library, error) {
 	var mu sync.Mutex
-	all := make(map[string]link.Client)
+	all := make(map[string]client.Library)
 	err := c.c.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		all[n.Options().Addr] = single{n}
+		all[n.Options().Addr] = library{n}
 		return nil
 	})
 	if err != nil {
@@ -200,5 +225,5 @@ func (c cluster) Primaries(ctx context.Context) (map[string]link.Client, error) 
 	return all, nil
 }
 
-// Reload implements [link.Cluster].
+// Reload implements [client.Cluster].
 func (c cluster) Reload(ctx context.Context) { c.c.ReloadState(ctx) }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock"
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // Driver is the type that New returns: a [redislock.Driver] or a
@@ -52,10 +52,10 @@ func New(client redis.UniversalClient, o *redislock.Options) (Driver, error) {
 		if c == nil {
 			return nil, errors.New("goredis: client is nil")
 		}
-		if closed(c) {
-			return nil, fmt.Errorf("goredis: %w", link.ErrClosed)
+		if err := closed(c); err != nil {
+			return nil, fmt.Errorf("goredis: %w", err)
 		}
-		d, err := redislock.Via(single{c}, o)
+		d, err := redislock.Via(library{c}, o)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +73,16 @@ func New(client redis.UniversalClient, o *redislock.Options) (Driver, error) {
 	return nil, fmt.Errorf("goredis: the client is a %T, neither for one server nor for a cluster", client)
 }
 
-// closed reports whether a client was closed. go-redis checks that before all
-// else, and a context that has ended keeps it from asking the server.
-func closed(c *redis.Client) bool {
+// closed returns the error of a client that was closed, or nil. go-redis checks
+// that before all else, and a context that has ended keeps it from asking the
+// server.
+func closed(c *redis.Client) error {
 	ctx, cancel := context.WithCancel(bg)
 	cancel()
-	return errors.Is(c.Ping(ctx).Err(), redis.ErrClosed)
+	if errors.Is(c.Ping(ctx).Err(), redis.ErrClosed) {
+		return client.ErrClosed
+	}
+	return nil
 }
 
 // bg is the context of commands; their driver watches the caller's context.

@@ -9,14 +9,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/redislock/internal/link"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // idleLimit is the silence after which the server is asked whether it is still
 // there; after twice that time the connection counts as lost.
 const idleLimit = 5 * time.Second
 
-// subscriber is a subscribed connection of go-redis as a [link.Subscriber].
+// subscriber is a subscribed connection of go-redis as a [client.Subscriber].
 //
 // The mutex adding is taken before mu.
 type subscriber struct {
@@ -48,7 +48,7 @@ func newSubscriber(c *redis.Client, sharded bool, onMessage func(string), onDrop
 
 var errLost = errors.New("the connection is lost")
 
-// Add implements [link.Subscriber].
+// Add implements [client.Subscriber].
 func (e *subscriber) Add(ctx context.Context, channel string) error {
 	e.adding.Lock()
 	defer e.adding.Unlock()
@@ -100,7 +100,7 @@ func (e *subscriber) run() {
 			}
 			continue
 		default:
-			answered, ok := failure(err).(link.ServerError)
+			answered, ok := failure(err).(wire.ServerError)
 			if !ok {
 				return
 			}
@@ -121,10 +121,10 @@ func (e *subscriber) run() {
 	}
 }
 
-// Lost implements [link.Subscriber].
+// Lost implements [client.Subscriber].
 func (e *subscriber) Lost() <-chan struct{} { return e.lost }
 
-// Close implements [link.Subscriber].
+// Close implements [client.Subscriber].
 func (e *subscriber) Close() {
 	e.mu.Lock()
 	e.closed = true

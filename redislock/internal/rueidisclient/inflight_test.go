@@ -1,4 +1,4 @@
-package redislock
+package rueidisclient
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestFullConnectionEndsCallsInTime checks that calls for which a connection
@@ -14,7 +16,19 @@ import (
 // others do, whether the calls before them still wait or were given up.
 func TestFullConnectionEndsCallsInTime(t *testing.T) {
 	s := servers.Redis(t, servers.RedisOptions{})
-	m := enter(t, s, "")
+	life, end := context.WithCancel(context.Background())
+	lib, err := Dial(life, end, Options{Addr: s.Addr(), DialTimeout: 5 * time.Second, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	c := lib.In(client.Life{Begin: func(f func()) bool { running.Go(f); return true }, Done: life.Done()}).(*Client)
+	defer func() {
+		c.Cut()
+		c.Close()
+		running.Wait()
+	}()
+	r := wire.Request{Script: wire.NewScript("return 1"), Full: true}
 	const bound, late = 300 * time.Millisecond, 10 * time.Second
 	call := func(callers int) {
 		t.Helper()
@@ -23,10 +37,9 @@ func TestFullConnectionEndsCallsInTime(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		for range callers {
-			k := m.ticket("n")
 			wg.Go(func() {
-				if p, err := m.Join(ctx, k, true); err == nil {
-					t.Errorf("Join says %v", p.State)
+				if m, err := c.Eval(ctx, r); err == nil {
+					t.Errorf("the server answers %v", m)
 				}
 			})
 		}
@@ -35,14 +48,21 @@ func TestFullConnectionEndsCallsInTime(t *testing.T) {
 			t.Errorf("%d calls with %v to go took %v", callers, bound, took)
 		}
 	}
-	m.examinable.(*Driver).contended.Store(true)
+	c.contended.Store(true)
 	s.Pause(t)
 	call(directLimit - 10) // all these requests keep their places; the connection is given up after 5 s
 	call(directLimit - 10)
 	call(3 * directLimit)
 	s.Resume(t)
-	eventually(t, "the server answers again", func() bool {
-		_, err := m.Join(m.ctx(), m.ticket("other"), true)
-		return err == nil
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		if _, err := c.Eval(ctx, r); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("the server does not answer again")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }

@@ -1,9 +1,11 @@
-package redislock
+package rueidisclient
 
 import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // silentConn returns a connection that has owed an answer for a minute, and its
@@ -45,7 +47,7 @@ func TestF106_ArrivedAnswerKeepsConnection(t *testing.T) {
 		t.Fatalf("read %q, %v", b[:n], err)
 	}
 	go func() { // the connection is as good as before
-		time.Sleep(5 * lastLook)
+		time.Sleep(5 * client.LastLook)
 		_, _ = server.Write([]byte("+PUSH"))
 	}()
 	if n, err := m.Read(b); err != nil || string(b[:n]) != "+PUSH" {
@@ -62,7 +64,7 @@ func TestF115_SilentConnectionIsClosed(t *testing.T) {
 		_, err := m.Read(make([]byte, 10))
 		ended <- err
 	}()
-	time.Sleep(lastLook) // mostly, the reader waits by now
+	time.Sleep(client.LastLook) // mostly, the reader waits by now
 	m.loneCall.closeSilent(time.Second)
 	if err := <-ended; err == nil {
 		t.Error("the read of a silent connection succeeds")

@@ -1,4 +1,4 @@
-package redislock
+package client
 
 import (
 	"context"
@@ -6,37 +6,41 @@ import (
 	"time"
 )
 
-// ctxPoller watches the contexts of the requests that wait together. The core's
+// Poller watches the contexts of the requests that wait together. The core's
 // contexts, like those of most callers, allocate a channel, a timer and a
 // further context when they are asked for Done. One timer for all requests of a
-// driver, which asks their contexts for an error every ctxPoll, allocates none
+// driver, which asks their contexts for an error every PollEvery, allocates none
 // of these, and a call still returns within 50 ms of its context's end.
 //
 // The zero value is ready. It has no goroutine, and its timer rests when
 // nothing waits.
 //
 // Under mu, only the mutexes of the contexts are taken.
-type ctxPoller struct {
+type Poller struct {
 	mu     sync.Mutex
-	active []*pollCtx // the contexts of waiting requests, in no order
-	spare  []*pollCtx
+	active []*PollContext // the contexts of waiting requests, in no order
+	spare  []*PollContext
 	polled []polledCtx // kept for poll to reuse
 	timer  *time.Timer
 	armed  bool // the timer will fire
 }
 
+// PollEvery is the interval at which a context is asked for its error. A call
+// has to return within 50 ms of its context's end.
+const PollEvery = 20 * time.Millisecond
+
 // maxSpare is the number of contexts that are kept for later requests.
 const maxSpare = 64
 
-// pollCtx is a context whose Done closes within a ctxPoll of the end of the
+// PollContext is a context whose Done closes within a PollEvery of the end of the
 // request's context. It has no deadline: on a connection with a single caller
 // the client would make it the connection's deadline, and so lose the
 // connection with a late answer.
 //
 // No mutex is taken under mu.
-type pollCtx struct {
+type PollContext struct {
 	done  chan struct{}
-	index int    // in ctxPoller.active
+	index int    // in Poller.active
 	turn  uint64 // number of its present request, since it is used again
 	over  bool   // done is closed
 
@@ -44,51 +48,51 @@ type pollCtx struct {
 	// such as a dial to one address of several. It may ask the context while
 	// the next request has it.
 	mu  sync.Mutex
-	ctx context.Context // written under ctxPoller.mu, too
+	ctx context.Context // written under Poller.mu, too
 }
 
 // set makes b the context of a request, or of none.
-func (b *pollCtx) set(ctx context.Context) {
+func (b *PollContext) set(ctx context.Context) {
 	b.mu.Lock()
 	b.ctx = ctx
 	b.mu.Unlock()
 }
 
-func (b *pollCtx) context() context.Context {
+func (b *PollContext) context() context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ctx
 }
 
 // Deadline returns no deadline.
-func (b *pollCtx) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (b *PollContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done returns a channel that is closed soon after the request's context
 // ended.
-func (b *pollCtx) Done() <-chan struct{} { return b.done }
+func (b *PollContext) Done() <-chan struct{} { return b.done }
 
 // Err returns the error of the request's context.
-func (b *pollCtx) Err() error { return b.context().Err() }
+func (b *PollContext) Err() error { return b.context().Err() }
 
 // Value returns the value of the request's context.
-func (b *pollCtx) Value(key any) any { return b.context().Value(key) }
+func (b *PollContext) Value(key any) any { return b.context().Value(key) }
 
 // polledCtx is a request as poll found it.
 type polledCtx struct {
-	b    *pollCtx
+	b    *PollContext
 	ctx  context.Context
 	turn uint64
 }
 
-// begin watches ctx until end.
-func (o *ctxPoller) begin(ctx context.Context) *pollCtx {
+// Begin watches ctx until End.
+func (o *Poller) Begin(ctx context.Context) *PollContext {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var b *pollCtx
+	var b *PollContext
 	if last := len(o.spare) - 1; last >= 0 {
 		b, o.spare = o.spare[last], o.spare[:last]
 	} else {
-		b = &pollCtx{done: make(chan struct{})}
+		b = &PollContext{done: make(chan struct{})}
 	}
 	b.set(ctx)
 	b.index = len(o.active)
@@ -97,17 +101,17 @@ func (o *ctxPoller) begin(ctx context.Context) *pollCtx {
 	if !o.armed {
 		o.armed = true
 		if o.timer == nil {
-			o.timer = time.AfterFunc(ctxPoll, o.poll)
+			o.timer = time.AfterFunc(PollEvery, o.poll)
 		} else {
-			o.timer.Reset(ctxPoll)
+			o.timer.Reset(PollEvery)
 		}
 	}
 	return b
 }
 
-// end stops watching a context. If its channel was closed, it is not used
+// End stops watching a context. If its channel was closed, it is not used
 // again; otherwise late users of it find a context that does not end.
-func (o *ctxPoller) end(b *pollCtx) {
+func (o *Poller) End(b *PollContext) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	last := len(o.active) - 1
@@ -126,7 +130,7 @@ func (o *ctxPoller) end(b *pollCtx) {
 
 // poll runs when the timer fires. It asks the contexts without the mutex,
 // because a context may be of any type, and may do anything when it is asked.
-func (o *ctxPoller) poll() {
+func (o *Poller) poll() {
 	o.mu.Lock()
 	polled := o.polled[:0]
 	for _, b := range o.active {
@@ -150,6 +154,6 @@ func (o *ctxPoller) poll() {
 	clear(polled)
 	o.polled = polled[:0]
 	if o.armed = len(o.active) > 0; o.armed {
-		o.timer.Reset(ctxPoll)
+		o.timer.Reset(PollEvery)
 	}
 }

@@ -1,4 +1,4 @@
-package redislock
+package rueidisclient
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // loneCall watches the context of a request that is under way by itself, on
@@ -16,7 +18,7 @@ import (
 // A connection of rueidis that has one caller reads the answer in the caller's
 // own goroutine. This is fast, but no context can interrupt the read. So the
 // connection looks after the context itself, whenever an answer takes longer
-// than ctxPoll. Giving up costs the connection. After a server was found slow,
+// than client.PollEvery. Giving up costs the connection. After a server was found slow,
 // or a new connection was made, requests therefore go by way of senders for a
 // while: there, giving up costs nothing, and the delay of the detour is small
 // against the server's.
@@ -31,18 +33,9 @@ type loneCall struct {
 	conns map[*boundConn]struct{} // the open ones
 }
 
-const (
-	// ctxPoll is the interval at which the context is asked for its error. A
-	// call has to return within 50 ms of its context's end.
-	ctxPoll = 20 * time.Millisecond
-	// lastLook bounds the last read of a silent connection before its reader
-	// closes it. An answer may have arrived while this process got no processor to
-	// read it.
-	lastLook = 20 * time.Millisecond
-	// detours is the number of requests that go by way of senders after a slow
-	// one.
-	detours = 64
-)
+// detours is the number of requests that go by way of senders after a slow
+// one.
+const detours = 64
 
 // noteSlow notes that the server was slow, or that a connection broke or was
 // made.
@@ -92,13 +85,10 @@ func (a *loneCall) remove(m *boundConn) {
 // reading is over at once; their readers look for an answer once more, and close
 // those that have none. The next requests open other connections.
 func (a *loneCall) closeSilent(limit time.Duration) {
-	if a == nil {
-		return
-	}
 	var dead []*boundConn
 	a.mu.Lock()
 	for m := range a.conns {
-		if since := m.owesSince.Load(); since != 0 && overdue(time.Since(epoch)-time.Duration(since), limit) {
+		if since := m.owesSince.Load(); since != 0 && client.Overdue(time.Since(epoch)-time.Duration(since), limit) {
 			dead = append(dead, m)
 		}
 	}
@@ -144,14 +134,6 @@ func (m *boundConn) Write(b []byte) (int, error) {
 	return m.Conn.Write(b)
 }
 
-// refusal is the error of a connection on which the server answered with an
-// error and then closed it: the server has no room for more clients, or for
-// this one.
-type refusal struct{ text string }
-
-// Error returns the server's words.
-func (r *refusal) Error() string { return r.text }
-
 // Close implements net.Conn.
 func (m *boundConn) Close() error {
 	m.stop()
@@ -177,7 +159,7 @@ func (m *boundConn) SetDeadline(t time.Time) error {
 // nextCheck returns when a read that may last until limit looks at the context
 // next.
 func nextCheck(limit time.Time) time.Time {
-	if next := time.Now().Add(ctxPoll); next.Before(limit) {
+	if next := time.Now().Add(client.PollEvery); next.Before(limit) {
 		return next
 	}
 	return limit
@@ -203,7 +185,7 @@ func (m *boundConn) Read(b []byte) (int, error) {
 		if !ok || !ne.Timeout() {
 			if text, ok := strings.CutPrefix(m.greeting, "-"); ok {
 				text, _, _ = strings.Cut(text, "\r\n")
-				return n, &refusal{text}
+				return n, &client.Refusal{Text: text}
 			}
 			return n, err
 		}
@@ -213,7 +195,7 @@ func (m *boundConn) Read(b []byte) (int, error) {
 				return n, net.ErrClosed
 			}
 			looked = true
-			if err := m.Conn.SetReadDeadline(time.Now().Add(lastLook)); err != nil {
+			if err := m.Conn.SetReadDeadline(time.Now().Add(client.LastLook)); err != nil {
 				return 0, err
 			}
 			continue

@@ -1,4 +1,4 @@
-package redislock
+package rueidisclient
 
 import "sync/atomic"
 

@@ -1,4 +1,4 @@
-package redislock
+package client
 
 import (
 	"context"
@@ -17,37 +17,37 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// TestPollerEndsWaitWithItsContext checks that a wait ends within a ctxPoll of
+// TestPollerEndsWaitWithItsContext checks that a wait ends within a PollEvery of
 // its context's end, by time or by cancellation, and that no other wait does.
 func TestPollerEndsWaitWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var o ctxPoller
+		var o Poller
 		timed, stop := context.WithTimeout(t.Context(), 90*time.Millisecond)
 		defer stop()
 		owned, cancel := context.WithCancel(t.Context())
-		a, b, c := o.begin(timed), o.begin(owned), o.begin(t.Context())
+		a, b, c := o.Begin(timed), o.Begin(owned), o.Begin(t.Context())
 		time.Sleep(70 * time.Millisecond)
 		cancel()
 		if closed(a.Done()) || closed(b.Done()) || closed(c.Done()) {
 			t.Fatal("a wait ended before a glance")
 		}
-		time.Sleep(ctxPoll)
+		time.Sleep(PollEvery)
 		synctest.Wait()
 		if !closed(b.Done()) || b.Err() == nil {
 			t.Error("the wait of a caller that gave up goes on")
 		}
-		time.Sleep(ctxPoll)
+		time.Sleep(PollEvery)
 		synctest.Wait()
 		if !closed(a.Done()) || closed(c.Done()) {
 			t.Error("a wait goes on after its time, or one ended that has none")
 		}
-		for _, b := range []*pollCtx{a, b, c} {
-			o.end(b)
+		for _, b := range []*PollContext{a, b, c} {
+			o.End(b)
 		}
 		if len(o.active) != 0 || len(o.spare) != 1 || o.spare[0] != c {
 			t.Errorf("%d under way, %d spare: those that ended must not be used again", len(o.active), len(o.spare))
 		}
-		time.Sleep(2 * ctxPoll)
+		time.Sleep(2 * PollEvery)
 		synctest.Wait()
 		if o.armed {
 			t.Error("the timer does not rest")
@@ -72,23 +72,23 @@ func (g gate) Err() error {
 // after its request got its answer does not end the wait of the next request.
 func TestPollerSparesTheNextRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var o ctxPoller
+		var o Poller
 		g := gate{t.Context(), make(chan struct{}), make(chan struct{})}
-		b := o.begin(g)
+		b := o.Begin(g)
 		<-g.asked // while the context is asked, no request is held up
-		o.end(b)
-		next := o.begin(t.Context())
+		o.End(b)
+		next := o.Begin(t.Context())
 		if next != b {
 			t.Fatal("the spare one was not used")
 		}
 		close(g.open)
 		synctest.Wait()
-		time.Sleep(2 * ctxPoll)
+		time.Sleep(2 * PollEvery)
 		synctest.Wait()
 		if closed(next.Done()) {
 			t.Error("the end of one request ended the next")
 		}
-		o.end(next)
+		o.End(next)
 	})
 }
 
@@ -96,8 +96,8 @@ func TestPollerSparesTheNextRequest(t *testing.T) {
 // a request's context may ask the context after the request has its answer,
 // while other requests come and go. The race detector finds a breach.
 func TestPollCtxOutlivesItsRequest(t *testing.T) {
-	var o ctxPoller
-	b := o.begin(t.Context())
+	var o Poller
+	b := o.Begin(t.Context())
 	answered, asked := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(asked)
@@ -109,9 +109,9 @@ func TestPollCtxOutlivesItsRequest(t *testing.T) {
 		}
 	}()
 	close(answered)
-	o.end(b)
+	o.End(b)
 	for range 100 {
-		o.end(o.begin(t.Context()))
+		o.End(o.Begin(t.Context()))
 	}
 	<-asked
 }
@@ -119,12 +119,12 @@ func TestPollCtxOutlivesItsRequest(t *testing.T) {
 // TestPollerAllocatesNothing checks that a request allocates nothing once there
 // was one.
 func TestPollerAllocatesNothing(t *testing.T) {
-	var o ctxPoller
+	var o Poller
 	ctx := t.Context()
 	if got := testing.AllocsPerRun(200, func() {
-		a, b := o.begin(ctx), o.begin(ctx)
-		o.end(a)
-		o.end(b)
+		a, b := o.Begin(ctx), o.Begin(ctx)
+		o.End(a)
+		o.End(b)
 	}); got > 0 {
 		t.Errorf("%v allocations", got)
 	}

@@ -1,0 +1,80 @@
+package rueidisclient
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options say how to reach a server.
+type Options struct {
+	Addr           string
+	User, Password string
+	DB             int
+	TLS            *tls.Config // nil for none
+	DialTimeout    time.Duration
+	Timeout        time.Duration // the longest time for an answer
+}
+
+// Dial connects to a server. All connections end with life, which Cut ends by
+// calling end.
+func Dial(life context.Context, end func(), o Options) (*Library, error) {
+	opt := rueidis.ClientOption{
+		InitAddress:       []string{o.Addr},
+		Username:          o.User,
+		Password:          o.Password,
+		SelectDB:          o.DB,
+		ClientName:        "holdfast",
+		ClientSetInfo:     rueidis.DisableClientSetInfo, // it would need one more right
+		TLSConfig:         o.TLS,
+		ForceSingleClient: true,
+		DisableRetry:      true, // the core repeats, with the same ticket
+		DisableCache:      true,
+		ConnWriteTimeout:  o.Timeout,
+		// One shared connection keeps requests in their order: a join that was
+		// given up cannot arrive after the leave that follows it, unless the
+		// connection breaks.
+		PipelineMultiplex: -1,
+		// Requests and answers are short. The client's defaults are a
+		// megabyte and more for each connection.
+		ReadBufferEachConn:  16 << 10,
+		WriteBufferEachConn: 16 << 10,
+		RingScaleEachConn:   8, // 256 places, see directLimit
+	}
+	opt.Dialer.Timeout = o.DialTimeout
+	lone := &loneCall{ownConns: true}
+	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout) // the handshake of TLS included
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		lone.noteSlow() // other calls would wait for this connection, whatever their contexts
+		if caller := lone.context(); caller != nil {
+			defer context.AfterFunc(caller, cancel)()
+		}
+		raw, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		conn := lone.add(&boundConn{Conn: raw, loneCall: lone, stop: context.AfterFunc(life, func() { raw.Close() })})
+		if config == nil {
+			return &measured{Conn: conn}, nil
+		}
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return &measured{Conn: secure}, nil
+	}
+	lib, err := rueidis.NewClient(opt)
+	if err != nil {
+		if lib != nil {
+			lib.Close()
+		}
+		return nil, failure(err)
+	}
+	return &Library{client: lib, loneCall: lone, end: end}, nil
+}
