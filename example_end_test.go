@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -32,6 +34,58 @@ func ExampleClient_Shutdown() {
 	// Output:
 	// asked to stop: true
 	// <nil> <nil>
+}
+
+// ExampleClient_Close ends a client at once: a hold of Lock is released, and its context
+// says why it has ended.
+func ExampleClient_Close() {
+	ctx := context.Background()
+	store := memlock.NewStore()
+	locks, other := newClient(store), newClient(store) // two processes
+	defer other.Close()
+
+	hold, err := locks.Mutex("import").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work := hold.Context()
+	fmt.Println(locks.Close())
+	<-work.Done()
+	fmt.Println("closed:", errors.Is(context.Cause(work), holdfast.ErrClosed))
+	fmt.Println(other.Do(ctx, "import", func(context.Context) error {
+		fmt.Println("the other process holds")
+		return nil
+	}))
+	// Output:
+	// <nil>
+	// closed: true
+	// the other process holds
+	// <nil>
+}
+
+// ExampleClient_TTL asks for the lease of locks that are made without WithTTL.
+func ExampleClient_TTL() {
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+
+	fmt.Println(locks.TTL())
+	// Output: 30s
+}
+
+// ExampleHolder_LogValue logs who is in the way, each field by itself.
+func ExampleHolder_LogValue() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				return slog.Attr{} // for an output that is always the same
+			}
+			return a
+		},
+	}))
+	holder := holdfast.Holder{Host: "web-1", PID: 42, Note: "report for May"} // as in a HeldError
+	log.Info("busy", "holder", holder)
+	// Output: level=INFO msg=busy holder.host=web-1 holder.pid=42 holder.note="report for May"
 }
 
 // ExampleClient_Lead leads until ctx ends. A standby calls Lead with the same name.
