@@ -23,7 +23,7 @@ func Via(l client.Library, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	s.library = l
+	s.lib = l
 	d, err := open(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
@@ -84,8 +84,8 @@ type adapted struct {
 
 // adaptedNode is a node's client, and the driver on that client.
 type adaptedNode struct {
-	library client.Library
-	d       *Driver
+	lib client.Library
+	d   *Driver
 }
 
 // move is a redirection: the address that a node gave for a slot.
@@ -137,14 +137,14 @@ func (b *adapted) driver(name string, library client.Library) *Driver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.nodes[name]
-	if l != nil && l.library == library {
+	if l != nil && l.lib == library {
 		return l.d
 	}
 	if l != nil {
 		b.c.begin(func() { l.d.Close() })
 	}
 	l = &adaptedNode{library, unchecked(setup{
-		library: library, prefix: b.c.keys.prefix,
+		lib: library, prefix: b.c.keys.prefix,
 		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(), confirms: b.confirms,
 	})}
 	b.nodes[name] = l

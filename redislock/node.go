@@ -87,7 +87,7 @@ func (s *topology) connect(addr string) (d *Driver, err error) {
 	ctx, cancel := context.WithTimeout(life, openLimit)
 	defer cancel()
 	d, err = open(ctx, setup{
-		library: library, prefix: a.prefix,
+		lib: library, prefix: a.prefix,
 		cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load(), confirms: a.confirms, refuseEviction: a.refuseEviction,
 	})
 	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of the node yet

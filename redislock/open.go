@@ -77,7 +77,7 @@ func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, setup{library: library, prefix: a.prefix, restartGuard: a.restartGuard, confirms: a.confirms, refuseEviction: a.refuseEviction})
+	return open(ctx, setup{lib: library, prefix: a.prefix, restartGuard: a.restartGuard, confirms: a.confirms, refuseEviction: a.refuseEviction})
 }
 
 // connect makes the client, all of whose connections end with life.

@@ -186,7 +186,7 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	s.library = rueidisclient.Of(client)
+	s.lib = rueidisclient.Of(client)
 	d, err := open(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
@@ -206,7 +206,7 @@ func (o *Options) setup() (s setup, err error) {
 
 // setup is the set of values that a driver is made from.
 type setup struct {
-	library      client.Library
+	lib          client.Library
 	prefix       string
 	restartGuard *restartGuard
 
@@ -255,7 +255,7 @@ func unchecked(s setup) *Driver {
 		d.channel = newChannel()
 	}
 	d.life.start()
-	d.client = s.library.In(client.Life{Begin: d.begin, Done: d.done})
+	d.client = s.lib.In(client.Life{Begin: d.begin, Done: d.done})
 	d.keys.init(s.prefix, d.channel, s.cluster)
 	d.control.start = time.Now()
 	d.confirmConn.start = d.control.start

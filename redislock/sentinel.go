@@ -94,7 +94,7 @@ func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err err
 		g = newRestartGuard(a.restartGuard.longest)
 	}
 	d, err = open(ctx, setup{
-		library: library, prefix: a.prefix, restartGuard: g,
+		lib: library, prefix: a.prefix, restartGuard: g,
 		replaceable: true, channel: s.channel, confirms: a.confirms, refuseEviction: a.refuseEviction,
 	})
 	if err == nil && ctx.Err() != nil { // the end of ctx has ended the connections

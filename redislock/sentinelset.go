@@ -61,7 +61,7 @@ func (g *sentinelSet) driver(ctx context.Context, host string) (d *Driver, err e
 	if err != nil {
 		return nil, ofSentinel(host, err)
 	}
-	d = unchecked(setup{library: library, replaceable: true})
+	d = unchecked(setup{lib: library, replaceable: true})
 	if ctx.Err() != nil { // the end of ctx has ended the connections
 		d.Close()
 		return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
