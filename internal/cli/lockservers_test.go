@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,7 +29,10 @@ func TestLockServersAreAStore(t *testing.T) {
 	if err := h.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	on("run", "invoice/42", "--", "sh", "-c", "echo $HOLDFAST_TOKEN").want(t, exitOK, "0", "")
+	out := on("run", "invoice/42", "--", "sh", "-c", "echo $HOLDFAST_TOKEN").want(t, exitOK, "", "").out
+	if token, err := strconv.ParseUint(strings.TrimSpace(out), 10, 64); err != nil || token <= h.Token() {
+		t.Errorf("run: token %q after %d: %v", out, h.Token(), err)
+	}
 	if out := on("ls", "--json").want(t, exitOK, "", "").out; out != "" {
 		t.Errorf("left behind: %s", out)
 	}
