@@ -120,6 +120,8 @@ var rows = []Row{
 		"users of Redis servers, for the suite, are the same on one server and on several"},
 	{"internal/docsgen", "driver anylock internal/cli internal/versions " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
 		"writes documentation out of what the code says about itself"},
+	{"internal/apidump", "", "",
+		"lists what any package exports, from what the compiler wrote about it"},
 	{"internal/manpage", "internal/cli", "github.com/spf13/cobra github.com/spf13/pflag",
 		"manual pages come from the help of a command; the test takes ours"},
 	{"scripts/*", "internal/testkit/servers", "",
