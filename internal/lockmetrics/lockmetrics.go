@@ -121,6 +121,7 @@ type Groups[T any] struct {
 	create  func(group string, kind holdfast.Kind) *T
 
 	known atomic.Pointer[map[string]*group[T]] // never changed once published
+	last  [8]atomic.Pointer[group[T]]          // found last, by a name's first byte: a lock's events follow each other
 	mu    sync.Mutex                           // of the writer
 }
 
@@ -128,6 +129,12 @@ type Groups[T any] struct {
 type group[T any] struct {
 	name  string
 	kinds [4]atomic.Pointer[T]
+}
+
+// has reports whether the part of a name before its first slash is the group's.
+func (g *group[T]) has(name string) bool {
+	n := len(g.name)
+	return len(name) >= n && name[:n] == g.name && (len(name) == n || name[n] == '/')
 }
 
 // index returns the index of a kind. A kind that this package does not know
@@ -147,12 +154,6 @@ func index(k holdfast.Kind) int {
 // NewGroups returns Groups whose instruments create makes. groupOf returns a
 // name's group; nil is the part before the first slash.
 func NewGroups[T any](groupOf func(name string) string, create func(group string, kind holdfast.Kind) *T) *Groups[T] {
-	if groupOf == nil {
-		groupOf = func(name string) string {
-			first, _, _ := strings.Cut(name, "/")
-			return first
-		}
-	}
 	g := &Groups[T]{groupOf: groupOf, create: create}
 	g.known.Store(&map[string]*group[T]{})
 	return g
@@ -160,7 +161,30 @@ func NewGroups[T any](groupOf func(name string) string, create func(group string
 
 // Of returns the instruments of an event.
 func (g *Groups[T]) Of(e *holdfast.Event) *T {
-	name := g.groupOf(e.Name)
+	last := &g.last[0]
+	if len(e.Name) > 0 {
+		last = &g.last[e.Name[0]%8]
+	}
+	in := last.Load()
+	if g.groupOf != nil {
+		if name := g.groupOf(e.Name); in == nil || name != in.name {
+			in = g.find(name)
+			last.Store(in)
+		}
+	} else if in == nil || !in.has(e.Name) {
+		name, _, _ := strings.Cut(e.Name, "/")
+		in = g.find(name)
+		last.Store(in)
+	}
+	at := &in.kinds[index(e.Kind)]
+	if t := at.Load(); t != nil {
+		return t
+	}
+	return g.fill(in, at, e.Kind)
+}
+
+// find returns a group.
+func (g *Groups[T]) find(name string) *group[T] {
 	known := *g.known.Load()
 	in := known[name]
 	if in == nil && len(known) > MaxGroups {
@@ -169,11 +193,7 @@ func (g *Groups[T]) Of(e *holdfast.Event) *T {
 	if in == nil {
 		in = g.add(name)
 	}
-	at := &in.kinds[index(e.Kind)]
-	if t := at.Load(); t != nil {
-		return t
-	}
-	return g.fill(in, at, e.Kind)
+	return in
 }
 
 // add publishes a group, which is OtherGroup once there are MaxGroups.

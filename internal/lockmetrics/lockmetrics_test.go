@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -73,5 +74,27 @@ func TestGroupsAreBounded(t *testing.T) {
 	g.Each(func(in *instruments) { groups[in.group]++ })
 	if len(groups) != MaxGroups+1 || groups[OtherGroup] != 4 {
 		t.Errorf("%d groups, %d kinds of others", len(groups), groups[OtherGroup])
+	}
+}
+
+// TestGroupOfEachName checks the group of names that follow each other, so that the
+// group found last is not taken for that of a name that only begins like it.
+func TestGroupOfEachName(t *testing.T) {
+	type instruments struct{ group string }
+	create := func(group string, _ holdfast.Kind) *instruments { return &instruments{group} }
+	first, upper := NewGroups(nil, create), NewGroups(strings.ToUpper, create)
+	for _, test := range []struct{ name, group string }{
+		{"a", "a"}, {"a/1", "a"}, {"ab", "ab"}, {"ab/1", "ab"}, {"a/b/c", "a"}, {"", ""}, {"/a", ""}, {"/", ""}, {"a", "a"},
+		{"i", "i"}, {"ab/2", "ab"}, {"a", "a"}, {"", ""}, {"h", "h"}, {"/x", ""},
+	} {
+		e := holdfast.Event{Name: test.name, Kind: holdfast.KindMutex}
+		for range 2 {
+			if got := first.Of(&e).group; got != test.group {
+				t.Errorf("the group of %q is %q, want %q", test.name, got, test.group)
+			}
+			if got := upper.Of(&e).group; got != strings.ToUpper(test.name) {
+				t.Errorf("the group of %q is %q with a function of the user's", test.name, got)
+			}
+		}
 	}
 }
