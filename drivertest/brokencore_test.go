@@ -1,0 +1,150 @@
+package drivertest
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A coreFlaw is a change of the core after which it releases a lock under a function
+// that still runs, and the case that is there to see that.
+type coreFlaw struct{ name, file, sound, broken, seenBy string }
+
+// coreFlaws are compiled into one program. BROKEN_CORE chooses one of them.
+var coreFlaws = []coreFlaw{
+	{"shutdown-ends-functions", "shutdown.go", "case p >= phaseClosing && h.endIfBare(over):", "case (p >= phaseClosing || FLAW) && h.endIfBare(over):", "shutdown"},
+	{"close-ends-functions", "shutdown.go", "return !h.functionRunsLocked() && h.endLocked(why)", `return (!h.functionRunsLocked() || FLAW || os.Getenv("BROKEN_CORE") == "shutdown-ends-functions") && h.endLocked(why)`, "close under functions"},
+	{"close-releases-what-stays", "close.go", "case running > 0:", "case running > 0 && !FLAW:", "close under a function that stays"},
+	{"close-releases-what-stays", "close.go", "case t.holds.first == nil:", "case t.holds.first == nil || FLAW:", "close under a function that stays"},
+	{"max-hold-releases-at-once", "maxhold.go", "time.AfterFunc(releaseTimeout(r.queue.key.ttl), h.onMaxHoldOver)", "time.AfterFunc(map[bool]time.Duration{false: releaseTimeout(r.queue.key.ttl)}[FLAW], h.onMaxHoldOver)", "max hold under functions"},
+}
+
+// TestF134_BrokenCoresFailTheirCases checks, for cores that release a lock under a
+// function that still runs, that the case which every store's test of locks has for
+// that fails, and that it passes with the same program without the flaw.
+func TestF134_BrokenCoresFailTheirCases(t *testing.T) {
+	program := brokenCores(t)
+	var tried []string
+	for _, f := range coreFlaws {
+		if slices.Contains(tried, f.name) {
+			continue
+		}
+		tried = append(tried, f.name)
+		for _, name := range []string{f.name, ""} {
+			cmd := exec.Command(program, "-test.run", "^TestCasesAtExactTimes$/^9s$/^0s$/^"+strings.ReplaceAll(f.seenBy, " ", "_")+"$", "-test.v")
+			cmd.Env = append(os.Environ(), "BROKEN_CORE="+name)
+			out, err := cmd.CombinedOutput()
+			switch {
+			case !strings.Contains(string(out), "=== RUN   TestCasesAtExactTimes/9s/0s/"):
+				t.Fatalf("the case %q did not run: %v\n%s", f.seenBy, err, out)
+			case name != "" && err == nil:
+				t.Errorf("the case %q passes the core %s", f.seenBy, f.name)
+			case name == "" && err != nil:
+				t.Errorf("the case %q fails the sound core: %v\n%s", f.seenBy, err, out)
+			case name != "":
+				t.Logf("%s: %.300s", f.name, out[strings.Index(string(out), "    "):])
+			}
+		}
+	}
+}
+
+// brokenCores compiles the tests of this package with the flaws in the core.
+func brokenCores(t *testing.T) (program string) {
+	t.Helper()
+	folder := t.TempDir()
+	sources, replace := map[string]string{}, map[string]string{}
+	for _, f := range coreFlaws {
+		path, err := filepath.Abs("../" + f.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sources[path] == "" {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources[path] = strings.Replace(string(source), "import ", "import \"os\"\nimport ", 1)
+		}
+		if strings.Count(sources[path], f.sound) != 1 {
+			t.Fatalf("%s has changed: it must have once, for the flaw %s: %s", f.file, f.name, f.sound)
+		}
+		flaw := "(os.Getenv(\"BROKEN_CORE\") == " + strconv.Quote(f.name) + ")"
+		sources[path] = strings.Replace(sources[path], f.sound, strings.ReplaceAll(f.broken, "FLAW", flaw), 1)
+	}
+	for path, source := range sources {
+		replace[path] = filepath.Join(folder, filepath.Base(path))
+		if err := os.WriteFile(replace[path], []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(folder, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(folder, "broken.test")
+	if out, err := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// TestF134_EveryStoreAsksForFunctions checks that the tests of every store that
+// anylock opens run the cases of locks, and leave none out that coreFlaws names.
+func TestF134_EveryStoreAsksForFunctions(t *testing.T) {
+	const module = "github.com/holdfast-go/holdfast/"
+	sources, err := filepath.Glob("../anylock/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := []string{"redislock/goredis"}
+	for _, name := range sources {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range f.Imports {
+			path, _ := strconv.Unquote(i.Path.Value)
+			if folder, ok := strings.CutPrefix(path, module); ok && strings.HasSuffix(folder, "lock") || folder == "internal/lockclient" {
+				stores = append(stores, folder)
+			}
+		}
+	}
+	slices.Sort(stores)
+	stores = slices.Compact(stores)
+	if len(stores) < 10 {
+		t.Errorf("anylock opens %v: too few", stores)
+	}
+	for _, folder := range stores {
+		files, err := filepath.Glob("../" + folder + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks := false
+		for _, name := range files {
+			source, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asks = asks || strings.Contains(string(source), "drivertest.RunLocks(")
+			for _, f := range coreFlaws {
+				if strings.Contains(string(source), strconv.Quote(f.seenBy)) {
+					t.Errorf("%s leaves out the case %q", name, f.seenBy)
+				}
+			}
+		}
+		if !asks {
+			t.Errorf("no test of %s runs the cases of locks", folder)
+		}
+	}
+}
