@@ -164,6 +164,15 @@ func (c *Client) beginCall() bool {
 	return true
 }
 
+// uncontended allocates queue, hold and ticket together: the usual Lock needs
+// all three. They take 568 bytes: with the
+// runtime's header of 8 bytes, a size class.
+type uncontended struct {
+	queue  queue
+	hold   Hold
+	ticket ticket
+}
+
 // queueOf returns the queue of key, for manual renewal or not, with a reference that releaseQueue returns,
 // and an ungranted Hold. It begins a call as beginCall does, and returns nil,
 // nil from Shutdown or Close on.

@@ -1,33 +1,49 @@
 package holdfast
 
 import (
-	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// queueKey identifies a local queue. Goroutines with equal keys can take over
-// tickets from each other; different keys of one name meet only at the store.
-type queueKey struct {
-	name  string // with the client's prefix
-	limit int64
-	units int64
-	owner string
-	ttl   time.Duration
-}
-
-// name returns the name that the user gave.
-func (q *queue) name() string { return q.c.userName(q.key.name) }
-
-// exclusive queues have at most one held ticket, which is handed on.
-func (k *queueKey) exclusive() bool { return k.units == k.limit && k.owner == "" }
-
-// readers share one ticket while it is fresh.
-func (k *queueKey) readers() bool {
-	return k.limit == driver.RWLimit && k.units == 1 && k.owner == ""
-}
+// This file decides; it sends nothing and waits for nothing. acquire.go sends
+// Join, renewer.go sends Renew, release.go and cleaner.go send Leave, and they
+// report the answers as the events of this table. The state is that of one
+// ticket; "-" marks events that do not occur in it, or that change nothing.
+// TestQueueTable has a case for each cell.
+//
+//	event              joining                   waiting              held
+//	join reply Held    the head holds            -                    -
+//	join reply Waiting waits; Trys fail          -                    -
+//	join reply Gone    fresh ticket; a Try fails -                    -
+//	reply too old      left; fresh ticket        -                    -
+//	join error         repeated, same id         -                    -
+//	  Refused          the head fails            -                    -
+//	  budget spent     left; the head fails      -                    -
+//	push Held          kept for the reply        the head holds       -
+//	  claim over       kept for the reply        renewed now          -
+//	push Gone          kept for the reply        fresh ticket         lost: gone
+//	renew Held         -                         the head holds       claim extended
+//	renew Waiting      -                         claim extended       lost: gone; left
+//	renew Gone         -                         fresh ticket         lost: gone
+//	renew error        -                         renewed soon         renewed soon
+//	  claim over       -                         left; fresh ticket   renewed soon
+//	claim over         -                         -                    lost: expired; left
+//	last one gives up  left, unless never sent   left                 left
+//	unlock             -                         -                    handed on, replaced or left
+//
+// A ticket ends in one of these ways, and is then out of the queue:
+//
+//	why                             at the store            next
+//	unlock, 255 hand-offs or 10 ms  replaced by the head's  the head joins
+//	unlock, nobody waits            left by the caller      -
+//	the store has no place for it   absent                  the head joins anew
+//	no reply about it is to rely on left in the background  the head joins anew
+//	nobody waits for it             left in the background  -
+//	lost, or ended by Close         left in the background  the head joins
+//	detached, or Close gave up      kept until its lease    the head joins
 
 // queue holds the goroutines of one client that use one key. However many wait,
 // it has at most one pending ticket (joining or waiting), which belongs to the
@@ -62,101 +78,8 @@ type queue struct {
 	placedAt    instant  // when the store last gave a place, or a place last ended
 }
 
-// uncontended allocates queue, hold and ticket together: the usual Lock needs
-// all three. They take 568 bytes: with the
-// runtime's header of 8 bytes, a size class.
-type uncontended struct {
-	queue  queue
-	hold   Hold
-	ticket ticket
-}
-
-// acquire waits until h, which is new, holds. With try, acquire does not wait
-// for a turn and does not overtake waiters.
-func (q *queue) acquire(ctx context.Context, h *Hold, try bool) error {
-	h.wait.try = try
-	q.mu.Lock()
-	if q.admitReader(h) {
-		q.mu.Unlock()
-		return nil
-	}
-	if h.wait.try {
-		if err := q.tryBlocked(); err != nil {
-			q.mu.Unlock()
-			return err
-		}
-		q.tryCount++
-	}
-	q.waiters.pushBack(h)
-	q.ensureJoiner()
-	for {
-		switch {
-		case h.wait.err != nil:
-			q.mu.Unlock()
-			return h.wait.err
-		case h.ticket != nil && q.c.closing(): // Close may have missed this grant
-			q.mu.Unlock()
-			return q.giveUpWait(h, nil)
-		case h.ticket != nil:
-			if h.takeLocked() {
-				q.mu.Unlock()
-				return nil
-			}
-			// The grant was lost before this goroutine woke: back to the
-			// front, and a new Join. A Try does not overtake goroutines that
-			// came in the meantime.
-			h.ticket, h.wait.local = nil, false
-			if h.wait.try {
-				if h.wait.err = q.tryBlocked(); h.wait.err != nil {
-					continue
-				}
-				q.tryCount++
-			}
-			q.waiters.pushFront(h)
-			q.ensureJoiner()
-			continue
-		case q.joiner == h && !q.c.closing():
-			if q.reportWaitLocked(h, false) || q.reportPlaceLocked(h, false) {
-				continue
-			}
-			q.joining = true
-			q.mu.Unlock()
-			q.join(ctx, h)
-			q.joining = false
-			if q.joiner == h && !h.queuedLocked() {
-				q.passJoiner() // a local hand-off overtook its Join
-			}
-			if !h.queuedLocked() || ctx.Err() == nil && !q.c.closing() {
-				continue
-			}
-		}
-		if q.c.closing() { // Close wakes only those that it finds asleep
-			q.mu.Unlock()
-			return q.giveUpWait(h, nil)
-		}
-		wake := h.wait.wakeUp
-		if wake == nil {
-			wake = make(chan struct{}, 1)
-			h.wait.wakeUp = wake
-		}
-		if q.joiner != h && (q.reportWaitLocked(h, true) || q.reportPlaceLocked(h, true)) {
-			continue
-		}
-		q.mu.Unlock()
-		over := ctx.Done()
-		if over == nil { // receiving from one channel is cheaper than a select
-			<-wake
-			q.mu.Lock()
-			continue
-		}
-		select {
-		case <-wake:
-			q.mu.Lock()
-		case <-over:
-			return q.giveUpWait(h, ctx)
-		}
-	}
-}
+// name returns the name that the user gave.
+func (q *queue) name() string { return q.c.userName(q.key.name) }
 
 // holder returns the metadata of a ticket that keeps others waiting, as far as
 // this client knows one.
@@ -312,16 +235,10 @@ func (q *queue) failTries(holder string, left time.Duration) {
 	}
 }
 
-// giveUpWait ends a wait because its context ended, or, with a nil ctx, because
-// of Shutdown or Close. The grant or pending ticket of h passes to another waiter, or
-// leaves.
-func (q *queue) giveUpWait(h *Hold, ctx context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	err := error(&nameError{name: q.name(), err: ErrClosed})
-	if ctx != nil && !q.c.closing() {
-		err = waitError(ctx, q.name(), h.wait.askedAt, parseHolder(q.holder()))
-	}
+// withdraw takes h out of the queue because its wait ends with err. The grant or
+// pending ticket of h passes to another waiter, or leaves. withdraw returns the
+// error of the wait, which may have ended before.
+func (q *queue) withdraw(h *Hold, err error) error {
 	if h.ticket != nil { // granted just as the wait ended
 		if t := q.dropHold(h); t != nil {
 			q.c.cleaner.addHeld(t)
@@ -351,6 +268,285 @@ func (q *queue) passJoiner() {
 	default:
 		q.abandonPending()
 	}
+}
+
+// onJoinReply handles the reply st to a Join that was sent at the instant sent.
+func (q *queue) onJoinReply(h *Hold, t *ticket, st driver.Status, sent instant) {
+	t.noteHolder(st.Holder)
+	if st.State == driver.Gone && h.wait.try {
+		q.clearPending()
+		q.forgetPlace(t)
+		q.failTries(st.Holder, st.Recheck) // h is one of them
+		q.ensureJoiner()
+		return
+	}
+	if st.State == driver.Waiting && t.joinPending && q.c.clock.now() >= claimEnd(t.joinSentAt, q.key.ttl) {
+		// An earlier Join may have taken a place that has expired since, and this
+		// one another: a push about the first one would grant the second.
+		q.leaveDoubtful(h, t)
+		return
+	}
+	if t.extra != nil && t.extra.earlyPush.State > st.State { // the push overtook the answer
+		st.State, st.Token = t.extra.earlyPush.State, t.extra.earlyPush.Token
+	}
+	t.extend(sent, st.Lease)
+	switch {
+	case st.State == driver.Gone || st.State == 0:
+		// The id has a tombstone or was broken; a new id may succeed.
+		q.forgetPlace(t)
+		q.replaceTicket(h, t)
+	case !t.valid(q.c.clock.now()):
+		// The reply is older than its lease (F15), so it proves nothing.
+		q.leaveDoubtful(h, t)
+	case st.State == driver.Held:
+		q.placedAt = q.c.clock.now()
+		if !q.manual {
+			q.c.renewer.add(t, sent, st.Recheck)
+		}
+		q.onGrant(t, st.Token)
+	default:
+		q.placedAt = q.c.clock.now()
+		t.state = driver.Waiting
+		q.notePlaceLocked(t, st)
+		q.joiner = nil
+		q.c.renewer.add(t, sent, st.Recheck)
+		q.failTries(st.Holder, 0)
+		if q.waiters.first == nil {
+			q.abandonPending()
+		}
+	}
+}
+
+// leaveDoubtful leaves a ticket whose state at the store is in doubt, though the
+// store replied, and replaces it.
+func (q *queue) leaveDoubtful(h *Hold, t *ticket) {
+	q.c.cleaner.addHeld(t)
+	t.state = driver.Gone
+	q.c.renewer.remove(t)
+	q.replaceTicket(h, t)
+}
+
+// replaceTicket replaces a ticket that failed, though the store replied, by a
+// fresh one.
+func (q *queue) replaceTicket(h *Hold, t *ticket) {
+	fresh := q.newTicket(h)
+	fresh.joinsSent = max(t.joinsSent, 1) // pauses keep growing
+	q.pending = fresh
+	if !h.overBudget() {
+		return
+	}
+	err := &StoreError{Op: "acquire", Name: q.name(),
+		Err: driver.Errorf(driver.Unknown, "the store's answers were older than their leases")}
+	if !h.wait.try {
+		h.wait.noteStoreWait(err, 0)
+		return
+	}
+	q.clearPending()
+	q.failWait(h, err)
+	q.ensureJoiner()
+}
+
+// onJoinError handles a failed Join. While the failure may pass, h repeats the
+// Join with the same ticket, so that a request that took effect is found and
+// not repeated.
+func (q *queue) onJoinError(h *Hold, t *ticket, err error) {
+	class := driver.ClassOf(err)
+	if class == driver.Unknown {
+		t.joinPending = true
+	}
+	if q.mayRetryJoin(h, t, err) {
+		if t.joinPending && q.c.clock.now() >= t.joinSentAt.add(q.key.ttl-q.key.ttl/50) {
+			q.dropLapsed(t)
+		}
+		return
+	}
+	var le *driver.LimitError
+	if errors.As(err, &le) {
+		h.wait.limitAtStore = le.Have
+	}
+	if class == driver.Refused && !t.joinPending {
+		q.c.renewer.remove(t)
+		t.state = driver.Gone
+		q.clearPending()
+		if old := t.Replaces; old != nil {
+			q.c.cleaner.add(driver.Ref{Ticket: old, State: driver.Held})
+		}
+	} else {
+		q.abandonPending()
+	}
+	if _, notReady := driver.IsNotReady(err); class != driver.Refused && !notReady {
+		// Waiters whose budget is spent too need no Join of their own to fail.
+		for w := q.waiters.first; w != nil; {
+			next := w.next
+			if q.budgetLeft(w) <= 0 {
+				q.failWait(w, storeError("acquire", q.name(), err))
+			}
+			w = next
+		}
+	}
+	q.failWait(h, storeError("acquire", q.name(), err))
+	q.ensureJoiner()
+}
+
+// dropLapsed gives up a ticket whose lease passed without a reply. The ticket
+// may hold by now, and repeating its Join would block other clients without
+// this client's knowledge. The next ticket joins when the store has replied
+// again.
+func (q *queue) dropLapsed(t *ticket) {
+	now := q.c.clock.now()
+	if t.state == driver.Waiting {
+		q.placedAt = now
+		q.news++
+	}
+	if q.pending == t {
+		q.abandonPending()
+		q.ensureJoiner()
+	}
+	if q.pending != nil && q.pending.joinsSent == 0 {
+		q.pending.ensureExtra().awaitReplyAfter = now
+	}
+}
+
+// onPush handles a push about t.
+func (q *queue) onPush(t *ticket, st driver.Status) {
+	q.mu.Lock()
+	switch {
+	case t.state == driver.Gone || st.State <= t.state:
+	case t.state == 0:
+		if st.State > t.ensureExtra().earlyPush.State {
+			t.extra.earlyPush = st
+		}
+	case st.State == driver.Held:
+		if t.valid(q.c.clock.now()) {
+			q.onGrant(t, st.Token)
+		} else {
+			q.c.renewer.renewNow(t) // t may hold only with a fresh lease
+		}
+	case t.state == driver.Waiting:
+		q.onPlaceLost(t)
+	default:
+		q.mu.Unlock()
+		q.loseHeld(t, LossGone)
+		return
+	}
+	q.mu.Unlock()
+}
+
+// onRenewReply handles the reply st about t to a Renew that was sent at the
+// instant sent.
+func (q *queue) onRenewReply(t *ticket, st driver.Status, sent instant) {
+	q.mu.Lock()
+	if t.state == driver.Gone {
+		q.mu.Unlock()
+		return
+	}
+	switch st.State {
+	case driver.Held, driver.Waiting:
+		if t.state == driver.Held && sent > t.grantedAt &&
+			(st.State == driver.Waiting || st.Token != 0 && st.Token != t.storeToken) {
+			// The store went back to an older state without the grant (F27).
+			// The place in that state is given up too.
+			q.mu.Unlock()
+			q.loseHeld(t, LossGone)
+			q.c.cleaner.addHeld(t)
+			return
+		}
+		t.extend(sent, st.Lease)
+		if st.Holder != "" {
+			t.noteHolder(st.Holder)
+		}
+		t.endRenewalLocked(nil)
+		if st.State == driver.Waiting {
+			q.notePlaceLocked(t, st)
+		}
+		if !t.valid(q.c.clock.now()) { // too late to rely on: renew again
+			q.c.renewer.renewSoon(t)
+			break
+		}
+		q.c.renewer.add(t, sent, st.Recheck)
+		if st.State == driver.Held && t.state == driver.Waiting {
+			q.onGrant(t, st.Token)
+		}
+	case driver.Gone:
+		if t.state == driver.Held {
+			q.mu.Unlock()
+			q.loseHeld(t, LossGone)
+			return
+		}
+		q.onPlaceLost(t)
+	default:
+		if t.state == driver.Waiting && driver.ClassOf(st.Err) == driver.Unknown && !t.valid(q.c.clock.now()) {
+			q.dropLapsed(t)
+			break
+		}
+		t.endRenewalLocked(st.Err)
+		q.c.renewer.renewSoon(t)
+	}
+	q.mu.Unlock()
+}
+
+// onPlaceLost handles the news that the store dropped a waiting ticket: the
+// head of the queue joins with a new one.
+func (q *queue) onPlaceLost(t *ticket) {
+	q.forgetPlace(t)
+	if q.pending == t {
+		q.clearPending()
+		q.ensureJoiner()
+	}
+}
+
+// forgetPlace marks t as gone because the store has no place for it. If a Join
+// of t may still be in flight, the cleaner keeps it from taking one.
+func (q *queue) forgetPlace(t *ticket) {
+	if t.joinPending {
+		q.c.cleaner.add(t.ref())
+	}
+	if t.state == driver.Waiting {
+		q.placedAt = q.c.clock.now()
+		q.news++
+	}
+	t.state = driver.Gone
+	q.c.renewer.remove(t)
+}
+
+// dropHold removes h from its ticket. If h was the last hold of the ticket, the
+// ticket passes to the next goroutine, is replaced by a new one at the end of
+// the store's queue, or is returned, and the caller makes it leave.
+func (q *queue) dropHold(h *Hold) *ticket {
+	t := h.ticket
+	if t.state != driver.Held {
+		return nil // lost in the meantime
+	}
+	t.holds.remove(h)
+	if t.holds.first != nil {
+		return nil
+	}
+	next := q.waiters.first
+	if next != nil && (next.wait.try || q.c.closing()) {
+		next = nil // a Try sends a Join of its own, and closing ends the others
+	}
+	now := q.c.clock.now()
+	if next != nil && q.key.owner == "" && !q.key.readers() && t.valid(now) {
+		if t.handOffs < maxHandOffs && now.sub(t.grantedAt) < maxHandOffTime {
+			t.handOffs++
+			next.wait.local = true
+			q.grantTo(t, next)
+			return nil
+		}
+		if q.key.exclusive() && !t.joinPending && q.pending == nil {
+			// Other clients get their turn: one request leaves and joins anew.
+			q.retireHeld(t)
+			old := t.Ticket
+			old.Replaces = nil // else each ticket would keep all earlier ones in memory
+			q.pending = q.newTicket(next)
+			q.pending.Replaces = &old
+			q.appointJoiner(next)
+			return nil
+		}
+	}
+	q.retireHeld(t)
+	q.ensureJoiner()
+	return t
 }
 
 // abandonPending leaves the pending ticket because no goroutine waits for it.

@@ -7,46 +7,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// dropHold removes h from its ticket. If h was the last hold of the ticket, the
-// ticket passes to the next goroutine, is replaced by a new one at the end of
-// the store's queue, or is returned, and the caller makes it leave.
-func (q *queue) dropHold(h *Hold) *ticket {
-	t := h.ticket
-	if t.state != driver.Held {
-		return nil // lost in the meantime
-	}
-	t.holds.remove(h)
-	if t.holds.first != nil {
-		return nil
-	}
-	next := q.waiters.first
-	if next != nil && (next.wait.try || q.c.closing()) {
-		next = nil // a Try sends a Join of its own, and closing ends the others
-	}
-	now := q.c.clock.now()
-	if next != nil && q.key.owner == "" && !q.key.readers() && t.valid(now) {
-		if t.handOffs < maxHandOffs && now.sub(t.grantedAt) < maxHandOffTime {
-			t.handOffs++
-			next.wait.local = true
-			q.grantTo(t, next)
-			return nil
-		}
-		if q.key.exclusive() && !t.joinPending && q.pending == nil {
-			// Other clients get their turn: one request leaves and joins anew.
-			q.retireHeld(t)
-			old := t.Ticket
-			old.Replaces = nil // else each ticket would keep all earlier ones in memory
-			q.pending = q.newTicket(next)
-			q.pending.Replaces = &old
-			q.appointJoiner(next)
-			return nil
-		}
-	}
-	q.retireHeld(t)
-	q.ensureJoiner()
-	return t
-}
-
 // leaveCall allocates together what the first Leave needs; mostly no second
 // Leave follows.
 type leaveCall struct {

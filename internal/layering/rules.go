@@ -3,6 +3,7 @@ package layering
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -178,6 +179,7 @@ var reaching = map[string]string{
 var importRules = []Rule{
 	{"imports", "arrows run one way; a dependency is a decision to be defended", checkImports},
 	{"stores apart", "a store must be usable, and removable, without any other", checkStoresApart},
+	{"decisions", "code that only decides neither sends nor waits, so that each decision is made at one instant and can be tested without a store", checkWithout},
 	{"test code", "what exists for tests must not be reachable from production code", checkReach},
 	{"no cgo", "the command builds with CGO_ENABLED=0 and runs on any Linux", checkCgo},
 }
@@ -233,6 +235,30 @@ func (r Row) foreignMay(name string) bool {
 	return slices.ContainsFunc(strings.Fields(r.Foreign), func(m string) bool {
 		return m == "*" || name == m || strings.HasPrefix(name, m+"/")
 	})
+}
+
+// without has the files that decide and neither send nor wait, and what they
+// therefore may not import. A path ends in "/*" for all files of a folder.
+var without = []struct{ Files, Imports string }{
+	{"queue.go", "context net net/http os"},
+}
+
+func checkWithout(t *Tree) (bad []string) {
+	for _, w := range without {
+		for _, p := range t.Packages {
+			for _, f := range p.Code() {
+				if !match(w.Files, f.Path) {
+					continue
+				}
+				for _, spec := range f.AST.Imports {
+					if name, _ := strconv.Unquote(spec.Path.Value); slices.Contains(strings.Fields(w.Imports), name) {
+						bad = append(bad, f.Path+" imports "+name)
+					}
+				}
+			}
+		}
+	}
+	return bad
 }
 
 // checkStoresApart does not trust the table: it follows the imports.

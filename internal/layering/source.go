@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// MaxLines is the maximum length of a Go file that is no test. A longer file
-// has more than one idea.
-const MaxLines = 400
+// MaxLines is the maximum length of a Go file that is no test. A file is one
+// type or one phase; one that is longer has more than one idea.
+const MaxLines = 600
 
 // grabBags are names that say nothing about the content, so that anything may
 // be put there.
