@@ -300,10 +300,10 @@ func (q *queue) onJoinReply(h *Hold, t *ticket, st driver.Status, sent instant) 
 		q.leaveDoubtful(h, t)
 	case st.State == driver.Held:
 		q.placedAt = q.c.clock.now()
+		q.onGrant(t, st.Token)
 		if !q.manual {
 			q.c.renewer.add(t, sent, st.Recheck)
 		}
-		q.onGrant(t, st.Token)
 	default:
 		q.placedAt = q.c.clock.now()
 		t.state = driver.Waiting
@@ -463,10 +463,10 @@ func (q *queue) onRenewReply(t *ticket, st driver.Status, sent instant) {
 			q.c.renewer.renewSoon(t)
 			break
 		}
-		q.c.renewer.add(t, sent, st.Recheck)
 		if st.State == driver.Held && t.state == driver.Waiting {
 			q.onGrant(t, st.Token)
 		}
+		q.c.renewer.add(t, sent, st.Recheck)
 	case driver.Gone:
 		if t.state == driver.Held {
 			q.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,17 @@ func (d *leaves) has(id string) bool {
 		}
 	}
 	return false
+}
+
+// renewals is a driver that counts the requests that renew.
+type renewals struct {
+	*memlock.Driver
+	sent atomic.Int64
+}
+
+func (d *renewals) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	d.sent.Add(1)
+	return d.Driver.Renew(ctx, refs)
 }
 
 // tableTTL is the TTL of the locks of TestQueueTable.
@@ -177,6 +189,33 @@ func (x *cell) goroutine(h *Hold) string {
 		return "joins"
 	}
 	return "waits"
+}
+
+// TestTryLockIsRenewedNoEarlier checks that a hold is renewed after a third of its
+// TTL although its client has never waited, so that it does not listen for pushes.
+func TestTryLockIsRenewedNoEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &renewals{Driver: memlock.New(memlock.NewStore())}
+		c, err := New(d, WithTTL(tableTTL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		h, err := c.Mutex("n").TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int64{0, 1, 2} {
+			time.Sleep(tableTTL/3 - time.Millisecond)
+			if got := d.sent.Load(); got != want {
+				t.Errorf("%d renewals after %v, want %d", got, time.Duration(i+1)*tableTTL/3, want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestQueueTable checks each cell of the table at the head of queue.go: from the
