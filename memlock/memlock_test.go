@@ -260,3 +260,38 @@ func TestF67_TokensEnd(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// TestTokensGrowBeforeTheEpoch checks with a clock that is before the zero of tokens,
+// as in every bubble: tokens are above 0 and grow in each queue, whether its holder
+// left, died or was broken, and after the store could have removed idle queues.
+func TestTokensGrowBeforeTheEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore()
+		d := New(s)
+		if !s.Clock().Before(driver.Epoch) {
+			t.Fatalf("the clock is at %v", s.Clock())
+		}
+		last := map[string]uint64{}
+		for i := range 4 * minSweep {
+			for _, name := range []string{"used often", fmt.Sprint("name ", i%(2*minSweep))} {
+				tk := ticket1(fmt.Sprintf("%s:%d", name, i), name)
+				st := join(t, d, tk, true)
+				want(t, "a grant", st, driver.Held)
+				if st.Token <= last[name] {
+					t.Fatalf("%s: token %d after %d", name, st.Token, last[name])
+				}
+				last[name] = st.Token
+				switch i % 3 {
+				case 0:
+					leave(t, d, tk)
+				case 1:
+					time.Sleep(2 * tk.TTL)
+				case 2:
+					if err := d.Break(t.Context(), name, tk.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	})
+}
