@@ -111,7 +111,7 @@ func (b *adapted) owner(ctx context.Context, slot int) (*Driver, error) {
 	if moved && l != nil {
 		return l.d, nil
 	}
-	name, library, err := b.lib.Owner(ctx, channelOf("", slot))
+	name, library, err := b.lib.Owner(ctx, wire.ChannelOf("", slot))
 	if err != nil {
 		if ctx.Err() == nil {
 			b.lib.Reload(ctx)
@@ -144,7 +144,7 @@ func (b *adapted) driver(name string, library client.Library) *Driver {
 		b.c.begin(func() { l.d.Close() })
 	}
 	l = &adaptedNode{library, unchecked(setup{
-		lib: library, prefix: b.c.keys.prefix,
+		lib: library, prefix: b.c.keys.Prefix,
 		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(), confirms: b.confirms,
 	})}
 	b.nodes[name] = l

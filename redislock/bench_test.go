@@ -25,8 +25,8 @@ func benchTicket(n int) *driver.Ticket {
 }
 
 // command runs a script on a queue.
-func command(s *wire.Script, b rueidis.Builder, l *queueKeys, args []string) rueidis.Completed {
-	return b.Arbitrary("EVALSHA", s.SHA, strconv.Itoa(len(l.all()))).Keys(l.all()...).Args(args...).Build()
+func command(s *wire.Script, b rueidis.Builder, l *wire.QueueKeys, args []string) rueidis.Completed {
+	return b.Arbitrary("EVALSHA", s.SHA, strconv.Itoa(len(l.All()))).Keys(l.All()...).Args(args...).Build()
 }
 
 // BenchmarkUncontended takes and releases a lock that no other client wants.
@@ -70,7 +70,7 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 	}
 	fixed := benchTicket(0)
-	l := newQueueKeys("holdfast:", "fixed")
+	l := wire.NewQueueKeys("holdfast:", "fixed")
 	joinArgs := []string{fixed.ID, "31200", d.channel, fixed.Meta, "1"}
 	leaveArgs := []string{fixed.ID, "1"}
 	long, cancel := context.WithCancel(bg)
@@ -82,8 +82,8 @@ func BenchmarkUncontended(b *testing.B) {
 		took []time.Duration
 	}{
 		{name: "same-scripts", run: func(int) {
-			must(plain.Do(bg, command(joinScript, plain.B(), l, joinArgs)).Error())
-			must(plain.Do(bg, command(leaveScript, plain.B(), l, leaveArgs)).Error())
+			must(plain.Do(bg, command(wire.JoinScript, plain.B(), l, joinArgs)).Error())
+			must(plain.Do(bg, command(wire.LeaveScript, plain.B(), l, leaveArgs)).Error())
 		}},
 		{name: "background", run: func(i int) { lock(bg, i) }},
 		{name: "cancellable", run: func(i int) { lock(long, i) }},

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -21,7 +20,7 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("redis:%s/%s/%s", run, clientField(client, "db"), d.keys.prefix), nil
+		return fmt.Sprintf("redis:%s/%s/%s", run, wire.ClientField(client, "db"), d.keys.Prefix), nil
 	})
 }
 
@@ -43,9 +42,9 @@ func (d *Driver) withRunID(ctx context.Context, f func(c client.Conn, run string
 		if err != nil {
 			return "", err
 		}
-		run := parseInfo(text)["run_id"]
+		run := wire.ParseInfo(text)["run_id"]
 		if run == "" {
-			return "", unreadable("INFO without a run id")
+			return "", wire.Unreadable("INFO without a run id")
 		}
 		return f(c, run)
 	})
@@ -59,30 +58,9 @@ func ask(c client.Conn, words ...string) (string, error) {
 	}
 	text, err := r.Text()
 	if err != nil {
-		return "", unreadable("%s", words[0])
+		return "", wire.Unreadable("%s", words[0])
 	}
 	return text, nil
-}
-
-// parseInfo reads the answer to INFO.
-func parseInfo(text string) map[string]string {
-	m := make(map[string]string)
-	for row := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(row), ":"); ok {
-			m[name] = value
-		}
-	}
-	return m
-}
-
-// clientField reads a field of the answer to CLIENT INFO.
-func clientField(text, name string) string {
-	for _, f := range strings.Fields(text) {
-		if v, ok := strings.CutPrefix(f, name+"="); ok {
-			return v
-		}
-	}
-	return "?"
 }
 
 // serverState is the set of answers that a check got from the server.
@@ -100,7 +78,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	rights, l := checkLock(ctx, d, d.keys.make)
+	rights, l := checkLock(ctx, d, d.keys.Make)
 	rights, err := d.checkRights(ctx, rights, l)
 	if err != nil {
 		return nil, err
@@ -108,7 +86,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	fs := []driver.Finding{withCleanup(rights, d.deleteKeys(ctx, l)), d.checkPush(ctx, l)}
 	s, err := onControl(ctx, d, examine)
 	switch {
-	case deniedOf(err) != "": // the finding about rights covers it
+	case wire.DeniedOf(err) != "": // the finding about rights covers it
 	case err != nil:
 		return nil, err
 	default:
@@ -128,7 +106,7 @@ func examine(c client.Conn) (*serverState, error) {
 		}
 		t, err := r.Texts()
 		if err != nil || len(t) != 2 {
-			return nil, unreadable("TIME")
+			return nil, wire.Unreadable("TIME")
 		}
 		sec, _ := strconv.ParseInt(t[0], 10, 64)
 		usec, _ := strconv.ParseInt(t[1], 10, 64)
@@ -141,7 +119,7 @@ func examine(c client.Conn) (*serverState, error) {
 	if broken(err) {
 		return nil, err
 	}
-	s.info, s.infoErr = parseInfo(text), err
+	s.info, s.infoErr = wire.ParseInfo(text), err
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "timeout"} {
 		r, err := c.Do("CONFIG", "GET", name)
 		if broken(err) {
@@ -158,7 +136,7 @@ func examine(c client.Conn) (*serverState, error) {
 
 // checkLock takes a lock through its life, with the driver's own user. The
 // caller removes the keys that are left.
-func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *queueKeys) (driver.Finding, *queueKeys) {
+func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *wire.QueueKeys) (driver.Finding, *wire.QueueKeys) {
 	f := driver.Finding{Topic: "rights", Detail: "a lock was taken, waited for, renewed and released"}
 	t := &driver.Ticket{ID: "check:" + rand.Text(), Name: "holdfast-check-" + rand.Text(), Units: 1, Limit: 1, TTL: 10 * time.Second}
 	w := &driver.Ticket{ID: t.ID + "b", Name: t.Name, Units: 1, Limit: 1, TTL: t.TTL}
@@ -196,9 +174,9 @@ func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *q
 }
 
 // deleteKeys removes the keys that checkLock left.
-func (d *Driver) deleteKeys(ctx context.Context, l *queueKeys) error {
+func (d *Driver) deleteKeys(ctx context.Context, l *wire.QueueKeys) error {
 	_, err := onControl(ctx, d, func(c client.Conn) (int64, error) {
-		r, err := c.Do(append([]string{"DEL"}, l.keys[:ownKeys]...)...)
+		r, err := c.Do(append([]string{"DEL"}, l.Keys[:wire.OwnKeys]...)...)
 		if err != nil {
 			return 0, err
 		}
@@ -218,13 +196,13 @@ func withCleanup(f driver.Finding, err error) driver.Finding {
 }
 
 // checkPush publishes a message to its own subscription.
-func (d *Driver) checkPush(ctx context.Context, l *queueKeys) driver.Finding {
+func (d *Driver) checkPush(ctx context.Context, l *wire.QueueKeys) driver.Finding {
 	f := driver.Finding{Topic: "push"}
 	ctx, cancel := context.WithCancel(ctx)
 	received := make(chan struct{}, 1)
 	channel := d.channel + "-check"
-	if d.keys.sharded {
-		channel = channelOf(channel, l.slot)
+	if d.keys.Sharded {
+		channel = wire.ChannelOf(channel, l.Slot)
 	}
 	done := make(chan error, 1)
 	if !d.begin(func() { done <- d.echo(ctx, channel, received) }) {
@@ -253,7 +231,7 @@ func (d *Driver) checkPush(ctx context.Context, l *queueKeys) driver.Finding {
 // echo subscribes to a channel, publishes there, and signals on received when
 // the message arrives.
 func (d *Driver) echo(ctx context.Context, channel string, received chan<- struct{}) error {
-	e := d.client.Listen(d.keys.sharded, func(string) {
+	e := d.client.Listen(d.keys.Sharded, func(string) {
 		select {
 		case received <- struct{}{}:
 		default:
@@ -264,7 +242,7 @@ func (d *Driver) echo(ctx context.Context, channel string, received chan<- struc
 		return fmt.Errorf("subscribe: %w", classify(err))
 	}
 	publish := "PUBLISH"
-	if d.keys.sharded {
+	if d.keys.Sharded {
 		publish = "SPUBLISH"
 	}
 	_, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do(publish, channel, "check") })

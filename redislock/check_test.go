@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 func findings(t *testing.T, m *member) map[string]driver.Finding {
@@ -35,7 +36,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %+v", topic, f)
 		}
 	}
-	if keys := texts(s.Do(t, "KEYS", "*")); !slices.Equal(keys, []string{markName}) {
+	if keys := texts(s.Do(t, "KEYS", "*")); !slices.Equal(keys, []string{wire.MarkName}) {
 		t.Errorf("the check left %q", keys)
 	}
 	set := func(name, value string) func() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // Cluster keeps queues in a Redis Cluster, each in one slot of the cluster. It
@@ -20,7 +21,7 @@ import (
 // poll.
 type Cluster struct {
 	life
-	keys    keyCache
+	keys    wire.KeyCache
 	channel string // begins the names of the push channels
 	source  source
 	polls   atomic.Bool // see Driver
@@ -98,7 +99,7 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 // newCluster makes a cluster that lacks its source.
 func newCluster(prefix string) *Cluster {
 	c := &Cluster{channel: newChannel()}
-	c.keys.init(prefix, c.channel, true)
+	c.keys.Init(prefix, c.channel, true)
 	c.life.start()
 	return c
 }
@@ -110,7 +111,7 @@ func (c *Cluster) Traits() driver.Traits {
 	t.Push = !c.polls.Load()
 	// Slots are assigned in ranges, so names of one lane mostly share a node;
 	// each slot has a script of its own in the requests to that node.
-	t.Lane = func(name string) uint64 { return uint64(slot(holdersKey(c.keys.prefix, name)) / 256) }
+	t.Lane = func(name string) uint64 { return uint64(wire.Slot(wire.HoldersKey(c.keys.Prefix, name)) / 256) }
 	return t
 }
 
@@ -149,13 +150,13 @@ func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *Driver) error
 // again: it went to a node that named the right one, or to a node that is no
 // longer used.
 func (c *Cluster) shouldResend(d *Driver, err error) bool {
-	if slot, addr, ok := movedTo(err); ok {
+	if slot, addr, ok := wire.MovedTo(err); ok {
 		c.source.noteMoved(d, slot, addr)
 		return true
 	}
 	switch driver.ClassOf(err) {
 	case driver.Unknown, driver.Unavailable:
-		if !moving(err) {
+		if !wire.IsMoving(err) {
 			c.source.refresh(d)
 		}
 	}
@@ -167,10 +168,10 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 	if err := c.checkOpen(ctx); err != nil {
 		return driver.Status{}, err
 	}
-	l := c.keys.get(t.Name)
+	l := c.keys.Get(t.Name)
 	hasPush := true
 	join := func() (p driver.Status, err error) {
-		err = c.onOwner(ctx, l.slot, func(d *Driver) error {
+		err = c.onOwner(ctx, l.Slot, func(d *Driver) error {
 			hasPush = !d.polls.Load()
 			p, err = d.Join(ctx, t, wait)
 			return err
@@ -181,7 +182,7 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 	if err != nil || p.State != driver.Waiting {
 		return p, err
 	}
-	if hasPush && c.awaitPushes(ctx, l.slot) {
+	if hasPush && c.awaitPushes(ctx, l.Slot) {
 		// From here on the ticket's grant is pushed. The second join finds an
 		// earlier one.
 		again, err := join()
@@ -198,7 +199,7 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	places, err := c.each(ctx, refs, (*Driver).Renew)
 	for i := range places {
-		if addr, ok := askAt(places[i].Err); ok && plain(refs[i].Ticket) && refs[i].State != driver.Waiting {
+		if addr, ok := wire.AskAt(places[i].Err); ok && wire.IsMutex(refs[i].Ticket) && refs[i].State != driver.Waiting {
 			if d := c.source.askTarget(ctx, addr); d != nil {
 				places[i] = d.renewAhead(ctx, refs[i])
 			}
@@ -226,7 +227,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 	for n := 0; len(todo) > 0; n++ {
 		by := make(map[*Driver][]int)
 		for _, i := range todo {
-			d, err := c.source.owner(ctx, c.keys.get(refs[i].Name).slot)
+			d, err := c.source.owner(ctx, c.keys.Get(refs[i].Name).Slot)
 			if err != nil {
 				places[i] = driver.Status{Err: err}
 				continue

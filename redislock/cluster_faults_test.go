@@ -9,10 +9,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // slotOf returns the slot of a lock's queue.
-func slotOf(name string) int { return slot(DefaultPrefix + name) }
+func slotOf(name string) int { return wire.Slot(DefaultPrefix + name) }
 
 // settles renews a ticket until the store answers, and returns its status.
 func (m *member) settles(k *driver.Ticket) (p driver.Status) {
@@ -192,12 +193,12 @@ func TestF31_ClusterReshard(t *testing.T) {
 	held, waits := a.ticket(name), b.ticket(name)
 	lone := a.ticket("{" + DefaultPrefix + name + "}")
 	if slotOf(lone.Name) != n {
-		lone.Name = fmt.Sprintf("{%d}", tagOf(n))
+		lone.Name = fmt.Sprintf("{%d}", wire.TagOf(n))
 	}
 	first := a.take(held, driver.Held).Token
 	a.take(lone, driver.Held)
 	b.take(waits, driver.Waiting)
-	many, next := a.ticket(fmt.Sprintf("many{%d}", tagOf(n))), b.ticket(fmt.Sprintf("many{%d}", tagOf(n)))
+	many, next := a.ticket(fmt.Sprintf("many{%d}", wire.TagOf(n))), b.ticket(fmt.Sprintf("many{%d}", wire.TagOf(n)))
 	many.Limit, many.Units, next.Limit, next.Units = 3, 3, 3, 1
 	a.take(many, driver.Held)
 	b.take(next, driver.Waiting)
@@ -224,7 +225,7 @@ func TestF31_ClusterReshard(t *testing.T) {
 		}
 		_, err := b.Join(b.ctx(), b.ticket(name), true)
 		putOff("a join", err)
-		_, err = b.Join(b.ctx(), b.ticket(fmt.Sprintf("new{%d}", tagOf(n))), true)
+		_, err = b.Join(b.ctx(), b.ticket(fmt.Sprintf("new{%d}", wire.TagOf(n))), true)
 		putOff("a join of a new line", err)
 		putOff("a release", must(a.Leave(a.ctx(), []driver.Ref{ref(many)}))[0].Err)
 		putOff("a renewal of many keys", must(b.Renew(b.ctx(), []driver.Ref{{Ticket: waits, State: driver.Waiting}}))[0].Err)
@@ -384,6 +385,6 @@ func TestF67_ClusterTokensEnd(t *testing.T) {
 	t.Parallel()
 	c := servers.SharedRedisCluster(t)
 	tokensEnd(t, listen(t, openCluster(t, c, "")), func(name string) *servers.RedisServer {
-		return c.Primary(t, slot(holdersKey(DefaultPrefix, name)))
+		return c.Primary(t, wire.Slot(wire.HoldersKey(DefaultPrefix, name)))
 	})
 }

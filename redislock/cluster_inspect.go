@@ -15,7 +15,7 @@ func (c *Cluster) Inspect(ctx context.Context, name string) (l driver.Queue, err
 	if err := c.checkOpen(ctx); err != nil {
 		return driver.Queue{}, err
 	}
-	err = c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error {
+	err = c.onOwner(ctx, c.keys.Get(name).Slot, func(d *Driver) error {
 		l, err = d.Inspect(ctx, name)
 		return err
 	})
@@ -27,7 +27,7 @@ func (c *Cluster) Break(ctx context.Context, name, ticketID string) error {
 	if err := c.checkOpen(ctx); err != nil {
 		return err
 	}
-	return c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
+	return c.onOwner(ctx, c.keys.Get(name).Slot, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
 }
 
 // Names implements [driver.Driver]: it works as [Driver.Names] on one primary
@@ -77,13 +77,13 @@ func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
 		if err != nil {
 			return err
 		}
-		_, id, err = readSlots(&r)
+		_, id, err = wire.ReadSlots(&r)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("redis-cluster:%s/%s", id, c.keys.prefix), nil
+	return fmt.Sprintf("redis-cluster:%s/%s", id, c.keys.Prefix), nil
 }
 
 // Check implements [driver.Checker]: it takes and releases a lock, and judges
@@ -97,15 +97,15 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	rights, l := checkLock(ctx, c, c.keys.make)
+	rights, l := checkLock(ctx, c, c.keys.Make)
 	for _, d := range ds { // a node without the queue's slot reports that only after the right was granted
 		if rights, err = d.checkRights(ctx, rights, l); err != nil {
 			return nil, err
 		}
 	}
-	err = c.onOwner(ctx, l.slot, func(d *Driver) error { return d.deleteKeys(ctx, l) })
+	err = c.onOwner(ctx, l.Slot, func(d *Driver) error { return d.deleteKeys(ctx, l) })
 	all := []driver.Finding{withCleanup(rights, err), c.checkNodes(ds)}
-	d, err := c.source.owner(ctx, l.slot)
+	d, err := c.source.owner(ctx, l.Slot)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	at := make(map[string]int)
 	for _, d := range ds {
 		s, err := onControl(ctx, d, examine)
-		if deniedOf(err) != "" { // the finding about rights covers it
+		if wire.DeniedOf(err) != "" { // the finding about rights covers it
 			continue
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestOldClusterConformance runs the cases in which a ticket is granted by
@@ -26,7 +27,7 @@ func TestOldClusterConformance(t *testing.T) {
 func TestClusterPollsDuringUpgrade(t *testing.T) {
 	t.Parallel()
 	c := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true, Older: 1})
-	if !atLeast(c.Nodes[0].Info(t, "server", "redis_version"), 7, 0) {
+	if !wire.AtLeast(c.Nodes[0].Info(t, "server", "redis_version"), 7, 0) {
 		t.Fatal("this needs Redis 7: before, nobody is told")
 	}
 	asks, told := openCluster(t, c, ""), openCluster(t, c, "")
@@ -35,12 +36,12 @@ func TestClusterPollsDuringUpgrade(t *testing.T) {
 	}
 	told.polls.Store(false)
 	for _, d := range must(told.source.primaries(t.Context())) {
-		d.polls.Store(!atLeast(d.version, 7, 0))
+		d.polls.Store(!wire.AtLeast(d.version, 7, 0))
 	}
 	a, b := listen(t, asks), listen(t, told)
 	for _, limit := range []int64{1, 3} {
 		name := fmt.Sprint("n", limit) // of the first nodes, which are of Redis 7
-		for slotOf(name) > slots/2 {
+		for slotOf(name) > wire.Slots/2 {
 			name += "x"
 		}
 		ticket := func(m *member) *driver.Ticket {
@@ -75,7 +76,7 @@ func TestClusterPollsDuringUpgrade(t *testing.T) {
 
 	// A driver that gets pushes polls at an older node, too.
 	old := "old"
-	for slotOf(old) < slots*2/3+1 {
+	for slotOf(old) < wire.Slots*2/3+1 {
 		old += "x"
 	}
 	held, waits := b.ticket(old), b.ticket(old)

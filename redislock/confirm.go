@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // ErrUnconfirmed is wrapped by the error of a join whose grant too few
@@ -158,7 +159,7 @@ func firstOf(ps []driver.Status, err error) error {
 func (d *Driver) waitReplicas(conn client.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
 	refs, places := []driver.Ref{{Ticket: t, State: driver.Held}}, make([]driver.Status, 1)
 	b := &batch{other: []int{0}}
-	if plain(t) {
+	if wire.IsMutex(t) {
 		b = &batch{fast: []int{0}}
 	}
 	replies, err := runAll(conn, []run{d.renewal(refs, b)})

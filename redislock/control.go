@@ -170,16 +170,13 @@ func broken(err error) bool {
 		return true
 	}
 	_, answered := errors.AsType[wire.ServerError](err)
-	return !answered && !errors.Is(err, errAnswer)
+	return !answered && !errors.Is(err, wire.ErrAnswer)
 }
-
-// errAnswer is wrapped by the error of an answer that cannot be read.
-var errAnswer = errors.New("answer not understood")
 
 // runOn runs a script on a connection, however long it takes.
 func runOn(c client.Conn, s *wire.Script, keys []string, args ...string) (wire.Reply, error) {
 	r, err := c.Do(s.Words(false, keys, args)...)
-	if noScript(err) {
+	if wire.IsNoScript(err) {
 		r, err = c.Do(s.Words(true, keys, args)...)
 	}
 	return r, err
@@ -202,7 +199,7 @@ func runAll(c client.Conn, runs []run) ([]wire.Reply, error) {
 	for round := 0; ; round++ {
 		var again []int
 		for i := range runs {
-			if noScript(replies[i].Err) {
+			if wire.IsNoScript(replies[i].Err) {
 				again = append(again, i)
 			}
 		}

@@ -44,7 +44,7 @@
 // <0x01>u the units held. Such tickets are also in the hash of the tickets.
 //
 // The hash of the tickets has, for each ticket, its record in the field <id>
-// (record.go has the form), and in <0x02><id> the time at which the ticket is
+// (internal/wire/record.go has the form), and in <0x02><id> the time at which the ticket is
 // dropped unless it is renewed. For each place of a named owner, <0x01><owner>
 // lists the tickets, and the place is called <0x01><owner> in the list. A
 // tombstone is a ticket with the record "1x", and <0x03><id> in the sorted

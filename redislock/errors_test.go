@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestClassOfAnswer checks the class of servers' errors, in the words of 6.2
@@ -58,7 +59,7 @@ func TestClassOfAnswer(t *testing.T) {
 		"ERR something new": driver.Unknown,
 		"":                  driver.Unknown,
 	} {
-		if got := classOfAnswer(text); got != want {
+		if got := wire.ClassOfAnswer(text); got != want {
 			t.Errorf("%q is %v, want %v", text, got, want)
 		}
 	}
@@ -114,9 +115,9 @@ func TestF37_ForeignValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := m.ticket("foreign/" + m.uuid + "/" + name)
 			keys := keysOf(k.Name)
-			set[1] = keys[keyHolders]
+			set[1] = keys[wire.KeyHolders]
 			s.Do(t, set...)
-			before := s.Do(t, "DUMP", keys[keyHolders])
+			before := s.Do(t, "DUMP", keys[wire.KeyHolders])
 			for what, call := range map[string]func() error{
 				"Join":    func() error { _, err := m.Join(m.ctx(), k, true); return err },
 				"TryJoin": func() error { _, err := m.Join(m.ctx(), k, false); return err },
@@ -128,21 +129,21 @@ func TestF37_ForeignValues(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if after := s.Do(t, "DUMP", keys[keyHolders]); after != before {
+			if after := s.Do(t, "DUMP", keys[wire.KeyHolders]); after != before {
 				t.Error("the value was changed")
 			}
-			if n := s.Do(t, "EXISTS", keys[keyWaiters], keys[keyDue], keys[keyTickets]); n != int64(0) {
+			if n := s.Do(t, "EXISTS", keys[wire.KeyWaiters], keys[wire.KeyDue], keys[wire.KeyTickets]); n != int64(0) {
 				t.Errorf("%v helpers were written", n)
 			}
 		})
 	}
-	for i := keyWaiters; i < ownKeys; i++ {
-		t.Run(strings.TrimSuffix(helperNames[i], ":"), func(t *testing.T) {
+	for i := wire.KeyWaiters; i < wire.OwnKeys; i++ {
+		t.Run(strings.TrimSuffix(wire.HelperNames[i], ":"), func(t *testing.T) {
 			for _, limit := range []int64{1, 5} {
 				name := fmt.Sprint("foreign/", m.uuid, "/helper/", i, "/", limit)
 				key := keysOf(name)[i]
 				s.Do(t, "GEOADD", key, "1", "2", "x") // a sorted set
-				if i == keyDue {
+				if i == wire.KeyDue {
 					s.Do(t, "DEL", key)
 					s.Do(t, "SET", key, "x")
 				}
@@ -190,17 +191,17 @@ func tokensEnd(t *testing.T, m *member, at func(name string) *servers.RedisServe
 	t.Helper()
 	for _, last := range []string{"4503599627370496", "9007199254740991", "9223372036854775807", "18446744073709551615"} {
 		name := "end/" + m.uuid + "/" + last
-		s, key := at(name), keysOf(name)[keyHolders]
-		ahead := aheadName
+		s, key := at(name), keysOf(name)[wire.KeyHolders]
+		ahead := wire.AheadName
 		if m.Traits().Lane != nil {
-			ahead = channelOf(aheadName+":", slot(key))
+			ahead = wire.ChannelOf(wire.AheadName+":", wire.Slot(key))
 		}
 		s.Do(t, "ZADD", ahead, last, key)
 		before, _ := s.Do(t, "ZSCORE", ahead, key).(string)
 		for _, limit := range []int64{1, 2} {
 			k := m.ticket(name)
 			k.Limit = limit
-			if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, errSpent) || driver.ClassOf(err) != driver.Refused {
+			if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, wire.ErrSpent) || driver.ClassOf(err) != driver.Refused {
 				t.Errorf("after %s: %v", last, err)
 			}
 		}
@@ -211,7 +212,7 @@ func tokensEnd(t *testing.T, m *member, at func(name string) *servers.RedisServe
 	}
 	k := m.ticket("end/floor/" + m.uuid)
 	k.MinToken = 1 << 60
-	if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, errSpent) {
+	if _, err := m.Join(m.ctx(), k, true); !errors.Is(err, wire.ErrSpent) {
 		t.Errorf("with a floor of 2^60: %v", err)
 	}
 	k = m.ticket("end/limit/" + m.uuid)
@@ -251,12 +252,12 @@ func TestF39_TokenAheadLasts(t *testing.T) {
 	for i := range near {
 		floored(fmt.Sprint("near", i), 20*time.Millisecond)
 	}
-	far := keysOf("far")[keyHolders]
+	far := keysOf("far")[wire.KeyHolders]
 	eventually(t, "only what is ahead is kept", func() bool {
 		floored("other", time.Minute)
-		return slices.Equal(texts(s.Do(t, "ZRANGE", aheadName, "0", "-1")), []string{keysOf("other")[keyHolders], far})
+		return slices.Equal(texts(s.Do(t, "ZRANGE", wire.AheadName, "0", "-1")), []string{keysOf("other")[wire.KeyHolders], far})
 	})
-	if ttl := s.Do(t, "PTTL", aheadName); ttl != int64(-1) {
+	if ttl := s.Do(t, "PTTL", wire.AheadName); ttl != int64(-1) {
 		t.Errorf("what is ahead ends in %v ms", ttl)
 	}
 }

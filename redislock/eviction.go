@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // checkEviction finds out, when a server is opened, whether it may evict the
@@ -13,12 +14,12 @@ import (
 func (d *Driver) checkEviction(ctx context.Context, refuse bool) error {
 	text, err := onControl(ctx, d, func(c client.Conn) (string, error) { return ask(c, "INFO", "memory") })
 	if err != nil {
-		if answerOf(err) != "" {
+		if wire.AnswerOf(err) != "" {
 			return nil
 		}
 		return err
 	}
-	s := serverState{info: parseInfo(text)}
+	s := serverState{info: wire.ParseInfo(text)}
 	f := s.eviction()
 	if f.Level != driver.Problem {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestSilentClientIsPassedOver checks that a ticket whose client does not
@@ -46,14 +47,14 @@ func TestOrphansAreDropped(t *testing.T) {
 	held, waits := m.ticket(name), m.ticket(name)
 	m.take(held, driver.Held)
 	m.take(waits, driver.Waiting)
-	s.Do(t, "DEL", k[keyTickets], k[keyDue])
+	s.Do(t, "DEL", k[wire.KeyTickets], k[wire.KeyDue])
 	m.keeps(waits, driver.Gone)
 	next := m.ticket(name)
 	m.take(next, driver.Waiting)
 	m.leaves(held, driver.Held)
 	m.granted(next)
 	m.leaves(next, driver.Held)
-	if n := s.Do(t, "EXISTS", k[keyHolders], k[keyWaiters], k[keyDue], k[keyTickets]); n != int64(0) {
+	if n := s.Do(t, "EXISTS", k[wire.KeyHolders], k[wire.KeyWaiters], k[wire.KeyDue], k[wire.KeyTickets]); n != int64(0) {
 		t.Errorf("%v keys are left", n)
 	}
 }
@@ -83,7 +84,7 @@ func TestRequestTakesBoundedSteps(t *testing.T) {
 		m.take(live, driver.Waiting)
 		time.Sleep(driver.Keep(ttl) + 5*time.Millisecond)
 		m.leaves(held, driver.Held)
-		if n := s.Do(t, "LLEN", keysOf(name)[keyWaiters]); n != int64(dead-most+1) {
+		if n := s.Do(t, "LLEN", keysOf(name)[wire.KeyWaiters]); n != int64(dead-most+1) {
 			t.Errorf("limit %d: after one request %v wait, want %d", limit, n, dead-most+1)
 		}
 		m.keeps(live, driver.Held)
@@ -111,7 +112,7 @@ func TestErrorOfOneTicketSparesOthers(t *testing.T) {
 		tickets = append(tickets, k)
 	}
 	for i := 2; i < 4; i++ {
-		s.Do(t, "SET", keysOf(tickets[i].Name)[keyHolders], "a string")
+		s.Do(t, "SET", keysOf(tickets[i].Name)[wire.KeyHolders], "a string")
 	}
 	ps, err := m.Renew(m.ctx(), refs)
 	if err != nil {
@@ -159,7 +160,7 @@ func TestOverdueWaiterIsGone(t *testing.T) {
 			if err != nil || len(line.Tickets) != 1 || line.Tickets[0].ID != held.ID {
 				t.Errorf("limit %d: Inspect: %+v, %v", limit, line.Tickets, err)
 			}
-			if n := s.Do(t, "LLEN", keysOf(name)[keyWaiters]); n != int64(0) {
+			if n := s.Do(t, "LLEN", keysOf(name)[wire.KeyWaiters]); n != int64(0) {
 				t.Errorf("limit %d: %v places are left in the queue", limit, n)
 			}
 		}
@@ -172,7 +173,7 @@ func TestOverdueWaiterIsGone(t *testing.T) {
 		if p := m.keeps(two, driver.Waiting); p.Ahead != 1 {
 			t.Errorf("limit %d: %d are ahead, want 1", limit, p.Ahead)
 		}
-		if n := s.Do(t, "LLEN", keysOf(name)[keyWaiters]); n != int64(1) {
+		if n := s.Do(t, "LLEN", keysOf(name)[wire.KeyWaiters]); n != int64(1) {
 			t.Errorf("limit %d: %v places in the queue, want 1", limit, n)
 		}
 	}
@@ -213,7 +214,7 @@ func TestF48_ExpiredWaiterIsNotGranted(t *testing.T) {
 		}
 		a.leaves(held, driver.Held)
 		b.granted(live)
-		if ttl := s.Do(t, "PTTL", keysOf(name)[keyHolders]).(int64); ttl <= 0 || ttl > 31_200 {
+		if ttl := s.Do(t, "PTTL", keysOf(name)[wire.KeyHolders]).(int64); ttl <= 0 || ttl > 31_200 {
 			t.Errorf("%s: granted for %d ms with a TTL of %v", kind.name, ttl, live.TTL)
 		}
 		for _, k := range dead {

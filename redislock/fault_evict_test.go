@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestF33_EvictedHolderIsNotShown evicts some of a queue's keys, and leaves
@@ -29,7 +30,7 @@ func TestF33_EvictedHolderIsNotShown(t *testing.T) {
 			t.Errorf("held: %+v, %v", l, err)
 		}
 		keys := keysOf(name)
-		s.Do(t, "DEL", keys[keyHolders], keys[keyDue])
+		s.Do(t, "DEL", keys[wire.KeyHolders], keys[wire.KeyDue])
 		if l, err := m.Inspect(m.ctx(), name); err != nil || len(l.Tickets) != 0 {
 			t.Errorf("evicted: %+v, %v", l, err)
 		}
@@ -52,7 +53,7 @@ func TestF33_AnyEvictedKeysAreSafe(t *testing.T) {
 	s := servers.Redis(t, servers.RedisOptions{})
 	m := enter(t, s, "")
 	const all = 5
-	for evicted := 1; evicted < 1<<ownKeys; evicted++ {
+	for evicted := 1; evicted < 1<<wire.OwnKeys; evicted++ {
 		for _, owner := range []string{"", "owner"} {
 			name := fmt.Sprint(owner, evicted)
 			ask := func(k *driver.Ticket, units int64) *driver.Ticket {
@@ -65,7 +66,7 @@ func TestF33_AnyEvictedKeysAreSafe(t *testing.T) {
 			m.take(live, driver.Held)
 			m.take(waits, driver.Waiting)
 			var keys []string
-			for i, key := range newQueueKeys(DefaultPrefix, name).keys[:ownKeys] {
+			for i, key := range wire.NewQueueKeys(DefaultPrefix, name).Keys[:wire.OwnKeys] {
 				if evicted&(1<<i) != 0 {
 					keys = append(keys, key)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestF32_ForgottenScriptsAreSentAgain makes the server forget its scripts
@@ -251,7 +252,7 @@ func TestF37_DeletedHolds(t *testing.T) {
 	old, next := m.ticket(name), m.ticket(name)
 	old.Limit, next.Limit = 3, 3
 	m.take(old, driver.Held)
-	s.Do(t, "DEL", k[keyHolders])
+	s.Do(t, "DEL", k[wire.KeyHolders])
 	m.take(next, driver.Held)
 	m.keeps(old, driver.Gone)
 	m.leaves(old, driver.Gone)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // hash returns a hash as "field=value", sorted.
@@ -69,19 +70,19 @@ func TestF66_LayoutGolden(t *testing.T) {
 	// and the mark.
 	one := m.ticket(name)
 	p := m.take(one, driver.Held)
-	same(t, "plain hold", hash(t, s, k[keyHolders]),
+	same(t, "plain hold", hash(t, s, k[wire.KeyHolders]),
 		fmt.Sprintf("\x01%s=%d\n%s\nmeta", one.ID, p.Token, m.channel), one.ID+"=1", "mode=holdfast")
-	if ttl := s.Do(t, "PTTL", k[keyHolders]).(int64); ttl > 31_200 || ttl < 20_000 {
+	if ttl := s.Do(t, "PTTL", k[wire.KeyHolders]).(int64); ttl > 31_200 || ttl < 20_000 {
 		t.Errorf("PTTL is %d", ttl)
 	}
-	text, _ := s.Do(t, "GET", k[keyMark]).(string)
+	text, _ := s.Do(t, "GET", k[wire.KeyMark]).(string)
 	if got, _ := strconv.ParseUint(text, 10, 64); got < p.Token || got > p.Token+uint64(patience/driver.TokenTick) {
 		t.Errorf("the mark is %v, the token %d", text, p.Token)
 	}
-	if ttl := s.Do(t, "PTTL", k[keyMark]).(int64); ttl != -1 {
+	if ttl := s.Do(t, "PTTL", k[wire.KeyMark]).(int64); ttl != -1 {
 		t.Errorf("PTTL of the mark is %d", ttl)
 	}
-	if n := s.Do(t, "EXISTS", k[keyWaiters], k[keyDue], k[keyTickets]); n != int64(0) {
+	if n := s.Do(t, "EXISTS", k[wire.KeyWaiters], k[wire.KeyDue], k[wire.KeyTickets]); n != int64(0) {
 		t.Errorf("%v helpers for a lock that nobody waits for", n)
 	}
 
@@ -93,20 +94,20 @@ func TestF66_LayoutGolden(t *testing.T) {
 	for _, w := range []*driver.Ticket{two, three, four} {
 		m.take(w, driver.Waiting)
 	}
-	same(t, "queue", texts(s.Do(t, "LRANGE", k[keyWaiters], "0", "-1")), two.ID, "\x01nightly")
-	same(t, "tickets", tickets(t, s, k[keyTickets]),
+	same(t, "queue", texts(s.Do(t, "LRANGE", k[wire.KeyWaiters], "0", "-1")), two.ID, "\x01nightly")
+	same(t, "tickets", tickets(t, s, k[wire.KeyTickets]),
 		fmt.Sprintf("\x01nightly=%s\n%s", three.ID, four.ID),
 		fmt.Sprintf("%s=1m\n7\n%s\nmeta", two.ID, m.channel),
 		fmt.Sprintf("%s=1w\n1\n1\n0\nnightly\n%s\nmeta", three.ID, m.channel),
 		fmt.Sprintf("%s=1w\n1\n1\n0\nnightly\n%s\nmeta", four.ID, m.channel))
 	for _, w := range []*driver.Ticket{two, three, four} {
-		text, _ := s.Do(t, "HGET", k[keyTickets], "\x02"+w.ID).(string)
+		text, _ := s.Do(t, "HGET", k[wire.KeyTickets], "\x02"+w.ID).(string)
 		at, _ := strconv.ParseInt(text, 10, 64)
 		if left := time.Until(time.UnixMilli(at)); left < 20*time.Second || left > 31500*time.Millisecond {
 			t.Errorf("%s is due in %v", w.ID, left)
 		}
 	}
-	for _, key := range []string{k[keyWaiters], k[keyTickets]} {
+	for _, key := range []string{k[wire.KeyWaiters], k[wire.KeyTickets]} {
 		if ttl := s.Do(t, "PTTL", key).(int64); ttl > 62_400 || ttl < 30_000 { // the keys live at least as long as the lease
 			t.Errorf("PTTL of %s is %d", key, ttl)
 		}
@@ -115,24 +116,24 @@ func TestF66_LayoutGolden(t *testing.T) {
 	// A grant to an unnamed ticket looks as if no ticket had ever waited.
 	m.leaves(one, driver.Held)
 	p = m.granted(two)
-	same(t, "granted hold", hash(t, s, k[keyHolders]),
+	same(t, "granted hold", hash(t, s, k[wire.KeyHolders]),
 		fmt.Sprintf("\x01%s=%d\n%s\nmeta", two.ID, p.Token, m.channel), two.ID+"=1", "mode=holdfast")
 
 	// A named owner: the number of its tickets, as Redisson counts holds.
 	m.leaves(two, driver.Held)
 	p = m.granted(four)
-	same(t, "owner's hold", hash(t, s, k[keyHolders]), "\x01l=1", "\x01u=1", "mode=holdfast", "nightly=2")
-	same(t, "owner's tickets", tickets(t, s, k[keyTickets]),
+	same(t, "owner's hold", hash(t, s, k[wire.KeyHolders]), "\x01l=1", "\x01u=1", "mode=holdfast", "nightly=2")
+	same(t, "owner's tickets", tickets(t, s, k[wire.KeyTickets]),
 		fmt.Sprintf("\x01nightly=%s\n%s", three.ID, four.ID),
 		fmt.Sprintf("%s=1h\n1\n1\n%d\nnightly\n%s\nmeta", three.ID, p.Token, m.channel),
 		fmt.Sprintf("%s=1h\n1\n1\n%d\nnightly\n%s\nmeta", four.ID, p.Token, m.channel))
-	same(t, "due", texts(s.Do(t, "ZRANGE", k[keyDue], "0", "-1")), three.ID, four.ID)
+	same(t, "due", texts(s.Do(t, "ZRANGE", k[wire.KeyDue], "0", "-1")), three.ID, four.ID)
 	m.leaves(three, driver.Held)
-	same(t, "owner's hold", hash(t, s, k[keyHolders]), "\x01l=1", "\x01u=1", "mode=holdfast", "nightly=1")
+	same(t, "owner's hold", hash(t, s, k[wire.KeyHolders]), "\x01l=1", "\x01u=1", "mode=holdfast", "nightly=1")
 	m.leaves(four, driver.Held)
 
 	// Nothing but the mark stays.
-	if n := s.Do(t, append([]string{"EXISTS"}, k[:ownKeys]...)...); n != int64(0) {
+	if n := s.Do(t, append([]string{"EXISTS"}, k[:wire.OwnKeys]...)...); n != int64(0) {
 		t.Errorf("%v keys are left", n)
 	}
 
@@ -142,8 +143,8 @@ func TestF66_LayoutGolden(t *testing.T) {
 	m.take(five, driver.Held)
 	q := m.take(six, driver.Held)
 	want := []string{"\x01l=5", "\x01u=3", five.ID + "=1", six.ID + "=2", "mode=holdfast"}
-	same(t, "semaphore", hash(t, s, k[keyHolders]), want...)
-	if got := s.Do(t, "HGET", k[keyTickets], six.ID); got != fmt.Sprintf("1h\n5\n2\n%d\n\n%s\nmeta", q.Token, m.channel) {
+	same(t, "semaphore", hash(t, s, k[wire.KeyHolders]), want...)
+	if got := s.Do(t, "HGET", k[wire.KeyTickets], six.ID); got != fmt.Sprintf("1h\n5\n2\n%d\n\n%s\nmeta", q.Token, m.channel) {
 		t.Errorf("ticket of a semaphore is %q", got)
 	}
 	m.leaves(five, driver.Held)
@@ -154,9 +155,9 @@ func TestF66_LayoutGolden(t *testing.T) {
 	if _, err := m.Leave(m.ctx(), []driver.Ref{{Ticket: seven, JoinPending: true}}); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "tombstone", texts(s.Do(t, "ZRANGE", k[keyDue], "0", "-1")), "\x03"+seven.ID)
-	same(t, "tombstone", hash(t, s, k[keyTickets]), seven.ID+"=1x")
-	if ttl := s.Do(t, "PTTL", k[keyDue]).(int64); ttl > 300_000 || ttl < 250_000 {
+	same(t, "tombstone", texts(s.Do(t, "ZRANGE", k[wire.KeyDue], "0", "-1")), "\x03"+seven.ID)
+	same(t, "tombstone", hash(t, s, k[wire.KeyTickets]), seven.ID+"=1x")
+	if ttl := s.Do(t, "PTTL", k[wire.KeyDue]).(int64); ttl > 300_000 || ttl < 250_000 {
 		t.Errorf("PTTL of a tombstone is %d", ttl)
 	}
 }
@@ -323,8 +324,8 @@ func TestF66_LayoutOfEarlierVersions(t *testing.T) {
 	name := "before/" + m.uuid
 	k := keysOf(name)
 	held := m.ticket(name)
-	s.Do(t, "HSET", k[keyHolders], held.ID, "1", "\x01"+held.ID, "77\nc\nmeta")
-	s.Do(t, "PEXPIRE", k[keyHolders], "30000")
+	s.Do(t, "HSET", k[wire.KeyHolders], held.ID, "1", "\x01"+held.ID, "77\nc\nmeta")
+	s.Do(t, "PEXPIRE", k[wire.KeyHolders], "30000")
 	p, err := m.Join(m.ctx(), m.ticket(name), false)
 	if err != nil || p.State != driver.Gone || p.Holder != "meta" {
 		t.Errorf("held by a client of before: %+v, %v", p, err)
@@ -334,23 +335,23 @@ func TestF66_LayoutOfEarlierVersions(t *testing.T) {
 	m.take(next, driver.Waiting)
 	m.leaves(held, driver.Held)
 	m.granted(next)
-	s.Do(t, "HDEL", k[keyHolders], next.ID, "\x01"+next.ID) // as earlier versions leave
+	s.Do(t, "HDEL", k[wire.KeyHolders], next.ID, "\x01"+next.ID) // as earlier versions leave
 	last := m.ticket(name)
 	m.take(last, driver.Held)
 	m.leaves(last, driver.Held)
 
-	s.Do(t, "HSET", k[keyHolders], "\x01l", "5", "\x01u", "2", "x:1", "2")
+	s.Do(t, "HSET", k[wire.KeyHolders], "\x01l", "5", "\x01u", "2", "x:1", "2")
 	due := strconv.FormatInt(serverTime(t, s).Add(time.Minute).UnixMilli(), 10)
-	s.Do(t, "HSET", k[keyTickets], "x:1", "1h\n5\n2\n77\n\nc\nmeta", "\x02x:1", due)
-	s.Do(t, "ZADD", k[keyDue], due, "x:1")
-	for _, key := range []string{k[keyHolders], k[keyTickets], k[keyDue]} {
+	s.Do(t, "HSET", k[wire.KeyTickets], "x:1", "1h\n5\n2\n77\n\nc\nmeta", "\x02x:1", due)
+	s.Do(t, "ZADD", k[wire.KeyDue], due, "x:1")
+	for _, key := range []string{k[wire.KeyHolders], k[wire.KeyTickets], k[wire.KeyDue]} {
 		s.Do(t, "PEXPIRE", key, "30000")
 	}
 	other := m.ticket(name)
 	if p, err := m.Join(m.ctx(), other, false); driver.ClassOf(err) != driver.Refused {
 		t.Errorf("a mutex beside a semaphore of a client of before: %v, %v", p.State, err)
 	}
-	s.Do(t, append([]string{"DEL"}, k[:ownKeys]...)...)
+	s.Do(t, append([]string{"DEL"}, k[:wire.OwnKeys]...)...)
 }
 
 // TestF117_TombstonesKeepFastPath checks that the tombstones of lost answers

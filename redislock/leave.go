@@ -22,13 +22,13 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	places := make([]driver.Status, len(refs))
 	if len(refs) == 1 {
-		r := d.leaveRequest(d.keys.get(refs[0].Name), &refs[0])
+		r := d.leaveRequest(d.keys.Get(refs[0].Name), &refs[0])
 		m, err := d.call(ctx, r)
-		if noScript(err) {
+		if wire.IsNoScript(err) {
 			r.Full = true
 			m, err = d.call(ctx, r)
 		}
-		places[0] = readLeft(&m, err)
+		places[0] = wire.ReadLeft(&m, err)
 		return places, nil
 	}
 	for from := 0; from < len(refs); from += maxBatch {
@@ -42,7 +42,7 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []dri
 	replies, err := onControl(ctx, d, func(c client.Conn) ([]wire.Reply, error) {
 		runs := make([]run, len(refs))
 		for i := range refs {
-			r := d.leaveRequest(d.keys.get(refs[i].Name), &refs[i])
+			r := d.leaveRequest(d.keys.Get(refs[i].Name), &refs[i])
 			runs[i] = run{r.Script, r.Keys, r.Args[:r.NumArgs]}
 		}
 		return runAll(c, runs)
@@ -52,36 +52,16 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []dri
 			places[i] = driver.Status{Err: err}
 			continue
 		}
-		places[i] = readLeft(&replies[i], classify(replies[i].Err))
+		places[i] = wire.ReadLeft(&replies[i], classify(replies[i].Err))
 	}
 }
 
 // leaveRequest returns the request by which a ticket leaves.
-func (d *Driver) leaveRequest(l *queueKeys, r *driver.Ref) wire.Request {
+func (d *Driver) leaveRequest(l *wire.QueueKeys, r *driver.Ref) wire.Request {
 	n := 2
 	if r.JoinPending {
 		n = 3
 	}
-	return wire.Request{Script: d.scripts.leave, Keys: l.all(), NumArgs: n,
-		Args: [wire.MaxArgs]string{r.ID, yes(plain(r.Ticket)), "1"}}
-}
-
-// readLeft reads the answer of the leave script: the state in which it found
-// the ticket.
-func readLeft(m *wire.Reply, err error) driver.Status {
-	if err != nil {
-		return driver.Status{Err: err}
-	}
-	n, err := m.Int()
-	if err != nil {
-		if list, err := m.List(); err == nil && len(list) == 1 {
-			return driver.Status{Err: driver.Wrap(driver.Refused, errForeign)}
-		}
-		return driver.Status{Err: unreadable("no state")}
-	}
-	switch s := driver.State(n); s {
-	case driver.Waiting, driver.Held, driver.Gone:
-		return driver.Status{State: s}
-	}
-	return driver.Status{Err: unreadable("state %d", n)}
+	return wire.Request{Script: d.scripts.Leave, Keys: l.All(), NumArgs: n,
+		Args: [wire.MaxArgs]string{r.ID, wire.Yes(wire.IsMutex(r.Ticket)), "1"}}
 }

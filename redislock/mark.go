@@ -17,17 +17,11 @@ var (
 	_ driver.Marker = (*Cluster)(nil)
 )
 
-var markScript = newScript("mark")
-
-// doneName begins the keys of the marks that SetMark keeps. The key markName is the
-// mark of tokens.
-const doneName = "holdfast_done:"
-
 // markKeys returns the keys of a script on the mark of a name.
 func (d *Driver) markKeys(name string) []string {
-	l := d.keys.make(name)
-	key := doneName + inSlot(l.keys[keyHolders])
-	return append([]string{key}, l.all()[keyNone:]...)
+	l := d.keys.Make(name)
+	key := wire.DoneName + wire.InSlot(l.Keys[wire.KeyHolders])
+	return append([]string{key}, l.All()[wire.KeyNone:]...)
 }
 
 // Mark implements [driver.Marker].
@@ -36,31 +30,11 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 		return driver.Mark{}, err
 	}
 	keys := d.markKeys(name)
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return runOn(c, markScript, keys) })
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return runOn(c, wire.MarkScript, keys) })
 	if err != nil {
 		return driver.Mark{}, err
 	}
-	return readMark(&r)
-}
-
-// readMark reads the answer of a script that reads a mark.
-func readMark(r *wire.Reply) (driver.Mark, error) {
-	list, err := r.List()
-	switch {
-	case err != nil || len(list) > 2:
-		return driver.Mark{}, unreadable("a mark")
-	case len(list) == 0:
-		return driver.Mark{}, nil
-	case len(list) == 1:
-		return driver.Mark{}, driver.Wrap(driver.Refused, errForeign)
-	}
-	digits, err1 := list[0].Text()
-	value, err2 := list[1].Text()
-	token, err3 := strconv.ParseUint(digits, 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
-		return driver.Mark{}, unreadable("a mark")
-	}
-	return driver.Mark{Token: token, Value: []byte(value)}, nil
+	return wire.ReadMark(&r)
 }
 
 // SetMark implements [driver.Marker]. With MinReplicas, a mark that too few
@@ -79,11 +53,11 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 		conn = &d.confirmConn
 	}
 	refused, err := onOwnConn(ctx, d, conn, func(c client.Conn) (refused, err error) {
-		r, err := runOn(c, markScript, keys, args...)
+		r, err := runOn(c, wire.MarkScript, keys, args...)
 		if err != nil {
 			return nil, err
 		}
-		if refused = markSet(&r); refused != nil || d.confirms == nil {
+		if refused = wire.ReadMarkSet(&r); refused != nil || d.confirms == nil {
 			return refused, nil
 		}
 		n, err := d.confirmMark(c)
@@ -96,20 +70,6 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 		return err
 	}
 	return refused
-}
-
-// markSet returns nil if a script has replaced a mark.
-func markSet(r *wire.Reply) error {
-	n, err := r.Int()
-	switch {
-	case err != nil:
-		return driver.Wrap(driver.Refused, errForeign)
-	case n == 3:
-		return driver.ErrStaleMark
-	case n != 1:
-		return unreadable("a mark that is set: %d", n)
-	}
-	return nil
 }
 
 // confirmMark returns how many replicas have the writes of a connection, as soon
@@ -142,7 +102,7 @@ func (c *Cluster) Mark(ctx context.Context, name string) (m driver.Mark, err err
 	if err := c.checkOpen(ctx); err != nil {
 		return driver.Mark{}, err
 	}
-	err = c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error {
+	err = c.onOwner(ctx, c.keys.Get(name).Slot, func(d *Driver) error {
 		m, err = d.Mark(ctx, name)
 		return err
 	})
@@ -154,5 +114,5 @@ func (c *Cluster) SetMark(ctx context.Context, name string, m driver.Mark) error
 	if err := c.checkOpen(ctx); err != nil {
 		return err
 	}
-	return c.onOwner(ctx, c.keys.get(name).slot, func(d *Driver) error { return d.SetMark(ctx, name, m) })
+	return c.onOwner(ctx, c.keys.Get(name).Slot, func(d *Driver) error { return d.SetMark(ctx, name, m) })
 }

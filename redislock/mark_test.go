@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestF66_MarkLayoutGolden checks the stored data of a mark, byte for byte, that
@@ -21,7 +22,7 @@ func TestF66_MarkLayoutGolden(t *testing.T) {
 	s := servers.SharedRedis(t)
 	m := openOn(t, s, "")
 	name := "marked/" + rand.Text()
-	key := "holdfast_done:{" + holdersKey(DefaultPrefix, name) + "}"
+	key := "holdfast_done:{" + wire.HoldersKey(DefaultPrefix, name) + "}"
 	ctx := context.Background()
 	if err := m.SetMark(ctx, name, driver.Mark{Token: 1<<60 + 1, Value: []byte("a\x00value")}); err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func TestMarkAwaitsReplicas(t *testing.T) {
 	if err := m.SetMark(context.Background(), name, driver.Mark{}); driver.ClassOf(err) != driver.Refused || err == nil {
 		t.Errorf("SetMark without a token: %v", err)
 	}
-	s.Do(t, "DEL", "holdfast_done:{"+holdersKey(DefaultPrefix, name)+"}")
+	s.Do(t, "DEL", "holdfast_done:{"+wire.HoldersKey(DefaultPrefix, name)+"}")
 }
 
 // TestMarkOutlivesItsScripts checks that a server which has forgotten its scripts

@@ -1,6 +1,9 @@
 package redislock
 
 import (
+	"math/rand/v2"
+	"strings"
+
 	"fmt"
 	"slices"
 
@@ -11,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 func namesOf(t *testing.T, m *member, prefix string) []string {
@@ -61,7 +65,7 @@ func TestNamesOfAllKinds(t *testing.T) {
 			}
 			var want []string
 			var tickets []*driver.Ticket
-			for i, name := range oddNames {
+			for i, name := range bracedNames {
 				k := m.ticket(name)
 				if i%3 == 1 {
 					k.Limit = 4
@@ -118,7 +122,7 @@ func TestNamesHasQueuesWithoutHolder(t *testing.T) {
 			m.leaves(k, driver.Held)
 		}
 	}
-	eventually(t, "the holder is gone", func() bool { return s.Do(t, "EXISTS", keysOf("n")[keyHolders]) == int64(0) })
+	eventually(t, "the holder is gone", func() bool { return s.Do(t, "EXISTS", keysOf("n")[wire.KeyHolders]) == int64(0) })
 	same(t, "names", namesOf(t, m, ""), "n")
 	m.keeps(k, driver.Held)
 	same(t, "names", namesOf(t, m, ""), "n")
@@ -143,6 +147,28 @@ func TestAbandonedQueuesDisappear(t *testing.T) {
 		}
 	}
 	eventually(t, "only the mark is left", func() bool {
-		return slices.Equal(texts(s.Do(t, "KEYS", "*")), []string{markName})
+		return slices.Equal(texts(s.Do(t, "KEYS", "*")), []string{wire.MarkName})
 	})
+}
+
+// bracedNames meet every rule about braces and reserved words.
+var bracedNames = []string{
+	"a", "{a}", "{{a}}", "{a", "a}", "a}b", "}a{", "{}", "{}a", "a{}b", "a{b}c", "a{b}c{d}", "a{}b{c}", "{x", "x}",
+	"}", "{", "::", ":", "#{1}", "#{1}a", "{1}a", ":a", ":{a}", "holdfast_", "holdfast_queue:{a}", "holdfast_queue::{a}",
+	"holdfast_line:a", "holdfast_line:holdfast_queue:{a}", "holdfast_token:{a}", "holdfast:", "holdfast", "*", "?", "[a]",
+	`\`, `a\*`, "a b", "a\nb", "a\x00b", "ä", "日本", "..", "a/b", "%41", strings.Repeat("x", 4096),
+}
+
+// TestSlots compares the slots with those that the server computes.
+func TestSlots(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	keys := append([]string(nil), bracedNames...)
+	for range 50 {
+		keys = append(keys, fmt.Sprintf("%d{%d}%d", rand.IntN(99), rand.IntN(99), rand.IntN(99)))
+	}
+	for _, k := range keys {
+		if got := s.Do(t, "CLUSTER", "KEYSLOT", k); got != int64(wire.Slot(k)) {
+			t.Errorf("slot of %q is %d, the server says %v", k, wire.Slot(k), got)
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -93,7 +92,7 @@ func (a *address) connect(life context.Context, end func()) (*rueidisclient.Libr
 
 // explain adds the probable cause to the error of a first connection.
 func explain(err error) error {
-	if text := answerOf(err); text != "" {
+	if text := wire.AnswerOf(err); text != "" {
 		switch word, _, _ := strings.Cut(text, " "); {
 		case word == "NOAUTH":
 			return driver.Errorf(driver.Refused, "the server wants a password: write it before the host of the URL, as user:password@host or :password@host: %w", err)
@@ -133,10 +132,10 @@ func (d *Driver) greet(ctx context.Context) error {
 		fields[name], _ = list[i+1].Text() // values that are no texts are not used
 	}
 	d.version = fields["version"]
-	if d.keys.sharded && !atLeast(d.version, 7, 0) {
+	if d.keys.Sharded && !wire.AtLeast(d.version, 7, 0) {
 		d.polls.Store(true)
 	}
-	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.keys.sharded)
+	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.keys.Sharded)
 }
 
 // checkHello returns the error of a server whose answer to HELLO is unsuitable,
@@ -151,23 +150,13 @@ func checkHello(server, version, mode, role string, cluster bool) error {
 		return driver.Errorf(driver.Refused, "the server is no node of a cluster")
 	}
 	// Valkey counts its own versions, the first of which is 7.2.
-	if !atLeast(version, 6, 2) {
+	if !wire.AtLeast(version, 6, 2) {
 		return driver.Errorf(driver.Refused, "server is too old: %s %s, at least 6.2 is needed", server, version)
 	}
 	if role != "master" && !cluster { // in a cluster, the topology names the primary
 		return driver.Errorf(driver.Unavailable, "server is a %s: locks need the primary", role)
 	}
 	return nil
-}
-
-// atLeast compares a version like "7.0.15" with a minimum; a version that
-// cannot be read passes.
-func atLeast(version string, major, minor int) bool {
-	a, rest, _ := strings.Cut(version, ".")
-	b, _, _ := strings.Cut(rest, ".")
-	x, err1 := strconv.Atoi(a)
-	y, err2 := strconv.Atoi(b)
-	return err1 != nil || err2 != nil || x > major || x == major && y >= minor
 }
 
 const (

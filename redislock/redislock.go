@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // DefaultPrefix begins the keys of queues unless Options say otherwise.
@@ -130,8 +131,8 @@ func (o *Options) prefix() (string, error) {
 // [driver.Identifier] and [driver.Checker].
 type Driver struct {
 	client       client.Client
-	scripts      *scripts
-	keys         keyCache
+	scripts      *wire.Scripts
+	keys         wire.KeyCache
 	channel      string // of the pushes to this driver
 	keeps        atomic.Pointer[keepText]
 	restartGuard *restartGuard // nil: none
@@ -241,14 +242,14 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 func unchecked(s setup) *Driver {
 	d := &Driver{
 		restartGuard: s.restartGuard,
-		scripts:      plainScripts,
+		scripts:      wire.PlainScripts,
 		channel:      s.channel,
 
 		replaceable: s.replaceable,
 		confirms:    s.confirms,
 	}
 	if s.cluster {
-		d.scripts = shardScripts()
+		d.scripts = wire.ShardScripts
 	}
 	d.polls.Store(s.polls)
 	if d.channel == "" {
@@ -256,7 +257,7 @@ func unchecked(s setup) *Driver {
 	}
 	d.life.start()
 	d.client = s.lib.In(client.Life{Begin: d.begin, Done: d.done})
-	d.keys.init(s.prefix, d.channel, s.cluster)
+	d.keys.Init(s.prefix, d.channel, s.cluster)
 	d.control.start = time.Now()
 	d.confirmConn.start = d.control.start
 	return d

@@ -23,7 +23,7 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	places := make([]driver.Status, len(refs))
 	var fast, other []int
 	for i := range refs {
-		if r := &refs[i]; plain(r.Ticket) && r.State != driver.Waiting {
+		if r := &refs[i]; wire.IsMutex(r.Ticket) && r.State != driver.Waiting {
 			fast = append(fast, i)
 		} else {
 			other = append(other, i)
@@ -55,8 +55,8 @@ func (d *Driver) batches(refs []driver.Ref, fast, other []int) []*batch {
 	open := make(map[int]*batch) // by slot
 	of := func(i int) *batch {
 		slot := 0
-		if d.keys.sharded {
-			slot = d.keys.get(refs[i].Name).slot
+		if d.keys.Sharded {
+			slot = d.keys.Get(refs[i].Name).Slot
 		}
 		b := open[slot]
 		if b == nil || len(b.fast)+len(b.other) == maxBatch {
@@ -93,7 +93,7 @@ func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.S
 		if failed == nil {
 			failed = classify(replies[n].Err)
 		}
-		if moving(failed) && len(b.fast) > 0 && len(b.fast)+len(b.other) > 1 {
+		if wire.IsMoving(failed) && len(b.fast) > 0 && len(b.fast)+len(b.other) > 1 {
 			// A holder has one key, and a single key is served where it is
 			// while a slot is moved.
 			for _, i := range b.fast {
@@ -114,24 +114,24 @@ func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.S
 
 // renewal returns the script that renews a batch.
 func (d *Driver) renewal(refs []driver.Ref, b *batch) run {
-	keys := make([]string, 0, len(b.fast)+ownKeys*len(b.other)+2)
+	keys := make([]string, 0, len(b.fast)+wire.OwnKeys*len(b.other)+2)
 	args := make([]string, 1, 1+2*(len(b.fast)+len(b.other)))
 	args[0] = strconv.Itoa(len(b.fast))
 	for _, i := range b.fast {
-		keys = append(keys, holdersKey(d.keys.prefix, refs[i].Name))
+		keys = append(keys, wire.HoldersKey(d.keys.Prefix, refs[i].Name))
 	}
-	var l *queueKeys
+	var l *wire.QueueKeys
 	for _, i := range b.other {
-		l = d.keys.make(refs[i].Name)
-		keys = append(keys, l.keys[:ownKeys]...)
+		l = d.keys.Make(refs[i].Name)
+		keys = append(keys, l.Keys[:wire.OwnKeys]...)
 	}
 	if l != nil { // the batch's tickets have these in common
-		keys = append(keys, l.all()[ownKeys:]...)
+		keys = append(keys, l.All()[wire.OwnKeys:]...)
 	}
 	for _, i := range b.order() {
 		args = append(args, refs[i].ID, d.keep(refs[i].TTL))
 	}
-	return run{d.scripts.renew, keys, args}
+	return run{d.scripts.Renew, keys, args}
 }
 
 // readRenewals records the results of batch n.
@@ -140,7 +140,7 @@ func readRenewals(refs []driver.Ref, places []driver.Status, b *batch, replies *
 	order := b.order()
 	if err == nil {
 		if answers, err = (*replies)[n].List(); err != nil || len(answers) != len(order) {
-			err = unreadable("%d answers for %d tickets", len(answers), len(order))
+			err = wire.Unreadable("%d answers for %d tickets", len(answers), len(order))
 		}
 	}
 	for n, i := range order {
@@ -154,7 +154,7 @@ func readRenewals(refs []driver.Ref, places []driver.Status, b *batch, replies *
 				continue
 			}
 		}
-		p, err := readPlace(&answers[n], refs[i].Ticket)
+		p, err := wire.ReadStatus(&answers[n], refs[i].Ticket)
 		if err != nil {
 			p = driver.Status{Err: err}
 		}

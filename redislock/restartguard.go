@@ -14,12 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// guardKey is the key that shows whether a server kept its data or lost them,
-// see guard.lua. The key never expires.
-const guardKey = "holdfast_guard"
-
-var guardScript = newScript("guard")
-
 // restartGuard keeps a server that lost its data from granting locks that may
 // still be held. It costs nothing while the server runs. Joins are sent under a
 // script name that only the examined server process knows: the script's text
@@ -52,7 +46,7 @@ func newRestartGuard(longest time.Duration) *restartGuard {
 func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *wire.Script) (*wire.Script, error) {
 	g := d.restartGuard
 	if g == nil {
-		return d.scripts.join, nil
+		return d.scripts.Join, nil
 	}
 	k := g.known.Load()
 	if k == nil || k.join == stale {
@@ -118,32 +112,27 @@ func examineProcess(c client.Conn) (*examination, error) {
 }
 
 func askProcess(c client.Conn) (*examination, error) {
-	m, err := runOn(c, guardScript, []string{guardKey})
+	m, err := runOn(c, wire.GuardScript, []string{wire.GuardKey})
 	if err != nil {
 		return nil, err
 	}
 	list, err := m.Texts()
 	answered := time.Now()
 	if err != nil || len(list) != 3 {
-		return nil, unreadable("no run id")
+		return nil, wire.Unreadable("no run id")
 	}
 	ms, err := strconv.ParseInt(list[1], 10, 64)
 	if err != nil || ms < 0 || strings.ContainsAny(list[0], "\r\n") {
-		return nil, unreadable("no time of the last loss")
+		return nil, wire.Unreadable("no time of the last loss")
 	}
 	// Older servers keep scripts in snapshots and logs, and so across
 	// restarts.
-	if !atLeast(list[2], 7, 0) {
+	if !wire.AtLeast(list[2], 7, 0) {
 		return nil, driver.Errorf(driver.Refused, "server is too old: version %s, the restart guard needs Redis 7.0", list[2])
 	}
 	// No lease lasts longer, so an earlier loss makes no difference.
 	lost := answered.Add(-time.Duration(min(ms, int64(2*MaxTTL/time.Millisecond))) * time.Millisecond)
-	return &examination{join: under(list[0], joinScript), run: list[0], lost: lost}, nil
-}
-
-// under returns the same script under a name that depends on the run id.
-func under(run string, s *wire.Script) *wire.Script {
-	return wire.NewScript("-- " + run + "\n" + s.Text)
+	return &examination{join: wire.ForRun(list[0], wire.JoinScript), run: list[0], lost: lost}, nil
 }
 
 // parseRestartGuard reads the URL's option: on, off, or the longest TTL in use.

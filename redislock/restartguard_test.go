@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // unguarded joins again while the guard refuses, or while a connection is
@@ -92,7 +93,7 @@ func TestRestartGuardWithData(t *testing.T) {
 	enter(t, s, "").take(held, driver.Held)
 	// The server knows the time of its start only to the second.
 	eventually(t, "the start is surely longer ago than the short TTL", func() bool {
-		_, at, _ := strings.Cut(s.Do(t, "GET", guardKey).(string), " ")
+		_, at, _ := strings.Cut(s.Do(t, "GET", wire.GuardKey).(string), " ")
 		start, err := strconv.ParseInt(at, 10, 64)
 		return err == nil && time.Since(time.Unix(start+1, 0)) > 2*MinTTL
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // rights is the list of commands that the scripts and the driver use, each
@@ -25,10 +26,10 @@ var rights = []struct{ rule, words string }{
 
 // missingRights returns the rights that the user does not have, as ACL SETUSER
 // takes them. The queue is one that nobody uses.
-func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, error) {
+func (d *Driver) missingRights(ctx context.Context, l *wire.QueueKeys) ([]string, error) {
 	return onControl(ctx, d, func(c client.Conn) (rules []string, err error) {
-		stands := map[string]string{"k": noneName + inSlot(l.keys[keyHolders]), "q": l.keys[keyWaiters], "t": l.keys[keyTickets]}
-		mark := doneName + inSlot(l.keys[keyHolders])
+		stands := map[string]string{"k": wire.NoneName + wire.InSlot(l.Keys[wire.KeyHolders]), "q": l.Keys[wire.KeyWaiters], "t": l.Keys[wire.KeyTickets]}
+		mark := wire.DoneName + wire.InSlot(l.Keys[wire.KeyHolders])
 		add := func(rule string) {
 			if rule != "" && !slices.Contains(rules, rule) {
 				rules = append(rules, rule)
@@ -38,14 +39,14 @@ func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, err
 			if _, err = c.Do(words...); broken(err) {
 				return "", err
 			}
-			return deniedOf(err), nil
+			return wire.DeniedOf(err), nil
 		}
-		for _, at := range []struct{ key, rule string }{{l.keys[keyHolders], "~" + d.keys.prefix + "*"}, {stands["k"], "~" + reserved + "*"}} {
+		for _, at := range []struct{ key, rule string }{{l.Keys[wire.KeyHolders], "~" + d.keys.Prefix + "*"}, {stands["k"], "~" + wire.Reserved + "*"}} {
 			missing, err := ask("EXISTS", at.key)
 			if err != nil {
 				return nil, err
 			}
-			if missing == anyKey {
+			if missing == wire.AnyKey {
 				add(at.rule)
 			}
 		}
@@ -56,20 +57,20 @@ func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, err
 			if err != nil {
 				return nil, err
 			}
-			if missing == anyKey {
-				add("~" + reserved + "*")
+			if missing == wire.AnyKey {
+				add("~" + wire.Reserved + "*")
 			}
 		}
 		publish := []string{"PUBLISH", d.channel + "-check", ""}
-		if d.keys.sharded {
-			publish = []string{"SPUBLISH", channelOf(d.channel, l.slot), ""}
+		if d.keys.Sharded {
+			publish = []string{"SPUBLISH", wire.ChannelOf(d.channel, l.Slot), ""}
 		}
 		if !d.polls.Load() {
 			missing, err := ask(publish...)
 			switch {
 			case err != nil:
 				return nil, err
-			case missing == anyChannel:
+			case missing == wire.AnyChannel:
 				add("&holdfast_push:*")
 			case missing != "":
 				add("+" + strings.ToLower(publish[0]))
@@ -86,7 +87,7 @@ func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, err
 			if err != nil {
 				return nil, err
 			}
-			if missing != "" && missing != anyKey {
+			if missing != "" && missing != wire.AnyKey {
 				add(r.rule)
 			}
 		}
@@ -94,38 +95,8 @@ func (d *Driver) missingRights(ctx context.Context, l *queueKeys) ([]string, err
 	})
 }
 
-// Answers of deniedOf where something other than a command is refused.
-const (
-	anyKey     = "~"
-	anyChannel = "&"
-)
-
-// anyCommand is the answer for a command without a name: scripts do not name
-// it.
-const anyCommand = "+"
-
-// deniedOf returns the right that a refused command lacked, or "".
-func deniedOf(err error) string {
-	text := answerOf(err)
-	if !strings.HasPrefix(text, "NOPERM") && !strings.Contains(text, "The user executing the script can't") {
-		return ""
-	}
-	if _, rest, ok := strings.Cut(text, " run the '"); ok {
-		if command, _, ok := strings.Cut(rest, "'"); ok {
-			return "+" + command
-		}
-	}
-	switch {
-	case strings.Contains(text, "channel"):
-		return anyChannel
-	case strings.Contains(text, " key"):
-		return anyKey
-	}
-	return anyCommand
-}
-
 // checkRights adds the rights that the user lacks to the finding of checkLock.
-func (d *Driver) checkRights(ctx context.Context, f driver.Finding, l *queueKeys) (driver.Finding, error) {
+func (d *Driver) checkRights(ctx context.Context, f driver.Finding, l *wire.QueueKeys) (driver.Finding, error) {
 	rules, err := d.missingRights(ctx, l)
 	if err != nil || len(rules) == 0 {
 		return f, err

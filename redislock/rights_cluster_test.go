@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestClusterRights checks that in a cluster a user with exactly the
@@ -19,7 +20,7 @@ func TestClusterRights(t *testing.T) {
 	c := servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true})
 	rules := documentedRights(t, " in a cluster", DefaultPrefix)
 	needed := []string{"+spublish", "+ssubscribe", "+cluster|slots", "+info"}
-	if !atLeast(c.Nodes[0].Info(t, "server", "redis_version"), 7, 0) { // older versions have no such rights
+	if !wire.AtLeast(c.Nodes[0].Info(t, "server", "redis_version"), 7, 0) { // older versions have no such rights
 		lacks := func(rule string) bool { return rule == "+spublish" || rule == "+ssubscribe" }
 		rules, needed = slices.DeleteFunc(rules, lacks), slices.DeleteFunc(needed, lacks)
 	}

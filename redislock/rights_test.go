@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // as makes a user with these rights and opens a driver for that user.
@@ -123,7 +124,7 @@ func all(s *servers.RedisServer, a, b *member, name string) (steps []func() erro
 		take(a, gone)
 		leave(a, gone, false)
 		add("an old tombstone", func() error {
-			_, err := s.Try("ZADD", keysOf(ks[0].Name)[keyDue], "1", "\x03x")
+			_, err := s.Try("ZADD", keysOf(ks[0].Name)[wire.KeyDue], "1", "\x03x")
 			return err
 		})
 		leave(a, ks[0], false)

@@ -85,11 +85,11 @@ func (g *sentinelSet) driver(ctx context.Context, host string) (d *Driver, err e
 // ofSentinel adds to an error the name of the option that has the password of
 // the Sentinels, which differs from that of the servers.
 func ofSentinel(host string, err error) error {
-	switch word, _, _ := strings.Cut(answerOf(err), " "); word {
+	switch word, _, _ := strings.Cut(wire.AnswerOf(err), " "); word {
 	case "NOAUTH":
-		return driver.Errorf(driver.Refused, "the Sentinel %s wants a password: give it with the option sentinel_password: %s", host, answerOf(err))
+		return driver.Errorf(driver.Refused, "the Sentinel %s wants a password: give it with the option sentinel_password: %s", host, wire.AnswerOf(err))
 	case "WRONGPASS":
-		return driver.Errorf(driver.Refused, "the Sentinel %s knows no such user with this sentinel_password: %s", host, answerOf(err))
+		return driver.Errorf(driver.Refused, "the Sentinel %s knows no such user with this sentinel_password: %s", host, wire.AnswerOf(err))
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 		if broken(err) {
 			g.forget(host, d)
 		}
-		if strings.Contains(strings.ToLower(answerOf(err)), "unknown command") {
+		if strings.Contains(strings.ToLower(wire.AnswerOf(err)), "unknown command") {
 			err = driver.Errorf(driver.Refused, "%s is no Sentinel; the URL of a server begins with redis: %w", host, err)
 		}
 		return "", err
@@ -274,7 +274,7 @@ func (g *sentinelSet) listen(host string) {
 	news := make(chan string, 16)
 	var lost <-chan struct{}
 	if err == nil {
-		e := d.client.Listen(d.keys.sharded, func(message string) {
+		e := d.client.Listen(d.keys.Sharded, func(message string) {
 			if addr, ok := successor(message, g.s.at.master); ok {
 				select {
 				case news <- addr:

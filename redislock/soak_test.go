@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // soakFor is the running time of TestFailoverSoak; 0 skips it. The faults
@@ -212,7 +213,7 @@ func clusterFault(t *testing.T, c *servers.RedisCluster, r *rand.Rand) {
 	case 2:
 		to := old
 		for to == old {
-			to = c.Primary(t, r.IntN(slots))
+			to = c.Primary(t, r.IntN(wire.Slots))
 		}
 		c.BeginMove(t, slot, to)
 		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestF1_ClusterEveryStepCut cuts every message to the node that has the
@@ -64,7 +65,7 @@ func clusterBehind(c *servers.RedisCluster, prefix string) faultproxy.Subject {
 		},
 		Named: func(name string) string {
 			for i := 0; ; i++ { // the first node has the first third
-				if named := fmt.Sprint(name, " ", i); slot(holdersKey(prefix, named)) < slots/3 {
+				if named := fmt.Sprint(name, " ", i); wire.Slot(wire.HoldersKey(prefix, named)) < wire.Slots/3 {
 					return named
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // subscriptions is the set of subscriptions of a cluster's driver: a channel
@@ -79,7 +80,7 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		return false
 	}
 	if h == nil {
-		h = &slotSubscription{slot: slot, channel: channelOf(e.c.channel, slot), live: make(chan struct{})}
+		h = &slotSubscription{slot: slot, channel: wire.ChannelOf(e.c.channel, slot), live: make(chan struct{})}
 		e.slots[slot] = h
 		e.mu.Unlock()
 		if !e.c.begin(func() { e.assign(h) }) {
@@ -179,7 +180,7 @@ func (p *nodeSubscriber) run() {
 			return
 		}
 		if len(work) > 0 && ear == nil {
-			ear = p.d.client.Listen(p.d.keys.sharded, p.onMessage, p.onDropped)
+			ear = p.d.client.Listen(p.d.keys.Sharded, p.onMessage, p.onDropped)
 		}
 		if err := p.subscribe(ear, work); err != nil {
 			ear.Close()
@@ -274,7 +275,7 @@ func (p *nodeSubscriber) subscribe(ear client.Subscriber, work []*slotSubscripti
 		ctx, cancel := context.WithTimeout(p.all.ctx, slotSubscribeLimit)
 		err := ear.Add(ctx, h.channel)
 		cancel()
-		if slot, addr, ok := movedTo(err); ok {
+		if slot, addr, ok := wire.MovedTo(err); ok {
 			p.all.c.source.noteMoved(p.d, slot, addr)
 			p.all.c.begin(func() { p.all.assign(h) })
 			continue
@@ -315,7 +316,7 @@ func (p *nodeSubscriber) onLost() {
 
 // onMessage handles a message.
 func (p *nodeSubscriber) onMessage(message string) {
-	if id, place, err := parsePush(message); err == nil {
+	if id, place, err := wire.ParsePush(message); err == nil {
 		p.d.onPush(id, place, p.all.notify)
 	}
 }

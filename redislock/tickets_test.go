@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // patience bounds each wait for an event; it only decides when to give up.
@@ -197,4 +198,4 @@ func (m *member) class(t *testing.T, want driver.Class, ticket *driver.Ticket) {
 	}
 }
 
-func keysOf(name string) [numKeys]string { return newQueueKeys(DefaultPrefix, name).keys }
+func keysOf(name string) [wire.NumKeys]string { return wire.NewQueueKeys(DefaultPrefix, name).Keys }

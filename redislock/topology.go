@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +39,7 @@ type topology struct {
 
 // slotTable has the node of each slot.
 type slotTable struct {
-	owner     [slots]*node
+	owner     [wire.Slots]*node
 	primaries []*node
 	id        string // of the node that has the first slot
 }
@@ -269,21 +268,21 @@ func (s *topology) ask(ctx context.Context, d *Driver) error {
 	if err != nil {
 		return err
 	}
-	ranges, id, err := readSlots(&r)
+	ranges, id, err := wire.ReadSlots(&r)
 	if err != nil {
 		return err
 	}
 	next := &slotTable{id: id}
 	var replicas []string
 	for _, r := range ranges {
-		n := s.node(s.completeAddr(d, r.primary))
+		n := s.node(s.completeAddr(d, r.Primary))
 		if !slices.Contains(next.primaries, n) {
 			next.primaries = append(next.primaries, n)
 		}
-		for slot := r.from; slot <= r.to; slot++ {
+		for slot := r.From; slot <= r.To; slot++ {
 			next.owner[slot] = n
 		}
-		for _, addr := range r.replicas {
+		for _, addr := range r.Replicas {
 			replicas = append(replicas, s.completeAddr(d, addr))
 		}
 	}
@@ -321,58 +320,4 @@ func (s *topology) close() {
 		wg.Go(n.drop)
 	}
 	wg.Wait()
-}
-
-// slotRange is an entry of the answer to CLUSTER SLOTS.
-type slotRange struct {
-	from, to int
-	primary  string
-	replicas []string
-}
-
-// readSlots reads the answer to CLUSTER SLOTS. id is that of the node that has
-// the first of the slots.
-func readSlots(r *wire.Reply) (ranges []slotRange, id string, err error) {
-	list, err := r.List()
-	if err != nil {
-		return nil, "", unreadable("CLUSTER SLOTS")
-	}
-	first := slots
-	for i := range list {
-		v, err := list[i].List()
-		if err != nil || len(v) < 3 {
-			return nil, "", unreadable("CLUSTER SLOTS")
-		}
-		from, err1 := v[0].Int()
-		to, err2 := v[1].Int()
-		if err1 != nil || err2 != nil || from < 0 || to < from || to >= slots {
-			return nil, "", unreadable("CLUSTER SLOTS")
-		}
-		at := slotRange{from: int(from), to: int(to)}
-		for k := 2; k < len(v); k++ {
-			n, err := v[k].List()
-			if err != nil || len(n) < 2 {
-				return nil, "", unreadable("CLUSTER SLOTS")
-			}
-			host, _ := n[0].Text() // empty if the host is the node's own
-			port, err := n[1].Int()
-			if err != nil {
-				return nil, "", unreadable("CLUSTER SLOTS")
-			}
-			addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
-			if k > 2 {
-				at.replicas = append(at.replicas, addr)
-				continue
-			}
-			if at.primary = addr; len(n) > 2 && at.from < first {
-				id, _ = n[2].Text()
-				first = at.from
-			}
-		}
-		ranges = append(ranges, at)
-	}
-	if len(ranges) == 0 {
-		return nil, "", driver.NotReady(0, "the cluster has assigned no slots")
-	}
-	return ranges, id, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // TestF30_UnavailableServerLosesNothing checks servers that do not serve.
@@ -79,7 +80,7 @@ func TestF30_BusyServerLosesNothing(t *testing.T) {
 	})
 	m.class(t, driver.Unavailable, held)
 	s.Do(t, "SCRIPT", "KILL")
-	if _, err := c.Receive(); err == nil || classOfAnswer(err.Error()) != driver.Unavailable {
+	if _, err := c.Receive(); err == nil || wire.ClassOfAnswer(err.Error()) != driver.Unavailable {
 		t.Errorf("a killed script: %v", err)
 	}
 	m.keeps(held, driver.Held)

@@ -2,14 +2,12 @@ package redislock
 
 import (
 	"context"
-	"errors"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // subscribeLimit bounds one attempt to subscribe on an open connection.
@@ -98,11 +96,11 @@ func (w *watch) over() bool { return w.life.over() || w.ctx.Err() != nil }
 // failed; otherwise subscribe has called flows.
 func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) error {
 	onMessage := func(message string) {
-		if id, p, err := parsePush(message); err == nil {
+		if id, p, err := wire.ParsePush(message); err == nil {
 			d.onPush(id, p, w.notify)
 		}
 	}
-	e := d.client.Listen(d.keys.sharded, onMessage, func(string) {})
+	e := d.client.Listen(d.keys.Sharded, onMessage, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
 	err := e.Add(ctx, d.channel)
@@ -124,19 +122,4 @@ func (w *watch) notify(id string, p driver.Status) {
 	if !w.over() {
 		w.notifyCore(id, p)
 	}
-}
-
-// parsePush reads "held <token> <id>" and "gone 0 <id>".
-func parsePush(s string) (id string, p driver.Status, err error) {
-	word, rest, _ := strings.Cut(s, " ")
-	text, id, _ := strings.Cut(rest, " ")
-	token, err := strconv.ParseUint(text, 10, 64)
-	switch {
-	case err != nil || id == "":
-	case word == "held" && token > 0:
-		return id, driver.Status{State: driver.Held, Token: token}, nil
-	case word == "gone" && token == 0:
-		return id, driver.Status{State: driver.Gone}, nil
-	}
-	return "", driver.Status{}, errors.New("not a push of Holdfast")
 }

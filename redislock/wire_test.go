@@ -204,12 +204,12 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 					joins = 0
 				}
 				n := count(t, s, func() {
-					lost(joinScript, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
+					lost(wire.JoinScript, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
 				})
 				if n.evalsha != joins {
 					t.Errorf("a join that was lost was carried out %d times, want %d", n.evalsha, joins)
 				}
-				token, _ := s.Do(t, "GET", keysOf("n")[keyMark]).(string)
+				token, _ := s.Do(t, "GET", keysOf("n")[wire.KeyMark]).(string)
 				var p driver.Status
 				if again("the join is asked again", func() (driver.State, error) {
 					var err error
@@ -218,12 +218,12 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 				}) != driver.Held {
 					t.Fatalf("asked again, the ticket is %v", p.State)
 				}
-				if now := s.Do(t, "GET", keysOf("n")[keyMark]); !before && now != token {
+				if now := s.Do(t, "GET", keysOf("n")[wire.KeyMark]); !before && now != token {
 					t.Errorf("asked again, the token went from %v to %v", token, now)
 				}
 				next := other.ticket("n")
 				other.take(next, driver.Waiting)
-				lost(leaveScript, func(ctx context.Context) error {
+				lost(wire.LeaveScript, func(ctx context.Context) error {
 					return first(m.Leave(ctx, []driver.Ref{ref(held)}))
 				})
 				want := driver.Gone

@@ -109,6 +109,7 @@ var breaches = []struct {
 	{"test code", "a.go", "package m\n\nimport _ \"example.org/m/internal/testkit/faults\"\n", ". → internal/testkit/faults"},
 	{"test code", "anylock/a.go", "package anylock\n\nimport _ \"testing/fstest\"\n", "anylock → testing/fstest"},
 	{"decisions", "queue.go", "package m\n\nimport _ \"context\"\n", "queue.go imports context"},
+	{"decisions", "redislock/internal/wire/a.go", "// Package wire is.\npackage wire\n\nimport _ \"sync\"\n", "redislock/internal/wire/a.go imports sync"},
 	{"no cgo", "redislock/a.go", "package redislock\n\nimport \"C\"\n", "package redislock"},
 	{"names", "redislock/util/a.go", "// Package text is.\npackage text\n", "package redislock/util (text)"},
 	{"names", "redislock/text/a.go", "// Package helpers is.\npackage helpers\n", "package redislock/text (helpers)"},

@@ -1,5 +1,6 @@
-// Package wire has what travels between a driver and a server of Redis: scripts
-// and answers. It does no I/O.
+// Package wire has what travels between a driver and a server of Redis: keys,
+// scripts, requests and answers, and the classes of the errors among the
+// answers. It does no I/O, so that each part can be tested without a server.
 package wire
 
 import (

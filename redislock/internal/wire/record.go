@@ -1,4 +1,4 @@
-package redislock
+package wire
 
 import (
 	"strconv"
@@ -44,7 +44,7 @@ func (r *record) entry(id string, left time.Duration) driver.Entry {
 
 // parseRecord reads a record. An error means an unknown layout.
 func parseRecord(text string) (record, error) {
-	bad := driver.Wrap(driver.Refused, errForeign)
+	bad := driver.Wrap(driver.Refused, ErrForeign)
 	f := strings.SplitN(text, "\n", 7)
 	r := record{limit: 1, units: 1}
 	switch f[0] {
@@ -82,5 +82,5 @@ func parseHold(text string) (token uint64, meta string, err error) {
 			return token, f[2], nil
 		}
 	}
-	return 0, "", driver.Wrap(driver.Refused, errForeign)
+	return 0, "", driver.Wrap(driver.Refused, ErrForeign)
 }

@@ -1,4 +1,4 @@
-package redislock
+package wire
 
 import (
 	"encoding/binary"
@@ -7,35 +7,34 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // fuzzedReply builds an answer from bytes: numbers, texts, and lists of them.
-func fuzzedReply(b []byte, deep int) (wire.Reply, []byte) {
+func fuzzedReply(b []byte, deep int) (Reply, []byte) {
 	if len(b) == 0 {
-		return wire.Reply{}, nil
+		return Reply{}, nil
 	}
 	kind, size, b := b[0]%5, int(b[0]/5), b[1:]
 	switch kind {
 	case 0:
 		var n [8]byte
 		k := copy(n[:], b)
-		return wire.Number(int64(binary.LittleEndian.Uint64(n[:]))), b[k:]
+		return Number(int64(binary.LittleEndian.Uint64(n[:]))), b[k:]
 	case 1:
-		return wire.Number(int64(size) - 10), b
+		return Number(int64(size) - 10), b
 	case 2:
 		size = min(size, len(b))
-		return wire.Text(string(b[:size])), b[size:]
+		return Text(string(b[:size])), b[size:]
 	case 3:
-		return wire.Failed(wire.ServerError("ERR no")), b
+		return Failed(ServerError("ERR no")), b
 	}
-	var l []wire.Reply
+	var l []Reply
 	for deep > 0 && len(l) < size%9 {
-		var r wire.Reply
+		var r Reply
 		r, b = fuzzedReply(b, deep-1)
 		l = append(l, r)
 	}
-	return wire.List(l), b
+	return List(l), b
 }
 
 // FuzzAnswer checks that any answer of a server is read as a possible status,
@@ -50,10 +49,10 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, _ := fuzzedReply(b, 3)
 		tk := &driver.Ticket{ID: "a:1", Name: "n", Limit: 1, Units: 1, TTL: time.Second}
-		p, err := readPlace(&r, tk)
+		p, err := ReadStatus(&r, tk)
 		switch {
 		case err != nil:
-			if !errors.Is(err, errAnswer) && driver.ClassOf(err) != driver.Refused { // or a record that is none
+			if !errors.Is(err, ErrAnswer) && driver.ClassOf(err) != driver.Refused { // or a record that is none
 				t.Errorf("%v", err)
 			}
 		case p.Err != nil:
@@ -63,11 +62,11 @@ func FuzzAnswer(f *testing.F) {
 		default:
 			t.Errorf("%+v", p)
 		}
-		if p := readLeft(&r, nil); p.Err == nil && p.State != driver.Gone && p.State != driver.Held && p.State != driver.Waiting {
+		if p := ReadLeft(&r, nil); p.Err == nil && p.State != driver.Gone && p.State != driver.Held && p.State != driver.Waiting {
 			t.Errorf("left: %+v", p)
 		}
-		_, _ = readSnapshot(&r)
-		_, _, _ = readScan(&r)
-		_, _, _ = readSlots(&r)
+		_, _ = ReadSnapshot(&r)
+		_, _, _ = ReadScan(&r)
+		_, _, _ = ReadSlots(&r)
 	})
 }

@@ -1,13 +1,10 @@
-package redislock
+package wire
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 // TestKeysGolden checks the names of the keys, which are the layout: a version
@@ -15,7 +12,7 @@ import (
 func TestKeysGolden(t *testing.T) {
 	for _, c := range []struct {
 		prefix, name string
-		want         [ownKeys]string
+		want         [OwnKeys]string
 	}{
 		{"holdfast:", "invoice/42", [...]string{
 			"holdfast:invoice/42",
@@ -35,7 +32,7 @@ func TestKeysGolden(t *testing.T) {
 			"holdfast_queue::holdfast_line:holdfast_queue:{a}", "holdfast_due::holdfast_line:holdfast_queue:{a}",
 			"holdfast_tickets::holdfast_line:holdfast_queue:{a}"}},
 	} {
-		if got := [ownKeys]string(newQueueKeys(c.prefix, c.name).keys[:ownKeys]); got != c.want {
+		if got := [OwnKeys]string(NewQueueKeys(c.prefix, c.name).Keys[:OwnKeys]); got != c.want {
 			t.Errorf("%q %q:\n got %q\nwant %q", c.prefix, c.name, got, c.want)
 		}
 	}
@@ -69,29 +66,29 @@ func FuzzKeys(f *testing.F) {
 
 func checkKeys(t *testing.T, prefix, one, two string) {
 	t.Helper()
-	a, b := newQueueKeys(prefix, one), newQueueKeys(prefix, two)
+	a, b := NewQueueKeys(prefix, one), NewQueueKeys(prefix, two)
 	if one != two {
 		seen := make(map[string]int)
-		for i, k := range a.keys[:ownKeys] {
+		for i, k := range a.Keys[:OwnKeys] {
 			seen[k] = i
 		}
-		for i, k := range b.keys[:ownKeys] {
+		for i, k := range b.Keys[:OwnKeys] {
 			if j, ok := seen[k]; ok {
 				t.Errorf("prefix %q: key %d of %q is key %d of %q: %q", prefix, j, one, i, two, k)
 			}
 		}
 	}
-	for _, k := range a.keys[:ownKeys] {
-		if slot(k) != slot(a.keys[keyHolders]) {
-			t.Errorf("prefix %q, name %q: %q is in another slot than %q", prefix, one, k, a.keys[keyHolders])
+	for _, k := range a.Keys[:OwnKeys] {
+		if Slot(k) != Slot(a.Keys[KeyHolders]) {
+			t.Errorf("prefix %q, name %q: %q is in another slot than %q", prefix, one, k, a.Keys[KeyHolders])
 		}
 	}
-	if name, ok := nameOf(prefix, a.keys[keyHolders]); !ok || name != one {
+	if name, ok := NameOf(prefix, a.Keys[KeyHolders]); !ok || name != one {
 		t.Errorf("prefix %q: %q came back as %q, %v", prefix, one, name, ok)
 	}
-	k, ok := outOfSlot(strings.TrimPrefix(a.keys[keyWaiters], helperNames[keyWaiters]))
-	if !ok || k != a.keys[keyHolders] {
-		t.Errorf("prefix %q: queue of %q came back as that of %q, %v", prefix, a.keys[keyHolders], k, ok)
+	k, ok := OutOfSlot(strings.TrimPrefix(a.Keys[KeyWaiters], HelperNames[KeyWaiters]))
+	if !ok || k != a.Keys[KeyHolders] {
+		t.Errorf("prefix %q: queue of %q came back as that of %q, %v", prefix, a.Keys[KeyHolders], k, ok)
 	}
 }
 
@@ -100,7 +97,7 @@ func TestKeysOfAllOddNames(t *testing.T) {
 		owner := make(map[string]string)
 		for _, name := range oddNames {
 			checkKeys(t, p, name, name)
-			for _, k := range newQueueKeys(p, name).keys[:ownKeys] {
+			for _, k := range NewQueueKeys(p, name).Keys[:OwnKeys] {
 				if other, ok := owner[k]; ok {
 					t.Errorf("prefix %q: %q and %q share the key %q", p, other, name, k)
 				}
@@ -110,32 +107,18 @@ func TestKeysOfAllOddNames(t *testing.T) {
 	}
 }
 
-// TestSlots compares the slots with those that the server computes.
-func TestSlots(t *testing.T) {
-	s := servers.Redis(t, servers.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
-	keys := append([]string(nil), oddNames...)
-	for range 50 {
-		keys = append(keys, fmt.Sprintf("%d{%d}%d", rand.IntN(99), rand.IntN(99), rand.IntN(99)))
-	}
-	for _, k := range keys {
-		if got := s.Do(t, "CLUSTER", "KEYSLOT", k); got != int64(slot(k)) {
-			t.Errorf("slot of %q is %d, the server says %v", k, slot(k), got)
-		}
-	}
-}
-
 func TestKeyCacheKeepsNamesApart(t *testing.T) {
-	var c keyCache
-	c.init("p:", "", false)
+	var c KeyCache
+	c.Init("p:", "", false)
 	for round := range 3 {
 		for i := range 2000 {
 			name := fmt.Sprint("name", i)
-			if l := c.get(name); l.name != name || l.keys[keyHolders] != "p:"+name {
+			if l := c.Get(name); l.name != name || l.Keys[KeyHolders] != "p:"+name {
 				t.Fatalf("round %d: %q is kept as %+v", round, name, l)
 			}
 		}
 	}
-	if l := c.get("name1"); c.get("name1") != l {
+	if l := c.Get("name1"); c.Get("name1") != l {
 		t.Error("nothing is kept")
 	}
 }

@@ -1,0 +1,229 @@
+package wire
+
+import (
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// Reserved begins the channels, and the keys that are not named by users.
+const Reserved = "holdfast_"
+
+// The keys of a queue, by their index in KEYS of the scripts.
+const (
+	KeyHolders = iota
+	KeyWaiters
+	KeyDue
+	KeyTickets
+	KeyMark // shared by all queues of the server, or slot; so is the next one
+	keyAhead
+	// KeyNone is one more key in a cluster, which never exists. Redis puts requests
+	// off, or redirects them, while a slot is moved and one of the request's keys is
+	// missing. A script that ran then could fail halfway, at a key that the script
+	// itself deleted; with this key, none runs.
+	KeyNone
+	NumKeys
+)
+
+// OwnKeys is the number of keys that are the queue's own.
+const OwnKeys = KeyMark
+
+// HelperNames begin the keys beside the first. The first of them begins the
+// first key, too, if it would look like another.
+var HelperNames = [OwnKeys]string{"holdfast_line:", "holdfast_queue:", "holdfast_due:", "holdfast_tickets:"}
+
+// MarkName is the key of the high-water mark of tokens. In a cluster it begins
+// the keys of the slots.
+const MarkName = "holdfast_mark"
+
+// AheadName is the key of the tokens that are ahead of the mark. In a cluster
+// it begins the keys of the slots.
+const AheadName = "holdfast_ahead"
+
+// QueueKeys is the name of a queue, and its keys.
+type QueueKeys struct {
+	name    string
+	Keys    [NumKeys]string
+	Channel string // of the pushes to its tickets
+	Slot    int    // in a cluster
+}
+
+// All returns the keys of a queue in the order of KEYS.
+func (l *QueueKeys) All() []string {
+	if l.Keys[KeyNone] == "" {
+		return l.Keys[:KeyNone]
+	}
+	return l.Keys[:]
+}
+
+// HoldersKey returns the first key of a queue.
+func HoldersKey(prefix, name string) string {
+	k := prefix + name
+	if strings.HasPrefix(k, Reserved) {
+		k = HelperNames[KeyHolders] + k
+	}
+	return k
+}
+
+// NewQueueKeys returns the keys of a queue of a single server.
+func NewQueueKeys(prefix, name string) *QueueKeys {
+	k := HoldersKey(prefix, name)
+	l := &QueueKeys{name: name}
+	l.Keys[KeyHolders] = k
+	in := InSlot(k)
+	for i := KeyWaiters; i < OwnKeys; i++ {
+		l.Keys[i] = HelperNames[i] + in
+	}
+	l.Keys[KeyMark], l.Keys[keyAhead] = MarkName, AheadName
+	return l
+}
+
+// InSlot returns the part of a helper key's name that stands for the key k.
+func InSlot(k string) string {
+	switch {
+	case !strings.ContainsAny(k, "{}"):
+		return "{" + k + "}"
+	case hashTag(k) != k:
+		return ":" + k
+	}
+	return "#{" + strconv.Itoa(TagOf(Slot(k))) + "}" + k
+}
+
+// OutOfSlot is the inverse of inSlot.
+func OutOfSlot(in string) (k string, ok bool) {
+	switch {
+	case strings.HasPrefix(in, "{") && strings.HasSuffix(in, "}"):
+		k = in[1 : len(in)-1]
+	case strings.HasPrefix(in, ":"):
+		k = in[1:]
+	case strings.HasPrefix(in, "#{"):
+		_, k, _ = strings.Cut(in, "}")
+	}
+	return k, k != "" && InSlot(k) == in
+}
+
+// NameOf returns the name of the queue that is kept at the key k.
+func NameOf(prefix, k string) (name string, ok bool) {
+	if strings.HasPrefix(k, Reserved) {
+		if k, ok = strings.CutPrefix(k, HelperNames[KeyHolders]); !ok || !strings.HasPrefix(k, Reserved) {
+			return "", false
+		}
+	}
+	name, ok = strings.CutPrefix(k, prefix)
+	return name, ok && name != ""
+}
+
+// hashTag returns the part of a key from which Redis Cluster computes its slot.
+func hashTag(k string) string {
+	if _, rest, ok := strings.Cut(k, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return k
+}
+
+// Slots is the number of slots of a cluster.
+const Slots = 16384
+
+// Slot returns the cluster's slot of a key: CRC16/XMODEM of its tag.
+func Slot(k string) int {
+	var crc uint16
+	for _, b := range []byte(hashTag(k)) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % Slots)
+}
+
+// tags is, for each slot, the least number whose decimal text falls in the
+// slot, plus one. The first call of TagOf computes it; calls at the same time
+// compute the same.
+var tags atomic.Pointer[[Slots]int]
+
+// TagOf returns the least number whose decimal text falls in a slot.
+func TagOf(at int) int {
+	t := tags.Load()
+	if t == nil {
+		t = new([Slots]int)
+		for n, found := 0, 0; found < Slots; n++ {
+			if s := Slot(strconv.Itoa(n)); t[s] == 0 {
+				t[s] = n + 1
+				found++
+			}
+		}
+		tags.Store(t)
+	}
+	return t[at] - 1
+}
+
+// KeyCache keeps the keys of the names last used, so that a lock that is
+// taken again and again does not build its keys each time.
+type KeyCache struct {
+	Prefix  string
+	channel string // of the pushes to the driver
+	Sharded bool   // the server is a node of a cluster
+	seed    maphash.Seed
+	slots   [256]atomic.Pointer[QueueKeys]
+}
+
+// Init makes the cache of the queues that have a prefix.
+func (c *KeyCache) Init(prefix, channel string, sharded bool) {
+	c.Prefix, c.channel, c.Sharded, c.seed = prefix, channel, sharded, maphash.MakeSeed()
+}
+
+// Make returns keys that are not kept in the cache.
+func (c *KeyCache) Make(name string) *QueueKeys {
+	l := NewQueueKeys(c.Prefix, name)
+	l.Channel = c.channel
+	if c.Sharded {
+		l.Slot = Slot(l.Keys[KeyHolders])
+		l.Keys[KeyNone] = NoneName + InSlot(l.Keys[KeyHolders])
+		l.Keys[KeyMark], l.Keys[keyAhead] = ChannelOf(MarkName+":", l.Slot), ChannelOf(AheadName+":", l.Slot)
+		l.Channel = ChannelOf(c.channel, l.Slot)
+	}
+	return l
+}
+
+// NoneName begins the key that never exists.
+const NoneName = "holdfast_none:"
+
+// ChannelOf returns the channel of a driver in a slot. With another base it
+// returns another name in the slot.
+func ChannelOf(base string, slot int) string {
+	return base + "{" + strconv.Itoa(TagOf(slot)) + "}"
+}
+
+// Get returns the keys of a queue.
+func (c *KeyCache) Get(name string) *QueueKeys {
+	at := &c.slots[maphash.String(c.seed, name)%uint64(len(c.slots))]
+	if l := at.Load(); l != nil && l.name == name {
+		return l
+	}
+	l := c.Make(name)
+	at.Store(l)
+	return l
+}
+
+// GlobEscape writes s so that a pattern of Redis matches it literally.
+func GlobEscape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if strings.IndexByte(`*?[]\^`, s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// GuardKey is the key that shows whether a server kept its data or lost them,
+// see guard.lua. The key never expires.
+const GuardKey = "holdfast_guard"
