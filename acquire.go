@@ -118,7 +118,7 @@ func (q *queue) join(ctx context.Context, h *Hold) {
 		return
 	}
 	if !h.wait.try {
-		if !q.c.ensureSubscribed(ctx) {
+		if !q.c.subscription.ensure(ctx) {
 			q.mu.Lock()
 			return
 		}

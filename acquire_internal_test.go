@@ -46,7 +46,7 @@ func TestJoinerKeepsTheLine(t *testing.T) {
 			defer stop()
 			s := c.spec("n", kindSemaphore, 2, nil)
 			s.key.units = 1
-			q, h := c.queueOf(s.key, false)
+			q, h := c.queues.get(s.key, false)
 			defer c.calls.Done()
 			h.wait.spec, h.ctx, h.wait.askedAt = s, ctx, time.Now()
 			q.waiters.pushBack(h)

@@ -33,7 +33,7 @@ func (cl *cleaner) addHeld(t *ticket) {
 }
 
 func (cl *cleaner) add(ref driver.Ref) {
-	id := cl.c.laneKey(ref.Ticket)
+	id := cl.c.renewer.laneKey(ref.Ticket)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if cl.stopped {
@@ -96,7 +96,7 @@ func (cl *cleaner) leave(todo []pendingLeave) (again []pendingLeave) {
 		refs[i] = todo[i].ref
 		ttl = min(ttl, refs[i].TTL)
 	}
-	lh := cl.c.laneHealthOf(refs[0].Name)
+	lh := cl.c.lanes.of(refs[0].Name)
 	ctx, cancel := context.WithTimeout(cl.c.requestCtx, lh.requestTimeout(requestLeave, callTimeout(ttl), ttl/3))
 	defer cancel()
 	statuses, err := lh.leaveBatch(ctx, refs)
@@ -116,7 +116,7 @@ func (cl *cleaner) leave(todo []pendingLeave) (again []pendingLeave) {
 		}
 	}
 	if trouble != nil && cl.c.requestCtx.Err() == nil {
-		cl.c.reportStoreError("leave", trouble)
+		cl.c.report.storeError("leave", trouble)
 	}
 	return again
 }

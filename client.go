@@ -8,10 +8,8 @@ import (
 	"hash/maphash"
 	"iter"
 	"reflect"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -25,14 +23,11 @@ type Client struct {
 	settings settings
 	meta     metaEncoder // of locks with the client's owner and note
 	clock    clock
-	id       string
-	serial   atomic.Uint64
+	ids      ticketIDs
 
-	renewer          renewer
-	cleaner          cleaner
-	observers        []Observer
-	observesWaits    bool // an Observer has a LockWait
-	backgroundErrors backgroundErrors
+	renewer renewer
+	cleaner cleaner
+	report  reporter
 
 	// requestCtx ends when no request may be sent any more. done closes earlier,
 	// when nothing is renewed any more; pushCtx, the context of Watch, ends then
@@ -45,17 +40,12 @@ type Client struct {
 	shutdown     shutdown
 
 	mu     sync.Mutex
-	queues map[uint64]*queue // by the hash of the key; the key itself is large. See queue.sameHash
-	hash   func(queueKey) uint64
+	queues queues
 	calls  sync.WaitGroup // calls in flight that Close waits for
-
-	waitPool sync.Pool // of finished waits
+	waits  waitPool
 
 	subscription subscription
-
-	onlyLane     laneHealth // of a store with one lane
-	healthMu     sync.Mutex
-	healthByLane map[uint64]*laneHealth // of a store with several lanes
+	lanes        lanes
 }
 
 // New returns a client of a driver, such as those of packages redislock or
@@ -70,9 +60,9 @@ func newClient(d Driver, readSlept func() time.Duration, opts ...ClientOption) (
 	if v := reflect.ValueOf(d); d == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("holdfast: the driver is nil")
 	}
-	c := &Client{drv: d, traits: d.Traits(), queues: make(map[uint64]*queue), done: make(chan struct{})}
+	c := &Client{drv: d, traits: d.Traits(), done: make(chan struct{})}
 	seed := maphash.MakeSeed()
-	c.hash = func(key queueKey) uint64 { return maphash.Comparable(seed, key) }
+	c.queues = queues{c: c, byHash: make(map[uint64]*queue), hash: func(key queueKey) uint64 { return maphash.Comparable(seed, key) }}
 	if err := c.settings.applyClient(opts); err != nil {
 		return nil, err
 	}
@@ -86,22 +76,22 @@ func newClient(d Driver, readSlept func() time.Duration, opts ...ClientOption) (
 		}
 	}
 	for _, o := range c.settings.observers {
-		c.observers = append(c.observers, *o)
-		c.observesWaits = c.observesWaits || o.LockWait != nil
+		c.report.observers = append(c.report.observers, *o)
+		c.report.observesWaits = c.report.observesWaits || o.LockWait != nil
 	}
-	c.id = newUUID()
+	c.ids.client = newUUID()
 	c.meta = newMetaEncoder(&c.settings)
 	c.clock.start(readSlept)
 	c.requestCtx, c.stopRequests = context.WithCancel(context.Background())
 	c.pushCtx, c.stopPushes = context.WithCancel(c.requestCtx)
-	c.shutdown.init()
-	c.onlyLane.init(c)
-	c.healthByLane = make(map[uint64]*laneHealth)
+	c.shutdown.init(c)
+	c.subscription.c = c
+	c.lanes.init(c)
 	c.renewer.init(c)
 	c.cleaner.c, c.cleaner.lanes = c, make(map[laneKey][]pendingLeave)
 	if n, ok := d.(driver.Noticer); ok {
 		for _, f := range n.Notices() {
-			c.reportBackground(BackgroundErrorInfo{Op: "check",
+			c.report.background(BackgroundErrorInfo{Op: "check",
 				Err: fmt.Errorf("holdfast: %s: %s; %s", f.Topic, f.Detail, f.Advice)})
 		}
 	}
@@ -114,20 +104,6 @@ func newUUID() string {
 	rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// newID returns an unused id, and the metadata of a ticket made now. Both are
-// parts of one string, which saves an allocation.
-func (c *Client) newID(m metaEncoder, now time.Time) (id, meta string) {
-	var b strings.Builder
-	var num [20]byte
-	b.Grow(len(c.id) + 1 + 2*len(num) + len(m.head) + len(m.tail))
-	b.WriteString(c.id)
-	b.WriteByte(':')
-	b.Write(strconv.AppendUint(num[:0], c.serial.Add(1), 10))
-	n := b.Len()
-	m.write(&b, now)
-	return b.String()[:n], b.String()[n:]
 }
 
 // Traits returns the abilities and bounds of the store.
@@ -164,86 +140,6 @@ func (c *Client) beginCall() bool {
 	return true
 }
 
-// uncontended allocates queue, hold and ticket together: the usual Lock needs
-// all three. They take 568 bytes: with the
-// runtime's header of 8 bytes, a size class.
-type uncontended struct {
-	queue  queue
-	hold   Hold
-	ticket ticket
-}
-
-// queueOf returns the queue of key, for manual renewal or not, with a reference that releaseQueue returns,
-// and an ungranted Hold. It begins a call as beginCall does, and returns nil,
-// nil from Shutdown or Close on.
-func (c *Client) queueOf(key queueKey, manual bool) (*queue, *Hold) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shutdown.phase != phaseOpen {
-		return nil, nil
-	}
-	c.calls.Add(1)
-	at := c.hash(key)
-	for q := c.queues[at]; q != nil; q = q.sameHash {
-		if q.key == key && q.manual == manual {
-			q.refs++
-			return q, &Hold{queue: q, wait: c.newWait()}
-		}
-	}
-	s := new(uncontended)
-	q, h := &s.queue, &s.hold
-	q.laneHealth, q.key, q.manual, q.refs, q.sameHash = c.laneHealthOf(key.name), key, manual, 1, c.queues[at]
-	c.queues[at] = q
-	h.queue, h.wait = q, c.newWait()
-	h.wait.spareTicket = &s.ticket
-	return q, h
-}
-
-// releaseQueue returns a reference, and forgets a queue without references.
-func (c *Client) releaseQueue(q *queue) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q.refs--
-	if q.refs > 0 {
-		return
-	}
-	at := c.hash(q.key)
-	if first := c.queues[at]; first != q {
-		for first.sameHash != q {
-			first = first.sameHash
-		}
-		first.sameHash = q.sameHash
-	} else if q.sameHash != nil {
-		c.queues[at] = q.sameHash
-	} else {
-		delete(c.queues, at)
-	}
-}
-
-// newWait returns a wait, with a recycled channel if there is one.
-func (c *Client) newWait() *wait {
-	if w, ok := c.waitPool.Get().(*wait); ok {
-		return w
-	}
-	return new(wait)
-}
-
-// recycleWait returns h's wait to the pool. h has been granted, so no goroutine
-// wakes it any more. A failed wait is not recycled, because its queue may still
-// read its error.
-func (c *Client) recycleWait(h *Hold) {
-	w := h.wait
-	h.wait = nil
-	if w.wakeUp != nil {
-		select {
-		case <-w.wakeUp:
-		default:
-		}
-	}
-	*w = wait{wakeUp: w.wakeUp}
-	c.waitPool.Put(w)
-}
-
 func (c *Client) userName(name string) string {
 	return strings.TrimPrefix(name, c.settings.prefix)
 }
@@ -270,7 +166,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (LockInfo, error) {
 	if err != nil {
 		return LockInfo{}, err
 	}
-	dq, err := c.laneHealthOf(full).inspectQueue(ctx, full)
+	dq, err := c.lanes.of(full).inspectQueue(ctx, full)
 	if err != nil {
 		return LockInfo{}, storeError("inspect", name, err)
 	}

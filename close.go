@@ -12,14 +12,14 @@ import (
 
 // finish closes the client once, and returns the result to each caller. The others
 // wait on a channel, not on a mutex: time goes on in a bubble of testing/synctest.
-func (c *Client) finish() error {
-	s := &c.shutdown
+func (s *shutdown) finish() error {
+	c := s.c
 	c.mu.Lock()
 	first := !s.begun
 	s.begun = true
 	c.mu.Unlock()
 	if first {
-		s.err = c.close()
+		s.err = s.close()
 		close(s.finished)
 	}
 	<-s.finished
@@ -28,13 +28,14 @@ func (c *Client) finish() error {
 
 // close ends renewals and pushes, abandons the holds whose functions have not
 // returned, and closes the driver.
-func (c *Client) close() error {
-	bound := c.closeTimeout()
+func (s *shutdown) close() error {
+	c := s.c
+	bound := s.timeout()
 	limit := time.NewTimer(bound)
 	defer limit.Stop()
 
 	c.mu.Lock()
-	c.shutdown.phase = phaseClosed
+	s.phase = phaseClosed
 	close(c.done)
 	c.stopPushes()
 	c.mu.Unlock()
@@ -43,12 +44,7 @@ func (c *Client) close() error {
 		t.queue.abandonHolds(t)
 	}
 	c.renewer.stop()
-	c.onlyLane.stopProbeTimer()
-	c.healthMu.Lock()
-	for _, lh := range c.healthByLane {
-		lh.stopProbeTimer()
-	}
-	c.healthMu.Unlock()
+	c.lanes.stopProbes()
 
 	settled := make(chan struct{})
 	go func() {
@@ -70,7 +66,7 @@ func (c *Client) close() error {
 		err = storeError("close", "", e)
 	}
 	c.mu.Lock()
-	held := c.shutdown.abandoned
+	held := s.abandoned
 	c.mu.Unlock()
 	if len(held) > 0 {
 		slices.Sort(held)
@@ -100,11 +96,11 @@ func (q *queue) abandonHolds(t *ticket) {
 			t.holds.remove(h)
 			if h.runsFunction() {
 				running++
-				q.c.noteAbandoned(q.name())
+				q.c.shutdown.noteAbandoned(q.name())
 			}
 			last, reported := h.end(over)
 			if last {
-				q.c.endHold(h)
+				q.c.shutdown.holdEnded(h)
 			}
 			if last && !reported {
 				ended = append(ended, endedHold{h, q.c.clock.now(), over})
@@ -118,14 +114,14 @@ func (q *queue) abandonHolds(t *ticket) {
 	case t.holds.first == nil:
 		q.discardHeld(t)
 	}
-	q.c.reportEnded(ended...)
+	q.c.report.ended(ended...)
 }
 
 // noteAbandoned notes the name of a hold that ended under a function.
-func (c *Client) noteAbandoned(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shutdown.abandoned = append(c.shutdown.abandoned, name)
+func (s *shutdown) noteAbandoned(name string) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.abandoned = append(s.abandoned, name)
 }
 
 // heldTickets returns the tickets that hold.

@@ -25,7 +25,7 @@ func TestNestedHoldsAreForgotten(t *testing.T) {
 					return err
 				}
 			}
-			for _, q := range c.queues {
+			for _, q := range c.queues.byHash {
 				if n := len(q.lastGranted.holds.first.nested.holds); n != 0 {
 					t.Errorf("the hold still knows of %d nested ones", n)
 				}
@@ -35,8 +35,8 @@ func TestNestedHoldsAreForgotten(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if len(c.queues) != 0 || len(c.renewer.byID) != 0 {
-			t.Errorf("%d lines and %d tickets stay", len(c.queues), len(c.renewer.byID))
+		if len(c.queues.byHash) != 0 || len(c.renewer.byID) != 0 {
+			t.Errorf("%d lines and %d tickets stay", len(c.queues.byHash), len(c.renewer.byID))
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestF52_HandOverOfAnEndedClaim(t *testing.T) {
 		}
 		c.cleaner.addHeld(left)
 		h.end(ErrReleased)
-		c.releaseQueue(q)
+		c.queues.release(q)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -85,7 +85,7 @@ func TestF52_HandOverOfAnEndedClaim(t *testing.T) {
 // the client is clean.
 func Residue(c *Client) string {
 	c.mu.Lock()
-	lines := len(c.queues)
+	lines := len(c.queues.byHash)
 	c.mu.Unlock()
 	c.renewer.mu.Lock()
 	tickets, ends := len(c.renewer.byID), len(c.renewer.claimEnds)
@@ -100,4 +100,4 @@ func Residue(c *Client) string {
 }
 
 // ReportBackground reports a background error to the Observers of c.
-func ReportBackground(c *Client, err error) { c.reportBackground(BackgroundErrorInfo{Err: err}) }
+func ReportBackground(c *Client, err error) { c.report.background(BackgroundErrorInfo{Err: err}) }

@@ -53,22 +53,46 @@ func (lh *laneHealth) init(c *Client) {
 	lh.c, lh.silentSince, lh.probeTimerAt, lh.firstProbe = c, never, never, never
 }
 
-// laneHealthOf returns the laneHealth of the lane of a name.
-func (c *Client) laneHealthOf(name string) *laneHealth {
-	lane := c.traits.Lane
+// lanes has the laneHealth of each lane of a client's store.
+type lanes struct {
+	c    *Client
+	only laneHealth // of a store with one lane
+	mu   sync.Mutex
+	byID map[uint64]*laneHealth // of a store with several lanes
+}
+
+func (l *lanes) init(c *Client) {
+	l.c = c
+	l.only.init(c)
+	l.byID = make(map[uint64]*laneHealth)
+}
+
+// of returns the laneHealth of the lane of a name.
+func (l *lanes) of(name string) *laneHealth {
+	lane := l.c.traits.Lane
 	if lane == nil {
-		return &c.onlyLane
+		return &l.only
 	}
 	id := lane(name)
-	c.healthMu.Lock()
-	defer c.healthMu.Unlock()
-	lh := c.healthByLane[id]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lh := l.byID[id]
 	if lh == nil {
 		lh = new(laneHealth)
-		lh.init(c)
-		c.healthByLane[id] = lh
+		lh.init(l.c)
+		l.byID[id] = lh
 	}
 	return lh
+}
+
+// stopProbes stops the timers of all lanes.
+func (l *lanes) stopProbes() {
+	l.only.stopProbeTimer()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lh := range l.byID {
+		lh.stopProbeTimer()
+	}
 }
 
 // requestSent notes that a request is sent, and returns the time.

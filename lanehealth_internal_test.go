@@ -18,7 +18,7 @@ func TestF106_OwnStarvationIsNoSilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		lh := &c.onlyLane
+		lh := &c.lanes.only
 		const patience = time.Second
 		lh.requestSent()
 		expect := func(want time.Duration) {

@@ -42,9 +42,9 @@ func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Cont
 		if done {
 			return err
 		}
-		c.reportBackground(BackgroundErrorInfo{Op: "campaign", Name: name,
+		c.report.background(BackgroundErrorInfo{Op: "campaign", Name: name,
 			Err: fmt.Errorf("holdfast: lead %q: campaign again: %w", name, err)})
-		if !c.pauseCampaign(ctx, pause.next(time.Since(begun))) {
+		if !pauseCampaign(ctx, c.shutdown.closing, pause.next(time.Since(begun))) {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -104,16 +104,16 @@ func (p *campaignPause) next(lasted time.Duration) time.Duration {
 	return base + rand.N(base)
 }
 
-// pauseCampaign waits for d, and reports false if ctx ends or the client begins to
-// close first.
-func (c *Client) pauseCampaign(ctx context.Context, d time.Duration) bool {
+// pauseCampaign waits for d, and reports false if ctx ends or closing is closed
+// first.
+func pauseCampaign(ctx context.Context, closing <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
-	case <-c.shutdown.closing:
+	case <-closing:
 	}
 	return false
 }

@@ -126,7 +126,7 @@ func (s *spec) lockWithin(ctx, wait context.Context, units int64, try bool) (*Ho
 	if err != nil {
 		return nil, err
 	}
-	s.c.recycleWait(h)
+	s.c.waits.put(h)
 	return h, nil
 }
 
@@ -194,7 +194,7 @@ func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
 	if a.wait.Err() != nil && !c.closing() {
 		return nil, waitError(a.wait, s.name, a.askedAt, Holder{})
 	}
-	q, h := c.queueOf(key, s.manual)
+	q, h := c.queues.get(key, s.manual)
 	if q == nil {
 		return nil, &nameError{name: s.name, err: ErrClosed}
 	}
@@ -204,14 +204,14 @@ func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
 		h.kind, h.observed = s.kind, lockDoneDue
 	}
 	if outer, _ := a.ctx.Value(q).(*Hold); outer != nil {
-		c.releaseQueue(q)
+		c.queues.release(q)
 		if err := h.nest(a.wait, outer, key, a.try); err != nil {
 			return nil, err
 		}
 		return h, nil
 	}
 	if err := q.acquire(a.wait, h, a.try); err != nil {
-		c.releaseQueue(q)
+		c.queues.release(q)
 		return h, err
 	}
 	return h, nil

@@ -24,7 +24,7 @@ func (c *Client) checkCall(ctx context.Context) error {
 		return errNoClient
 	case ctx == nil:
 		return errNoCtx
-	case c.closeBegan():
+	case c.shutdown.closeBegan():
 		return fmt.Errorf("holdfast: %w", ErrClosed)
 	}
 	return nil

@@ -66,7 +66,7 @@ func (h *Hold) Renew(ctx context.Context) error {
 // answered for all holds, or ctx has ended.
 func (c *Client) Renew(ctx context.Context, holds ...*Hold) []error {
 	errs := make([]error, len(holds))
-	if err := c.checkRenew(ctx); err != nil {
+	if err := checkRenew(c, ctx); err != nil {
 		for i := range errs {
 			errs[i] = err
 		}
@@ -82,7 +82,7 @@ func (c *Client) Renew(ctx context.Context, holds ...*Hold) []error {
 	asked := make([]*userRenewal, len(holds))
 	due := make([]*ticket, 0, len(holds))
 	for i, h := range holds {
-		if errs[i] = c.checkManual(h); errs[i] != nil {
+		if errs[i] = checkManual(c, h); errs[i] != nil {
 			continue
 		}
 		t, q := h.root.ticket, h.root.queue
@@ -106,7 +106,7 @@ func (c *Client) Renew(ctx context.Context, holds ...*Hold) []error {
 }
 
 // checkRenew refuses a call of Renew that cannot be carried out.
-func (c *Client) checkRenew(ctx context.Context) error {
+func checkRenew(c *Client, ctx context.Context) error {
 	switch {
 	case !c.made():
 		return errNoClient
@@ -117,7 +117,7 @@ func (c *Client) checkRenew(ctx context.Context) error {
 }
 
 // checkManual refuses a hold that has ended, or that c has not left to its user.
-func (c *Client) checkManual(h *Hold) error {
+func checkManual(c *Client, h *Hold) error {
 	switch {
 	case !h.made():
 		return ErrReleased

@@ -11,7 +11,7 @@ import (
 func (o *onceCall) read(ctx context.Context) (doneRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.markTimeout())
 	defer cancel()
-	return o.c.readRecord(ctx, o.marker, o.key.name)
+	return readRecord(ctx, o.c, o.marker, o.key.name)
 }
 
 // setMark sends one request to set the mark.
@@ -22,7 +22,7 @@ func (o *onceCall) setMark(m driver.Mark) error {
 	defer o.c.calls.Done()
 	ctx, cancel := context.WithTimeout(o.c.requestCtx, o.markTimeout())
 	defer cancel()
-	lh := o.c.laneHealthOf(o.key.name)
+	lh := o.c.lanes.of(o.key.name)
 	sent := lh.requestSent()
 	err := o.marker.SetMark(ctx, o.key.name, m)
 	lh.requestEnded(ctx, requestMark, sent, err)
@@ -32,11 +32,11 @@ func (o *onceCall) setMark(m driver.Mark) error {
 // markTimeout bounds one request about a mark.
 func (o *onceCall) markTimeout() time.Duration {
 	ttl := o.key.ttl
-	return o.c.laneHealthOf(o.key.name).requestTimeout(requestMark, callTimeout(ttl), silenceBudget(ttl))
+	return o.c.lanes.of(o.key.name).requestTimeout(requestMark, callTimeout(ttl), silenceBudget(ttl))
 }
 
 // readRecord reads the mark of a name of the store.
-func (c *Client) readRecord(ctx context.Context, marker driver.Marker, full string) (doneRecord, error) {
+func readRecord(ctx context.Context, c *Client, marker driver.Marker, full string) (doneRecord, error) {
 	if !c.beginCall() {
 		return doneRecord{}, driver.ErrClosed
 	}
@@ -44,7 +44,7 @@ func (c *Client) readRecord(ctx context.Context, marker driver.Marker, full stri
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.requestCtx, cancel)() // Close ends it
-	lh := c.laneHealthOf(full)
+	lh := c.lanes.of(full)
 	sent := lh.requestSent()
 	m, err := marker.Mark(ctx, full)
 	lh.requestEnded(ctx, requestMark, sent, err)

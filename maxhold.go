@@ -56,7 +56,7 @@ func (h *Hold) onMaxHold() {
 	}
 	r.mu.Unlock()
 	if ended && h == r {
-		r.queue.c.reportEnded(endedHold{r, r.queue.c.clock.now(), err})
+		r.queue.c.report.ended(endedHold{r, r.queue.c.clock.now(), err})
 	}
 }
 
@@ -72,7 +72,7 @@ func (h *Hold) onMaxHoldOver() {
 		q.c.cleaner.addHeld(t)
 	}
 	if last {
-		q.c.endHold(h.root)
-		q.c.reportEnded(endedHold{h.root, q.c.clock.now(), h.root.doneError(nil)})
+		q.c.shutdown.holdEnded(h.root)
+		q.c.report.ended(endedHold{h.root, q.c.clock.now(), h.root.doneError(nil)})
 	}
 }

@@ -70,11 +70,11 @@ func (c *Client) LastDone(ctx context.Context, name string) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	m, err := c.marker(name)
+	m, err := markerOf(c, name)
 	if err != nil {
 		return Done{}, err
 	}
-	r, err := c.readRecord(ctx, m, full)
+	r, err := readRecord(ctx, c, m, full)
 	switch {
 	case err != nil:
 		return Done{}, storeError("last done", name, err)
@@ -84,8 +84,8 @@ func (c *Client) LastDone(ctx context.Context, name string) (Done, error) {
 	return r.last[0], nil
 }
 
-// marker returns the store's marks.
-func (c *Client) marker(name string) (driver.Marker, error) {
+// markerOf returns the store's marks.
+func markerOf(c *Client, name string) (driver.Marker, error) {
 	if m, ok := c.drv.(driver.Marker); ok && c.traits.Marks {
 		return m, nil
 	}
@@ -115,7 +115,7 @@ func (s *spec) once(ctx context.Context, slot time.Time, fn func(ctx context.Con
 	if err := s.checkSlot(slot); err != nil {
 		return Done{}, err
 	}
-	m, err := s.c.marker(s.name)
+	m, err := markerOf(s.c, s.name)
 	if err != nil {
 		return Done{}, err
 	}
@@ -206,7 +206,7 @@ func (o *onceCall) look() (done Done, ok bool, err error) {
 func (o *onceCall) find(r *doneRecord) (Done, bool) {
 	done, tooOld, ok := r.find(o.slot)
 	if tooOld {
-		o.c.reportBackground(BackgroundErrorInfo{Op: "once", Name: o.name,
+		o.c.report.background(BackgroundErrorInfo{Op: "once", Name: o.name,
 			Err: fmt.Errorf("holdfast: once %q: slot %s is older than the %d slots done last, and counts as done; %s",
 				o.name, done.Slot.Format(time.RFC3339), maxSlots, r.ahead())})
 	}

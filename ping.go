@@ -28,7 +28,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(c.pushCtx, cancel)() // Close ends it
 	full := c.settings.prefix + pingName
-	if _, err := c.laneHealthOf(full).inspectQueue(ctx, full); err != nil {
+	if _, err := c.lanes.of(full).inspectQueue(ctx, full); err != nil {
 		if c.closing() {
 			return fmt.Errorf("holdfast: ping: %w", ErrClosed)
 		}

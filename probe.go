@@ -92,7 +92,7 @@ func (lh *laneHealth) checkSilence() {
 	if idle || silence >= delay {
 		end := never
 		if silence > 0 {
-			end = lh.c.endOverBudget(lh)
+			end = lh.endOverBudget()
 		}
 		if idle && end == never {
 			return

@@ -51,16 +51,16 @@ import (
 // its place. One goroutine at a time is the joiner: only the joiner sends Join
 // and replaces pending. The role passes on with the head of the queue.
 //
-// Lock order: queue.mu, a laneHealth.mu, Client.mu, Client.healthMu; under
-// queue.mu also the root's Hold.mu and the mu of renewer, cleaner,
-// subscription, troubles and callCtx. Close takes laneHealth.mu under healthMu,
-// after the last queue was made. No request is sent and no Observer called
-// under a mutex.
+// Lock order: queue.mu, a laneHealth.mu, Client.mu, lanes.mu; under queue.mu
+// also the root's Hold.mu and the mu of renewer, cleaner, subscription,
+// backgroundErrors and callCtx. Close takes laneHealth.mu under lanes.mu, after
+// the last queue was made. No request is sent and no Observer called under a
+// mutex.
 type queue struct {
 	*laneHealth // of the name's lane; its c is also the queue's client
 
 	key      queueKey
-	sameHash *queue // guarded by Client.mu: the next queue with the same hash in Client.queues
+	sameHash *queue // guarded by Client.mu: the next queue with the same hash in queues.byHash
 
 	mu          sync.Mutex
 	waiters     holdList // goroutines that wait, first come first served
@@ -146,7 +146,7 @@ func (q *queue) newTicket(h *Hold) *ticket {
 		t = new(ticket)
 	}
 	t.queue = q
-	id, meta := q.c.newID(h.wait.spec.meta, time.Now())
+	id, meta := q.c.ids.next(h.wait.spec.meta, time.Now())
 	t.Ticket = driver.Ticket{
 		ID: id, Owner: q.key.owner, Name: q.key.name,
 		Units: q.key.units, Limit: q.key.limit, TTL: q.key.ttl,

@@ -15,7 +15,7 @@ func TestLinesOfOneHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.hash = func(queueKey) uint64 { return 1 }
+	c.queues.hash = func(queueKey) uint64 { return 1 }
 	names := []string{"a", "b", "c", "d"}
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 2, 0, 3}} {
 		var held [4]*Hold
@@ -29,11 +29,11 @@ func TestLinesOfOneHash(t *testing.T) {
 				t.Error(err)
 			}
 			for m, j := range order {
-				q, _ := c.queueOf(held[j].queue.key, false)
+				q, _ := c.queues.get(held[j].queue.key, false)
 				if known := q == held[j].queue; known != (m > n) {
 					t.Errorf("after %d unlocks, is line %s known: %v", n+1, names[j], known)
 				}
-				c.releaseQueue(q)
+				c.queues.release(q)
 				c.calls.Done()
 			}
 		}

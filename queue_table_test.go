@@ -74,11 +74,11 @@ func newCell(t *testing.T, try, second bool) *cell {
 		t.Fatal(err)
 	}
 	x := &cell{c: c, d: d}
-	c.ensureSubscribed(context.Background())
+	c.subscription.ensure(context.Background())
 	s := c.spec("n", kindMutex, 1, nil)
 	s.key.units = 1
 	enter := func() *Hold {
-		q, h := c.queueOf(s.key, false)
+		q, h := c.queues.get(s.key, false)
 		x.q = q
 		h.wait.spec, h.wait.try, h.ctx = s, try, context.Background()
 		h.wait.askedAt, h.wait.begunAt = c.clock.read()
@@ -136,7 +136,7 @@ func (x *cell) unlock() {
 		_, _ = x.q.leaveStore(t)
 	}
 	x.h.end(ErrReleased)
-	x.c.endHold(x.h)
+	x.c.shutdown.holdEnded(x.h)
 }
 
 // outcome describes the queue after an event: the head; the ticket; the ticket that

@@ -96,9 +96,9 @@ func (q *queue) loseHeld(t *ticket, why LossReason) {
 		q.c.cleaner.add(ref)
 	}
 	for _, h := range ended {
-		q.c.endHold(h) // before the report: HoldDone may call Shutdown, which must not count h
+		q.c.shutdown.holdEnded(h) // before the report: HoldDone may call Shutdown, which must not count h
 	}
-	q.c.reportEnded(lost...)
+	q.c.report.ended(lost...)
 	q.mu.Lock()
 	q.ensureJoiner()
 	q.mu.Unlock()

@@ -60,9 +60,10 @@ type laneKey struct {
 	size int    // bits of the TTL
 }
 
-func (c *Client) laneKey(t *driver.Ticket) laneKey {
+// laneKey returns the key of the lane of a ticket.
+func (r *renewer) laneKey(t *driver.Ticket) laneKey {
 	key := laneKey{size: bits.Len64(uint64(t.TTL))}
-	if f := c.traits.Lane; f != nil {
+	if f := r.c.traits.Lane; f != nil {
 		key.id = f(t.Name)
 	}
 	return key
@@ -122,7 +123,7 @@ func (r *renewer) add(t *ticket, sent instant, recheck time.Duration) {
 	if recheck > 0 && recheck < wait && t.state != driver.Held {
 		wait = recheck
 	}
-	if t.state != driver.Held && r.c.pushesMissing() {
+	if t.state != driver.Held && r.c.subscription.missing() {
 		wait = min(wait, min(max(sent.sub(t.joinSentAt)/4, 50*time.Millisecond), time.Second))
 	}
 	r.schedule(t, sent.add(wait))
@@ -190,7 +191,7 @@ func (r *renewer) remove(t *ticket) {
 }
 
 func (r *renewer) laneOf(t *ticket) *lane {
-	key := r.c.laneKey(&t.Ticket)
+	key := r.laneKey(&t.Ticket)
 	ln := r.lanes[key]
 	if ln == nil {
 		ln = &lane{key: key, health: t.queue.laneHealth}
@@ -354,7 +355,7 @@ func (r *renewer) applyReplies(b *batch) {
 	r.reorder(b.lane)
 	r.mu.Unlock()
 	if trouble != nil {
-		r.c.reportStoreError("renew", trouble)
+		r.c.report.storeError("renew", trouble)
 	}
 }
 

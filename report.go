@@ -16,10 +16,17 @@ const (
 	allReported
 )
 
+// reporter calls the Observers of a client. Without any, it does nothing.
+type reporter struct {
+	observers     []Observer
+	observesWaits bool // an Observer has a LockWait
+	errors        backgroundErrors
+}
+
 // isObserved reports whether the client has an Observer and the call does not
 // nest.
 func (s *spec) isObserved(ctx context.Context) bool {
-	if len(s.c.observers) == 0 {
+	if len(s.c.report.observers) == 0 {
 		return false
 	}
 	outer, _ := ctx.Value(s).(*Hold)
@@ -48,7 +55,7 @@ func newEvent(name string, k kind, units int64, owner string) Event {
 func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
 	c := s.c
 	e := s.event(units)
-	values, derived := c.lockStart(a.ctx, &LockStartInfo{Event: e, Try: a.try})
+	values, derived := c.report.lockStart(a.ctx, &LockStartInfo{Event: e, Try: a.try})
 	a.values, a.observed = values, true
 	a.askedAt, a.begunAt = c.clock.read()
 	h, err := s.lockUnits(a, units)
@@ -58,11 +65,11 @@ func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
 	}
 	if err != nil {
 		done.Waited = time.Since(a.askedAt)
-		c.lockDone(values, &done)
+		c.report.lockDone(values, &done)
 		return nil, err
 	}
 	done.Token, done.Waited, done.Local = h.token, h.since.sub(a.begunAt), h.wait.local
-	c.recycleWait(h)
+	c.waits.put(h)
 	returned := false
 	defer func() {
 		if !returned { // the callback has ended the goroutine: nobody can unlock h
@@ -70,7 +77,7 @@ func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
 			_ = h.Unlock()
 		}
 	}()
-	next, more := c.lockDone(values, &done)
+	next, more := c.report.lockDone(values, &done)
 	h.announce(next, derived || more)
 	returned = true
 	return h, nil
@@ -83,7 +90,7 @@ func (h *Hold) announce(values context.Context, derived bool) {
 	err := h.endErr
 	h.mu.Unlock()
 	if err != nil {
-		h.queue.c.reportEnded(endedHold{h, h.queue.c.clock.now(), err})
+		h.queue.c.report.ended(endedHold{h, h.queue.c.clock.now(), err})
 	}
 }
 
@@ -94,11 +101,11 @@ type endedHold struct {
 	err  error
 }
 
-// reportEnded calls HoldDone for holds that ended without an Unlock, on a
+// ended calls HoldDone for holds that ended without an Unlock, on a
 // goroutine of its own: a callback may call Unlock, Lock or Close, and may
 // block.
-func (c *Client) reportEnded(ended ...endedHold) {
-	if len(c.observers) == 0 || len(ended) == 0 {
+func (r *reporter) ended(ended ...endedHold) {
+	if len(r.observers) == 0 || len(ended) == 0 {
 		return
 	}
 	go reportAll(ended)
@@ -129,17 +136,17 @@ func (h *Hold) reportDone(now instant, err error) {
 	}
 	e := HoldDoneInfo{Token: h.token, Held: now.sub(h.since), Err: err,
 		Event: newEvent(h.Name(), h.kind, h.queue.key.units, h.queue.key.owner)}
-	for i := range h.queue.c.observers {
-		if f := h.queue.c.observers[i].HoldDone; f != nil {
+	for i := range h.queue.c.report.observers {
+		if f := h.queue.c.report.observers[i].HoldDone; f != nil {
 			notify(f, ctx, &e)
 		}
 	}
 }
 
-func (c *Client) lockStart(ctx context.Context, e *LockStartInfo) (values context.Context, derived bool) {
+func (r *reporter) lockStart(ctx context.Context, e *LockStartInfo) (values context.Context, derived bool) {
 	values = ctx
-	for i := range c.observers {
-		if f := c.observers[i].LockStart; f != nil {
+	for i := range r.observers {
+		if f := r.observers[i].LockStart; f != nil {
 			if next := derive(f, values, e); next != nil {
 				values, derived = next, true
 			}
@@ -148,10 +155,10 @@ func (c *Client) lockStart(ctx context.Context, e *LockStartInfo) (values contex
 	return values, derived
 }
 
-func (c *Client) lockDone(ctx context.Context, e *LockDoneInfo) (values context.Context, derived bool) {
+func (r *reporter) lockDone(ctx context.Context, e *LockDoneInfo) (values context.Context, derived bool) {
 	values = ctx
-	for i := range c.observers {
-		if f := c.observers[i].LockDone; f != nil {
+	for i := range r.observers {
+		if f := r.observers[i].LockDone; f != nil {
 			if next := derive(f, values, e); next != nil {
 				values, derived = next, true
 			}
@@ -201,7 +208,7 @@ func (q *queue) reportWaitLocked(h *Hold, turn bool) bool {
 	default:
 		return false
 	}
-	if !q.c.observesWaits {
+	if !q.c.report.observesWaits {
 		return false
 	}
 	if e.Err == nil {
@@ -220,11 +227,11 @@ func (q *queue) lockWait(h *Hold, e *LockWaitInfo) {
 	defer func() {
 		if !returned {
 			_ = q.giveUpWait(h, nil)
-			q.c.releaseQueue(q)
+			q.c.queues.release(q)
 		}
 	}()
-	for i := range q.c.observers {
-		if f := q.c.observers[i].LockWait; f != nil {
+	for i := range q.c.report.observers {
+		if f := q.c.report.observers[i].LockWait; f != nil {
 			notify(f, h.ctx, e)
 		}
 	}
@@ -243,16 +250,17 @@ type backgroundErrors struct {
 	reporting bool
 }
 
-// reportStoreError reports the error of a request that no caller waits for.
-func (c *Client) reportStoreError(op string, err error) {
-	c.reportBackground(BackgroundErrorInfo{Op: op, Err: storeError(op, "", err)})
+// storeError reports the error of a request that no caller waits for.
+func (r *reporter) storeError(op string, err error) {
+	r.background(BackgroundErrorInfo{Op: op, Err: storeError(op, "", err)})
 }
 
-func (c *Client) reportBackground(e BackgroundErrorInfo) {
-	if len(c.observers) == 0 {
+// background reports an error that is no call's result.
+func (r *reporter) background(e BackgroundErrorInfo) {
+	if len(r.observers) == 0 {
 		return
 	}
-	b := &c.backgroundErrors
+	b := &r.errors
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) == maxBackgroundErrors {
@@ -261,7 +269,7 @@ func (c *Client) reportBackground(e BackgroundErrorInfo) {
 	b.queue = append(b.queue, e)
 	if !b.reporting {
 		b.reporting = true
-		go b.report(c.observers)
+		go b.report(r.observers)
 	}
 }
 

@@ -82,9 +82,9 @@ func (q *queue) hadPlace(h *Hold) bool {
 
 // endOverBudget ends the Locks of a silent lane that have no place and whose
 // retry budget is spent. It returns the time until the next one is due.
-func (c *Client) endOverBudget(lh *laneHealth) (next instant) {
+func (lh *laneHealth) endOverBudget() (next instant) {
 	var queues []*queue
-	for _, q := range c.allQueues() {
+	for _, q := range lh.c.queues.all() {
 		if q.laneHealth == lh {
 			queues = append(queues, q)
 		}

@@ -23,6 +23,7 @@ const (
 
 // shutdown is the state of a client that closes.
 type shutdown struct {
+	c       *Client
 	closing chan struct{} // closed when calls begin to refuse
 	idle    chan struct{} // closed when every hold that was asked to stop has ended
 
@@ -39,7 +40,8 @@ type shutdown struct {
 	abandoned []string // names of the holds that ended under a function
 }
 
-func (s *shutdown) init() {
+func (s *shutdown) init(c *Client) {
+	s.c = c
 	s.closing, s.idle, s.finished = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	s.left = make(map[*Hold]struct{})
 }
@@ -112,16 +114,16 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	case ctx == nil:
 		return errNoCtx
 	}
-	c.beginClosing(phaseShutdown)
+	c.shutdown.begin(phaseShutdown)
 	select {
 	case <-c.shutdown.idle:
 	case <-c.done:
 	case <-ctx.Done():
-		if held := c.heldNames(); len(held) > 0 {
+		if held := c.shutdown.heldNames(); len(held) > 0 {
 			return &ShutdownError{Held: held, Cause: context.Cause(ctx)}
 		}
 	}
-	return c.finish()
+	return c.shutdown.finish()
 }
 
 // Close ends the client now. Holds taken with Lock end at once, with ErrClosed
@@ -144,39 +146,33 @@ func (c *Client) Close() error {
 	if !c.made() {
 		return errNoClient
 	}
-	c.beginClosing(phaseClosing)
-	bound := time.NewTimer(c.closeTimeout())
+	c.shutdown.begin(phaseClosing)
+	bound := time.NewTimer(c.shutdown.timeout())
 	defer bound.Stop()
 	select {
 	case <-c.shutdown.idle:
 	case <-c.done:
 	case <-bound.C:
 	}
-	return c.finish()
+	return c.shutdown.finish()
 }
 
-// closeTimeout bounds how long Close waits for functions, and then for the
+// timeout bounds how long Close waits for functions, and then for the
 // store.
-func (c *Client) closeTimeout() time.Duration { return releaseTimeout(c.settings.ttl) }
+func (s *shutdown) timeout() time.Duration { return releaseTimeout(s.c.settings.ttl) }
 
-// beginClosing makes calls refuse, ends the waits, and asks the holds to stop.
+// begin makes calls refuse, ends the waits, and asks the holds to stop.
 // From phaseClosing on it ends the holds under which no function runs.
-func (c *Client) beginClosing(p phase) {
-	s := &c.shutdown
+func (s *shutdown) begin(p phase) {
+	c := s.c
 	c.mu.Lock()
 	if s.phase == phaseOpen {
 		close(s.closing)
 	}
 	s.phase = max(s.phase, p)
-	queues := make([]*queue, 0, len(c.queues))
-	for _, q := range c.queues {
-		for ; q != nil; q = q.sameHash {
-			queues = append(queues, q)
-		}
-	}
 	c.mu.Unlock()
 
-	for _, q := range queues {
+	for _, q := range c.queues.all() {
 		q.mu.Lock()
 		if q.joinCall != nil {
 			q.joinCall.stop()
@@ -212,7 +208,7 @@ func (q *queue) stopHolds(t *ticket, p phase) {
 			h.wakeUp() // its goroutine gives the grant up
 		case p >= phaseClosing && h.endIfBare(over):
 			t.holds.remove(h)
-			q.c.endHold(h)
+			q.c.shutdown.holdEnded(h)
 			ended = append(ended, endedHold{h, q.c.clock.now(), over})
 		case h.askToStop():
 			q.c.mu.Lock()
@@ -224,33 +220,33 @@ func (q *queue) stopHolds(t *ticket, p phase) {
 	if t.holds.first == nil {
 		q.discardHeld(t)
 	}
-	q.c.reportEnded(ended...)
+	q.c.report.ended(ended...)
 }
 
 // closedError returns the error of calls on this queue's lock from Shutdown or
 // Close on.
 func (q *queue) closedError() error { return &nameError{name: q.name(), err: ErrClosed} }
 
-// endHold notes the end of the root h: it releases h's queue, and Shutdown and
+// holdEnded notes the end of the root h: it releases h's queue, and Shutdown and
 // Close no longer wait for h.
-func (c *Client) endHold(h *Hold) {
-	c.releaseQueue(h.queue)
-	if !c.closing() {
+func (s *shutdown) holdEnded(h *Hold) {
+	s.c.queues.release(h.queue)
+	if !s.c.closing() {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.shutdown.left, h)
-	c.shutdown.checkIdleLocked()
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	delete(s.left, h)
+	s.checkIdleLocked()
 }
 
 // heldNames returns the names of the holds that were asked to stop and have not
 // ended.
-func (c *Client) heldNames() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := make([]string, 0, len(c.shutdown.left))
-	for h := range c.shutdown.left {
+func (s *shutdown) heldNames() []string {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	names := make([]string, 0, len(s.left))
+	for h := range s.left {
 		names = append(names, h.Name())
 	}
 	slices.Sort(names)
@@ -258,13 +254,13 @@ func (c *Client) heldNames() []string {
 }
 
 // closeBegan reports whether Close has begun, or Shutdown has closed the client.
-func (c *Client) closeBegan() bool {
-	if !c.closing() {
+func (s *shutdown) closeBegan() bool {
+	if !s.c.closing() {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shutdown.phase >= phaseClosing
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.phase >= phaseClosing
 }
 
 // askToStop ends the contexts of a root and of the holds nested in it, and

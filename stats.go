@@ -15,7 +15,7 @@ func (c *Client) Stats() (s Stats) {
 	if !c.made() {
 		return Stats{}
 	}
-	for _, q := range c.allQueues() {
+	for _, q := range c.queues.all() {
 		q.mu.Lock()
 		for h := q.waiters.first; h != nil; h = h.next {
 			if !h.wait.try {
@@ -32,16 +32,4 @@ func (c *Client) Stats() (s Stats) {
 		t.queue.mu.Unlock()
 	}
 	return s
-}
-
-// allQueues returns the queues that are in use.
-func (c *Client) allQueues() (all []*queue) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, q := range c.queues {
-		for ; q != nil; q = q.sameHash {
-			all = append(all, q)
-		}
-	}
-	return all
 }

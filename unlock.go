@@ -207,8 +207,8 @@ func (h *Hold) release() (ended bool, done, err error) {
 	}
 	switch {
 	case last:
-		q.c.endHold(r)
-	case h.function && q.c.closeBegan():
+		q.c.shutdown.holdEnded(r)
+	case h.function && q.c.shutdown.closeBegan():
 		q.stopHolds(r.ticket, phaseClosing) // Close ends a bare root that a nested function kept
 	}
 	return last, r.doneError(done), err
@@ -287,7 +287,7 @@ func (h *Hold) detach() (ended bool, err error) {
 	h.end(ErrReleased)
 	q.retireHeld(t)
 	q.mu.Unlock()
-	q.c.endHold(h)
+	q.c.shutdown.holdEnded(h)
 	if err != nil {
 		return true, storeError("detach", h.Name(), err)
 	}

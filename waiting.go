@@ -72,7 +72,7 @@ func (q *queue) callWaiting(h *Hold, e Waiting) {
 	defer func() {
 		if !returned {
 			_ = q.giveUpWait(h, nil)
-			q.c.releaseQueue(q)
+			q.c.queues.release(q)
 		}
 	}()
 	q.callWaitingSafely(h.wait.spec.waiting, e)

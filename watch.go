@@ -14,6 +14,7 @@ import (
 // them: without pushes, the client renews waiting tickets at a pace of its own,
 // and tries to subscribe again in the background.
 type subscription struct {
+	c            *Client
 	mu           sync.Mutex
 	active       bool          // pushes flow
 	firstAttempt chan struct{} // closed when the first attempt has ended; nil before that attempt
@@ -28,11 +29,11 @@ const (
 	maxAttemptPause  = 10 * time.Second       // the longest between two attempts
 )
 
-// ensureSubscribed subscribes to pushes before the first ticket can wait, and
+// ensure subscribes to pushes before the first ticket can wait, and
 // gives the first attempt a moment. It returns false if ctx or the client ends
 // during that moment.
-func (c *Client) ensureSubscribed(ctx context.Context) bool {
-	w := &c.subscription
+func (w *subscription) ensure(ctx context.Context) bool {
+	c := w.c
 	w.mu.Lock()
 	if w.active {
 		w.mu.Unlock()
@@ -41,7 +42,7 @@ func (c *Client) ensureSubscribed(ctx context.Context) bool {
 	if w.firstAttempt == nil {
 		w.firstAttempt, w.firstBegan = make(chan struct{}), make(chan struct{})
 		c.calls.Add(1)
-		go c.subscribe()
+		go w.run()
 	}
 	first, began := w.firstAttempt, w.firstBegan
 	w.mu.Unlock()
@@ -71,27 +72,26 @@ func (c *Client) ensureSubscribed(ctx context.Context) bool {
 	return false
 }
 
-// pushesMissing reports whether pushes should flow and do not.
-func (c *Client) pushesMissing() bool {
-	if !c.traits.Push {
+// missing reports whether pushes should flow and do not.
+func (w *subscription) missing() bool {
+	if !w.c.traits.Push {
 		return false
 	}
-	w := &c.subscription
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.active
 }
 
-// subscribe tries to subscribe until pushes flow or the client is closed. It
+// run tries to subscribe until pushes flow or the client is closed. It
 // reports an outage to the Observer once.
-func (c *Client) subscribe() {
+func (w *subscription) run() {
+	c := w.c
 	defer c.calls.Done()
-	w := &c.subscription
 	w.firstUntil = time.Now().Add(firstAttemptWait)
 	close(w.firstBegan)
 	retry := backoff.Backoff{First: minAttemptPause, Last: maxAttemptPause}
 	for tries := 0; ; tries++ {
-		err := c.subscribeOnce()
+		err := w.attempt()
 		if err == nil {
 			// Pushes of earlier grants are lost. The Locks that wait for the
 			// first attempt join afterwards, and need no second request.
@@ -110,7 +110,7 @@ func (c *Client) subscribe() {
 			return
 		}
 		if tries == 0 {
-			c.reportStoreError("watch", err)
+			c.report.storeError("watch", err)
 		}
 		timer := time.NewTimer(retry.Next())
 		select {
@@ -122,9 +122,10 @@ func (c *Client) subscribe() {
 	}
 }
 
-// subscribeOnce makes one attempt. Its context ends with the attempt if the
+// attempt makes one attempt. Its context ends with the attempt if the
 // attempt fails or lasts too long, else when the client closes.
-func (c *Client) subscribeOnce() error {
+func (w *subscription) attempt() error {
+	c := w.c
 	ctx, cancel := context.WithCancelCause(c.pushCtx)
 	late := time.AfterFunc(attemptTimeout, func() {
 		cancel(driver.Errorf(driver.Unavailable, "the subscription to pushes did not succeed in %v", attemptTimeout))
