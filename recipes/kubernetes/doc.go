@@ -1,0 +1,2 @@
+// Package kubernetes has the test of the manifests of docs/kubernetes.md.
+package kubernetes
