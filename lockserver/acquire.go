@@ -137,7 +137,12 @@ func (s *Server) checkName(name string) *problem {
 
 // serveAcquire answers POST /v1/acquire: held, or waiting after wait_ms.
 func (s *Server) serveAcquire(c *call) {
-	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) { s.poll(c, h, a.wait) })
+	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) {
+		if a.resume != 0 {
+			s.extend(c, h)
+		}
+		s.poll(c, h, a.wait)
+	})
 }
 
 // withHold reads a request to hold, and calls serve with its hold, or answers why there

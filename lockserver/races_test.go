@@ -61,6 +61,24 @@ func TestHoldGoesOnAtAnotherServer(t *testing.T) {
 	})
 }
 
+// TestBalancerBringsRenewalsToTheOtherServer checks that a hold lasts whose renewals all
+// reach a server that does not know it, and whose resumes all reach the one that does.
+func TestBalancerBringsRenewalsToTheOtherServer(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.server(), w.server()
+		first := w.acquire(a, 1, "a")
+		for range 5 {
+			time.Sleep(3 * time.Second)
+			w.want("renew", w.renew(b, 1), 200, "code", "unknown_hold")
+			w.want("resume", w.acquire(a, 1, "a", "resume", first.text("token")), 200, "state", "held", "token", first.text("token"), "left_ms", "8890")
+		}
+		w.want("release", w.release(a, 1, "a"), 200, "result", "released")
+		if holders, waiters := w.tickets(w.client(), "a"); holders+waiters != 0 {
+			t.Errorf("%d holders and %d waiters are left", holders, waiters)
+		}
+	})
+}
+
 // TestReleaseAfterAMove checks that a release with moved frees the lock while the
 // ticket of the first server still lives, and that one without leaves that ticket.
 func TestReleaseAfterAMove(t *testing.T) {

@@ -138,6 +138,31 @@ func (s *Server) renew(ctx context.Context, c *call, hs []*hold) []fields {
 	return entries
 }
 
+// extend renews a hold that a client asked to resume and that this server has: the client
+// wants to go on. A balancer may bring all its renewals to another server, and only these
+// requests here. If the store does not answer in time, the rest of the claim counts.
+func (s *Server) extend(c *call, h *hold) {
+	s.mu.Lock()
+	lock := h.lock
+	if h.state != granted && h.state != held {
+		s.mu.Unlock()
+		return
+	}
+	s.sentLocked(h) // the client has the token
+	s.mu.Unlock()
+	ctx, cancel := requestContext(c.r.Context(), h.spec.ttl/8)
+	defer cancel()
+	err := s.client.Renew(ctx, lock)[0]
+	if err == nil {
+		s.onRenewed(h, lock)
+	} else if errors.Is(err, holdfast.ErrLost) {
+		s.awaitEnd(ctx, h)
+		s.mu.Lock()
+		_ = s.recheckLocked(h) // the answer says the same
+		s.mu.Unlock()
+	}
+}
+
 // onRenewed notes the claim of a hold that the store has confirmed.
 func (s *Server) onRenewed(h *hold, lock *holdfast.Hold) {
 	s.mu.Lock()

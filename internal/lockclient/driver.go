@@ -187,6 +187,7 @@ func (d *Driver) ticketOf(id string) string {
 // record is the driver's knowledge of a ticket, in its DriverData. Driver.mu guards it.
 type record struct {
 	servers []string // that have answered about it
+	had     []string // those of them that had it
 	moved   bool     // another server may have a ticket of it: several answered, or an answer was missed
 	token   uint64   // of the grant, as the servers write it; 0: not granted
 	waits   bool     // a server has answered that it waits
@@ -200,23 +201,24 @@ func recordOf(t *driver.Ticket) *record {
 	return r
 }
 
-// note keeps what an answer about a ticket, or its absence, says. It reports whether the
-// answer is the first one of its server.
-func (d *Driver) note(r *record, a *answer, err error) (fresh bool) {
+// note keeps what an answer about a ticket, or its absence, says. e is the answer's entry
+// of that ticket.
+func (d *Driver) note(r *record, a *answer, e *entry, err error) {
 	if r == nil {
-		return false
+		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil || a == nil {
 		class := driver.ClassOf(err)
 		r.moved = r.moved || class == driver.Unknown
-		return false
+		return
 	}
-	fresh = !slices.Contains(r.servers, a.Server)
-	if fresh {
+	if !slices.Contains(r.servers, a.Server) {
 		r.servers = append(r.servers, a.Server)
 	}
+	if e.State != "" && !slices.Contains(r.had, a.Server) {
+		r.had = append(r.had, a.Server)
+	}
 	r.moved = r.moved || len(r.servers) > 1 || a.status >= http.StatusInternalServerError
-	return fresh
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,66 @@ func TestDrainedServerIsLeft(t *testing.T) {
 			})
 		})
 	}
+}
+
+// inTurn is a balancer that brings each request to the next of its servers. It counts the
+// requests, without streams and questions about the servers.
+type inTurn struct {
+	mu      sync.Mutex
+	servers []http.Handler
+	next    int
+}
+
+func (b *inTurn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	s := b.servers[b.next]
+	if r.Method == http.MethodPost {
+		b.next = (b.next + 1) % len(b.servers)
+	}
+	b.mu.Unlock()
+	s.ServeHTTP(w, r)
+}
+
+// TestBalancerInTurn reaches two servers by a balancer: each renewal comes to the server
+// that does not know the id, and each request to go on to the one that does. Holds last,
+// and waiters keep their places.
+func TestBalancerInTurn(t *testing.T) {
+	bubble(t, func(w *world) {
+		straight := w.client()
+		balanced := *w
+		balanced.hosts = []string{"localhost:7420"}
+		w.net.set(balanced.hosts[0], &inTurn{servers: []http.Handler{w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]}})
+		h := balanced.lock(balanced.client(), "held")
+		time.Sleep(30 * time.Second)
+		if err := h.Err(); err != nil {
+			t.Errorf("the hold has ended: %v", err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+
+		h = w.lock(straight, "n")
+		order := make(chan string, 2)
+		wait := func(w *world, c *holdfast.Client, who string) {
+			got := w.lock(c, "n")
+			order <- who
+			_ = got.Unlock()
+		}
+		go wait(&balanced, balanced.client(), "first")
+		time.Sleep(time.Second)
+		go wait(w, straight, "second")
+		time.Sleep(30 * time.Second)
+		if err := h.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		if a, b := <-order, <-order; a != "first" || b != "second" {
+			t.Errorf("the waiters hold as %s, %s", a, b)
+		}
+		time.Sleep(time.Second) // the last one unlocks
+		if info, err := straight.Inspect(context.Background(), "n"); err != nil || len(info.Holders)+len(info.Waiters) != 0 {
+			t.Errorf("left behind: %+v, %v", info, err)
+		}
+	})
 }
 
 // TestLostAnswers lets a server carry requests out, and loses its answers.

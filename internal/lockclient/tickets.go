@@ -3,6 +3,7 @@ package lockclient
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -59,8 +60,12 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 // acquire sends an acquire about a ticket.
 func (d *Driver) acquire(ctx context.Context, t *driver.Ticket, r *record, body map[string]any) (*answer, error) {
 	a, err := d.ask(ctx, http.MethodPost, "/v1/acquire", body)
-	d.note(r, a, err)
-	return a, err
+	if err != nil {
+		d.note(r, nil, nil, err)
+		return nil, err
+	}
+	d.note(r, a, &a.entry, nil)
+	return a, nil
 }
 
 // joined returns the status of an acquire's answer.
@@ -171,8 +176,8 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string
 	}
 	sts := make([]driver.Status, len(refs))
 	for i, ref := range refs {
-		fresh := d.note(recordOf(ref.Ticket), a, nil)
-		sts[i], err = d.renewedEntry(ctx, ref.Ticket, &a.Holds[i], fresh)
+		d.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
+		sts[i], err = d.renewedEntry(ctx, ref.Ticket, a.Server, &a.Holds[i])
 		if err != nil {
 			sts[i] = driver.Status{Err: err}
 		}
@@ -193,18 +198,17 @@ func (d *Driver) askBatch(ctx context.Context, path string, refs []driver.Ref, h
 		return a, nil
 	}
 	for _, ref := range refs {
-		d.note(recordOf(ref.Ticket), nil, err)
+		d.note(recordOf(ref.Ticket), nil, nil, err)
 	}
 	return nil, err
 }
 
-// renewedEntry returns the status of a renewal's entry. fresh says that its server has
-// not answered about the ticket before.
-func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, e *entry, fresh bool) (driver.Status, error) {
+// renewedEntry returns the status of a renewal's entry.
+func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server string, e *entry) (driver.Status, error) {
 	r := recordOf(t)
 	switch {
 	case e.Code == "unknown_hold" && r != nil:
-		return d.goOn(ctx, t, r, fresh)
+		return d.goOn(ctx, t, r, server)
 	case e.Code == "unknown_hold" || e.Code == "lost" || e.Code == "released":
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
 	case e.Code != "":
@@ -215,18 +219,18 @@ func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, e *entry, f
 	return d.status(ctx, t, r, e)
 }
 
-// goOn asks a server that does not know a ticket to go on with it: a hold is resumed. A
-// place in the queue is asked for at another server than before; the one that had it has
-// given it up.
-func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, fresh bool) (driver.Status, error) {
+// goOn asks to go on with a ticket that a server does not know: a hold is resumed. A
+// place in the queue is asked for if that server never had it, as another one that a
+// balancer may choose now; one that had it has given it up.
+func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server string) (driver.Status, error) {
 	d.mu.Lock()
-	token, waits, leaving := r.token, r.waits, r.leaving
+	token, waits, leaving := r.token, r.waits && !slices.Contains(r.had, server), r.leaving
 	d.mu.Unlock()
 	id, err := d.idOf(t.ID)
 	if err != nil {
 		return driver.Status{}, err
 	}
-	if leaving || token == 0 && !(waits && fresh) {
+	if leaving || token == 0 && !waits {
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
 	}
 	body := acquireBody(id, t)
@@ -270,7 +274,7 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 	}
 	sts := make([]driver.Status, len(refs))
 	for i, ref := range refs {
-		d.note(recordOf(ref.Ticket), a, nil)
+		d.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
 		sts[i] = d.left(ref, &a.Holds[i])
 	}
 	return sts, nil
