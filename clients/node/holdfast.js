@@ -212,7 +212,8 @@ export class Locks {
     if (ok && answer.group && answer.group !== (this._group ||= answer.group)) { // rule 12
       throw new RefusedError(`server ${this._urls[at].host}: its store is not that of the server before`, 'group');
     }
-    if ((!ok || status >= 500 || answer.draining) && this._at === at) this._at = (at + 1) % this._urls.length; // rule 11
+    const unserved = ok && answer.holds?.some((e) => e.status >= 500 || e.result === 'unknown');
+    if ((!ok || status >= 500 || unserved || answer.draining) && this._at === at) this._at = (at + 1) % this._urls.length; // rule 11
     return ok && status < 500 ? { c0, status, answer } : undefined;
   }
 

@@ -125,6 +125,7 @@ _hf_ask() {
 	if [ -z "$_hf_signed" ] || [ -z "$_hf_from" ] || [ "$_hf_from" != "${_hf_first:=$_hf_from}" ]; then
 		_hf_moved=true # rule 9
 	fi
+	[ "$_hf_result" != unknown ] || _hf_drains=1 # its store did not answer
 	[ -z "$_hf_next$_hf_drains" ] || _hf_at=$((_hf_at + 1))
 	[ -z "$_hf_next" ]
 }

@@ -217,6 +217,19 @@ test_rule_11_next_server_has_the_same_id() {
 		same "$(ids | uniq | wc -l | tr -d ' ')" 1
 	done
 }
+test_rule_11_server_without_its_store_is_left() {
+	for answer in 'status=503 code=store_unknown left_ms=9000' result=unknown; do
+		world
+		_hf_at=0 _hf_holds=''
+		held
+		[ "$answer" != result=unknown ] || _hf_renew
+		# shellcheck disable=SC2086 # words are wanted
+		answer 100 200 $answer
+		[ "$answer" = result=unknown ] || _hf_renew
+		holdfast_unlock n || fail "unlock: $?"
+		same "$(grep -o ':[12]/v1/[a-z]*' "$W/log" | tail -n 2 | cut -c 2 | tr '\n' ' ')" "1 2 "
+	done
+}
 test_rule_12_another_group_is_refused() {
 	world
 	held

@@ -158,6 +158,35 @@ func TestBalancerInTurn(t *testing.T) {
 	})
 }
 
+// TestServerWithoutItsStoreIsLeft cuts a server off from the store: it still answers, and
+// the hold goes on at the other server, as does a release.
+func TestServerWithoutItsStoreIsLeft(t *testing.T) {
+	for _, renewed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("renewed=%v", renewed), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				d := &cuttable{Driver: memlock.New(w.store)}
+				w.startOver(w.hosts[0], d)
+				c := w.client()
+				h := w.lock(c, "n")
+				d.cut.Store(true)
+				if renewed {
+					time.Sleep(30 * time.Second) // three TTLs
+				}
+				if err := h.Err(); err != nil {
+					t.Errorf("the hold has ended with its server's way to the store: %v", err)
+				}
+				if err := h.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+				d.cut.Store(false)
+				if info, err := c.Inspect(context.Background(), "n"); err != nil || len(info.Holders)+len(info.Waiters) != 0 {
+					t.Errorf("left behind: %+v, %v", info, err)
+				}
+			})
+		})
+	}
+}
+
 // TestLostAnswers lets a server carry requests out, and loses its answers.
 func TestLostAnswers(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -164,7 +165,7 @@ func (d *Driver) ask(ctx context.Context, method, path string, body any) (*answe
 	at := d.at
 	d.mu.Unlock()
 	a, err := d.askAt(ctx, at, method, path, body)
-	if err != nil || a.Draining || a.status >= http.StatusInternalServerError {
+	if err != nil || a.Draining || a.status >= http.StatusInternalServerError || slices.ContainsFunc(a.Holds, entry.isUnserved) {
 		d.leaveServer(at)
 	}
 	return a, err

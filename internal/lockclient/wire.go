@@ -2,6 +2,7 @@ package lockclient
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"time"
 
@@ -158,7 +159,12 @@ func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millis
 func storeToken(token uint64) uint64 { return token >> 8 }
 
 // statusOf returns the status of an entry that is a problem.
-func (e *entry) statusOf() int {
+func (e entry) statusOf() int {
 	n, _ := e.Status.(float64)
 	return int(n)
+}
+
+// isUnserved says that the server could not serve the entry: its store did not answer it.
+func (e entry) isUnserved() bool {
+	return e.statusOf() >= http.StatusInternalServerError || e.Result == "unknown"
 }

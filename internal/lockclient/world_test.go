@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/lockserver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
@@ -130,7 +132,13 @@ func newWorld(t tester, servers int) *world {
 // start starts a server at a host, with a client of its own.
 func (w *world) start(host string) *lockserver.Server {
 	w.Helper()
-	c, err := holdfast.New(memlock.New(w.store))
+	return w.startOver(host, memlock.New(w.store))
+}
+
+// startOver is start with a driver of the server's own.
+func (w *world) startOver(host string, d driver.Driver) *lockserver.Server {
+	w.Helper()
+	c, err := holdfast.New(d)
 	if err != nil {
 		w.Fatalf("%v", err)
 	}
@@ -150,6 +158,48 @@ func (w *world) start(host string) *lockserver.Server {
 		_ = c.Close()
 	})
 	return s
+}
+
+// cuttable is a way to a store that can be cut: requests are then answered never.
+type cuttable struct {
+	*memlock.Driver
+	cut atomic.Bool
+}
+
+func (d *cuttable) pass(ctx context.Context) error {
+	if !d.cut.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return driver.Wrap(driver.Unknown, context.Cause(ctx))
+}
+
+func (d *cuttable) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if err := d.pass(ctx); err != nil {
+		return driver.Status{}, err
+	}
+	return d.Driver.Join(ctx, t, wait)
+}
+
+func (d *cuttable) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.pass(ctx); err != nil {
+		return nil, err
+	}
+	return d.Driver.Renew(ctx, refs)
+}
+
+func (d *cuttable) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	if err := d.pass(ctx); err != nil {
+		return nil, err
+	}
+	return d.Driver.Leave(ctx, refs)
+}
+
+func (d *cuttable) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	if err := d.pass(ctx); err != nil {
+		return driver.Queue{}, err
+	}
+	return d.Driver.Inspect(ctx, name)
 }
 
 // kill ends a server as far as others can see.

@@ -149,6 +149,17 @@ test('rule 11: the next server has the same id', async () => {
   }
 });
 
+test('rule 11: a server without its store is left', async () => {
+  const away = { status: 503, code: 'store_unknown', left_ms: 9000 };
+  for (const [path, entry, at] of [['renew', away, [0, 0, 1]], ['release', { result: 'unknown' }, [0, 0, 0, 1]]]) {
+    const w = world(but(path, [100, 200, { holds: [entry] }]));
+    const hold = await w.locks.acquire('n');
+    await w.locks._renew([hold], 1000);
+    assert.equal(await hold.release(), 'released');
+    assert.deepEqual(w.asked.map((a) => a.at), at);
+  }
+});
+
 test('rule 12: another group is refused', async () => {
   const foreign = { group: '00000002' };
   let w = world(but('renew', [100, 200, { ...foreign, holds: [{ ...grant, left_ms: 99000 }] }]));

@@ -229,7 +229,8 @@ class Locks:
             raise RefusedError(f"server {self._urls[at].netloc}: its store is not that of the server before", "group")
         if ok:
             self._group = self._group or answer.get("group", "")
-        if (not ok or status >= 500 or answer.get("draining")) and self._at == at:
+        unserved = ok and any(e.get("status", 0) >= 500 or e.get("result") == "unknown" for e in answer.get("holds", []))
+        if (not ok or status >= 500 or unserved or answer.get("draining")) and self._at == at:
             self._at = (at + 1) % len(self._urls)  # rule 11
         return (c0, status, answer) if ok and status < 500 else None
 

@@ -199,6 +199,15 @@ class Rules(unittest.TestCase):
                 self.assertEqual([at for at, _, _, _ in w.asked], [0, 1])
                 self.assertEqual(w.asked[0][2]["id"], w.asked[1][2]["id"])
 
+    def test_rule_11_server_without_its_store_is_left(self) -> None:
+        away = {"status": 503, "code": "store_unknown", "left_ms": 9000}
+        for path, entry, at in (("renew", away, [0, 0, 1]), ("release", {"result": "unknown"}, [0, 0, 0, 1])):
+            with World(but(path, (0.1, 200, {"holds": [entry]}))) as w:
+                h = self.held(w)
+                w.locks._renew([h], 1.0)
+                self.assertEqual(h.release(), "released")
+                self.assertEqual([a for a, _, _, _ in w.asked], at)
+
     def test_rule_12_another_group_is_refused(self) -> None:
         with World(but("renew", (0.1, 200, {"group": "00000002", "holds": [{"state": "held", "token": 7, "left_ms": 99000}]}))) as w:
             h = self.held(w)

@@ -189,7 +189,8 @@ public final class Locks {
       if (ok && !a.get("group").isEmpty() && !a.get("group").equals(group)) { // rule 12
         throw new RefusedException("server " + urls.get(at) + ": its store is not that of the server before", "group");
       }
-      if ((!ok || a.status >= 500 || a.get("draining").equals("true")) && this.at == at) this.at = (at + 1) % urls.size();
+      boolean unserved = ok && a.parts.stream().anyMatch(e -> e.getOrDefault("status", "").startsWith("5") || "unknown".equals(e.get("result")));
+      if ((!ok || a.status >= 500 || unserved || a.get("draining").equals("true")) && this.at == at) this.at = (at + 1) % urls.size();
     }
     return ok && a.status < 500 ? a : null;
   }

@@ -171,6 +171,18 @@ class RulesTest {
     }
   }
 
+  @Test void rule_11_serverWithoutItsStoreIsLeft() throws Exception {
+    for (String path : List.of("renew", "release")) {
+      World w = but(path, reply(100, 200, path.equals("renew") ? "status=503\ncode=store_unknown\nleft_ms=9000" : "result=unknown"));
+      Locks.Hold h = w.locks.lock("n");
+      w.renew(h);
+      assertEquals("released", h.release());
+      StringJoiner at = new StringJoiner(" ");
+      for (String a : w.asked) at.add(a.split(" ")[0]);
+      assertEquals(path.equals("renew") ? "0 0 1" : "0 0 0 1", at.toString());
+    }
+  }
+
   @Test void rule_12_anotherGroupIsRefused() throws Exception {
     Reply foreign = new Reply(100, 200, GRANT.replace("10000", "99000") + "\nserver=a.1\ngroup=00000002", true);
     World w = but("renew", foreign);
