@@ -46,8 +46,12 @@ const longestHeld = 10 * time.Second
 // are in force at once, and never two of one kind. All end before the run does.
 func (c Config) Plan() []Step {
 	rnd := rand.New(rand.NewPCG(c.Seed, 1))
+	pace := c.Pace
+	if pace == 0 {
+		pace = 1
+	}
 	between := func(low, high float64) time.Duration {
-		return time.Duration((low + rnd.Float64()*(high-low)) * float64(c.TTL))
+		return time.Duration((low + rnd.Float64()*(high-low)) * float64(c.TTL) / pace)
 	}
 	kinds := slices.Clone(c.Faults)
 	for _, f := range c.Own {

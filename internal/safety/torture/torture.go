@@ -49,6 +49,7 @@ type Config struct {
 	Faults     []string      // of Kinds; without any, and without Own, the run has no faults
 	Slack      time.Duration // see check.Rules
 	Long       int           // how many of 1000 holds last longer than most of a lease; 0 is 8
+	Pace       float64       // how much more often faults come, and how much shorter they are; 0 is 1
 
 	// Own are more kinds of faults, for callers that control the store's
 	// servers.
@@ -176,6 +177,9 @@ func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
 		return nil, fmt.Errorf("torture: %d processes, %d goroutines, %d names: each must be at least 1", c.Processes, c.Goroutines, c.Names)
 	case c.Slack < 0:
 		return nil, fmt.Errorf("torture: a slack of %v", c.Slack)
+	}
+	if c.Pace < 0 {
+		return nil, fmt.Errorf("torture: a pace of %v", c.Pace)
 	}
 	if err := c.checkOwn(); err != nil {
 		return nil, err

@@ -1,0 +1,105 @@
+package servers
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/safety/checker"
+	"github.com/holdfast-go/holdfast/internal/safety/torture"
+)
+
+// lockServerConfig returns what the runs of lock servers have in common. No name is a
+// semaphore's: permits end with their server.
+func lockServerConfig(t *testing.T, s uint64) torture.Config {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *seed > 0 {
+		s = *seed
+	}
+	cfg := torture.Config{
+		Duration: *runFor, Processes: clients, Goroutines: 2, Names: 3, TTL: 3 * time.Second, Pace: 2, Seed: s, Slack: 10 * time.Second,
+		Command: []string{self, asClient}, Long: often,
+		Repeat: fmt.Sprintf("go test ./internal/safety/servers -run '%s$' -v -timeout 0 -servers.for %v -servers.seed %d", t.Name(), *runFor, s),
+	}
+	if *leaseFor > 0 {
+		cfg.TTL = *leaseFor
+	}
+	return cfg
+}
+
+// losses is a history that notes which holds were lost. It leaves out those of which the
+// client learned when less than half of their first lease was left: their grant came late,
+// and no server had the time to renew them.
+type losses struct {
+	io.Writer
+	ttl  time.Duration
+	got  map[checker.Key]checker.Event
+	lost []string
+	late int
+}
+
+// Write notes one event, a line of JSON.
+func (l *losses) Write(b []byte) (int, error) {
+	var e checker.Event
+	if err := json.Unmarshal(b, &e); err != nil {
+		return 0, err
+	}
+	key := checker.Key{P: e.P, K: e.K, N: e.N}
+	switch g, held := l.got[key]; {
+	case e.What == checker.Got:
+		l.got[key] = e
+	case held && e.What == checker.Still:
+		g.End = max(g.End, g.T+int64(l.ttl)) // it was renewed in time once
+		l.got[key] = g
+	case !held || e.What != checker.Told && e.What != checker.Done:
+	case e.What == checker.Done && e.Err != checker.ErrLost:
+		delete(l.got, key)
+	case time.Duration(g.End-g.T) < l.ttl/2:
+		delete(l.got, key)
+		l.late++
+	default:
+		delete(l.got, key)
+		l.lost = append(l.lost, fmt.Sprintf("client %d, call %d, token %d, %v after the grant: %s", e.P, e.N, g.Token, time.Duration(e.T-g.T), e.Text))
+	}
+	return l.Writer.Write(b)
+}
+
+// runLockServers carries out a run, fails the test for each violation, and returns the
+// holds that were lost.
+func runLockServers(t *testing.T, cfg torture.Config) []string {
+	l := &losses{Writer: io.Discard, ttl: cfg.TTL, got: make(map[checker.Key]checker.Event)}
+	if *history != "" {
+		f, err := os.Create(filepath.Join(*history, strings.ReplaceAll(t.Name(), "/", "-")+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		l.Writer = f
+	}
+	cfg.History = l
+	r, err := torture.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("%v; again: %s", err, cfg.Repeat)
+	}
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", line)
+	t.Logf("%d holds were lost of which the client learned late", l.late)
+	if r.Grants < leastGrants {
+		t.Errorf("%d grants", r.Grants)
+	}
+	return l.lost
+}
