@@ -20,7 +20,7 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("redis:%s/%s/%s", run, wire.ClientField(client, "db"), d.keys.Prefix), nil
+		return fmt.Sprintf("redis:%s/%s/%s", run, wire.ClientField(client, "db"), d.requests.Prefix), nil
 	})
 }
 
@@ -78,12 +78,11 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	rights, l := checkLock(ctx, d, d.keys.Make)
-	rights, err := d.checkRights(ctx, rights, l)
-	if err != nil {
+	t := tryLock(ctx, d, d.requests.Make)
+	if err := t.checkRights(ctx, d); err != nil {
 		return nil, err
 	}
-	fs := []driver.Finding{withCleanup(rights, d.deleteKeys(ctx, l)), d.checkPush(ctx, l)}
+	fs := []driver.Finding{t.finding(t.deleteKeys(ctx, d)), t.checkPush(ctx, d)}
 	s, err := onControl(ctx, d, examine)
 	switch {
 	case wire.DeniedOf(err) != "": // the finding about rights covers it
@@ -92,7 +91,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	default:
 		fs = append(fs, s.findings()...)
 	}
-	return append(fs, d.checkRestartGuard(ctx)), nil
+	return append(fs, d.restartGuard.check(ctx, d)), nil
 }
 
 func examine(c client.Conn) (*serverState, error) {
@@ -134,9 +133,16 @@ func examine(c client.Conn) (*serverState, error) {
 	return s, nil
 }
 
-// checkLock takes a lock through its life, with the driver's own user. The
-// caller removes the keys that are left.
-func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *wire.QueueKeys) (driver.Finding, *wire.QueueKeys) {
+// trial is a lock that nobody else uses, which a check took, and the finding
+// about the rights that this needed.
+type trial struct {
+	*wire.QueueKeys
+	rights driver.Finding
+}
+
+// tryLock takes a lock through its life, with the driver's own user. The caller
+// removes the keys that are left.
+func tryLock(ctx context.Context, d driver.Driver, keysOf func(name string) *wire.QueueKeys) *trial {
 	f := driver.Finding{Topic: "rights", Detail: "a lock was taken, waited for, renewed and released"}
 	t := &driver.Ticket{ID: "check:" + rand.Text(), Name: "holdfast-check-" + rand.Text(), Units: 1, Limit: 1, TTL: 10 * time.Second}
 	w := &driver.Ticket{ID: t.ID + "b", Name: t.Name, Units: 1, Limit: 1, TTL: t.TTL}
@@ -170,13 +176,13 @@ func checkLock(ctx context.Context, d driver.Driver, keysOf func(name string) *w
 		f.Level, f.Detail = driver.Problem, err.Error()
 		f.Advice = "give the user the rights that the documentation of redislock lists"
 	}
-	return f, keysOf(t.Name)
+	return &trial{keysOf(t.Name), f}
 }
 
-// deleteKeys removes the keys that checkLock left.
-func (d *Driver) deleteKeys(ctx context.Context, l *wire.QueueKeys) error {
+// deleteKeys removes the keys that tryLock left.
+func (t *trial) deleteKeys(ctx context.Context, d *Driver) error {
 	_, err := onControl(ctx, d, func(c client.Conn) (int64, error) {
-		r, err := c.Do(append([]string{"DEL"}, l.Keys[:wire.OwnKeys]...)...)
+		r, err := c.Do(append([]string{"DEL"}, t.Keys[:wire.OwnKeys]...)...)
 		if err != nil {
 			return 0, err
 		}
@@ -185,9 +191,10 @@ func (d *Driver) deleteKeys(ctx context.Context, l *wire.QueueKeys) error {
 	return err
 }
 
-// withCleanup returns the finding of checkLock, made a warning if the keys
-// could not be removed.
-func withCleanup(f driver.Finding, err error) driver.Finding {
+// finding returns the finding about rights, made a warning if the keys could
+// not be removed.
+func (t *trial) finding(err error) driver.Finding {
+	f := t.rights
 	if err != nil && f.Level == driver.OK {
 		f.Level, f.Detail = driver.Warning, "the keys of the check could not be removed: "+err.Error()
 		f.Advice = "give the user the right to DEL"
@@ -196,16 +203,16 @@ func withCleanup(f driver.Finding, err error) driver.Finding {
 }
 
 // checkPush publishes a message to its own subscription.
-func (d *Driver) checkPush(ctx context.Context, l *wire.QueueKeys) driver.Finding {
+func (t *trial) checkPush(ctx context.Context, d *Driver) driver.Finding {
 	f := driver.Finding{Topic: "push"}
 	ctx, cancel := context.WithCancel(ctx)
 	received := make(chan struct{}, 1)
 	channel := d.channel + "-check"
-	if d.keys.Sharded {
-		channel = wire.ChannelOf(channel, l.Slot)
+	if d.requests.Sharded {
+		channel = wire.ChannelOf(channel, t.Slot)
 	}
 	done := make(chan error, 1)
-	if !d.begin(func() { done <- d.echo(ctx, channel, received) }) {
+	if !d.begin(func() { done <- echo(ctx, d, channel, received) }) {
 		cancel()
 		f.Level, f.Detail = driver.Problem, d.overErr().Error()
 		return f
@@ -230,8 +237,8 @@ func (d *Driver) checkPush(ctx context.Context, l *wire.QueueKeys) driver.Findin
 
 // echo subscribes to a channel, publishes there, and signals on received when
 // the message arrives.
-func (d *Driver) echo(ctx context.Context, channel string, received chan<- struct{}) error {
-	e := d.client.Listen(d.keys.Sharded, func(string) {
+func echo(ctx context.Context, d *Driver, channel string, received chan<- struct{}) error {
+	e := d.client.Listen(d.requests.Sharded, func(string) {
 		select {
 		case received <- struct{}{}:
 		default:
@@ -242,7 +249,7 @@ func (d *Driver) echo(ctx context.Context, channel string, received chan<- struc
 		return fmt.Errorf("subscribe: %w", classify(err))
 	}
 	publish := "PUBLISH"
-	if d.keys.Sharded {
+	if d.requests.Sharded {
 		publish = "SPUBLISH"
 	}
 	_, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do(publish, channel, "check") })

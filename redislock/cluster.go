@@ -21,6 +21,7 @@ import (
 // poll.
 type Cluster struct {
 	life
+	router
 	keys    wire.KeyCache
 	channel string // begins the names of the push channels
 	source  source
@@ -100,6 +101,12 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 func newCluster(prefix string) *Cluster {
 	c := &Cluster{channel: newChannel()}
 	c.keys.Init(prefix, c.channel, true)
+	c.router = router{func(ctx context.Context, name string, f func(*Driver) error) error {
+		if err := c.checkOpen(ctx); err != nil {
+			return err
+		}
+		return c.onOwner(ctx, c.keys.Get(name).Slot, f)
+	}}
 	c.life.start()
 	return c
 }
@@ -119,13 +126,6 @@ func (c *Cluster) Traits() driver.Traits {
 func (c *Cluster) Close() error {
 	c.finish(func() { c.source.close() })
 	return nil
-}
-
-func (c *Cluster) checkOpen(ctx context.Context) error {
-	if c.over() {
-		return driver.ErrClosed
-	}
-	return driver.Before(ctx)
 }
 
 // maxHops bounds how often one request is sent on to the present node of its

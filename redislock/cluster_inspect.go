@@ -10,26 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Inspect implements [driver.Driver].
-func (c *Cluster) Inspect(ctx context.Context, name string) (l driver.Queue, err error) {
-	if err := c.checkOpen(ctx); err != nil {
-		return driver.Queue{}, err
-	}
-	err = c.onOwner(ctx, c.keys.Get(name).Slot, func(d *Driver) error {
-		l, err = d.Inspect(ctx, name)
-		return err
-	})
-	return l, err
-}
-
-// Break implements [driver.Driver].
-func (c *Cluster) Break(ctx context.Context, name, ticketID string) error {
-	if err := c.checkOpen(ctx); err != nil {
-		return err
-	}
-	return c.onOwner(ctx, c.keys.Get(name).Slot, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
-}
-
 // Names implements [driver.Driver]: it works as [Driver.Names] on one primary
 // after the other, and once more on all if a slot was moved meanwhile.
 func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
@@ -97,20 +77,20 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	rights, l := checkLock(ctx, c, c.keys.Make)
+	t := tryLock(ctx, c, c.keys.Make)
 	for _, d := range ds { // a node without the queue's slot reports that only after the right was granted
-		if rights, err = d.checkRights(ctx, rights, l); err != nil {
+		if err := t.checkRights(ctx, d); err != nil {
 			return nil, err
 		}
 	}
-	err = c.onOwner(ctx, l.Slot, func(d *Driver) error { return d.deleteKeys(ctx, l) })
-	all := []driver.Finding{withCleanup(rights, err), c.checkNodes(ds)}
-	d, err := c.source.owner(ctx, l.Slot)
+	err = c.onOwner(ctx, t.Slot, func(d *Driver) error { return t.deleteKeys(ctx, d) })
+	all := []driver.Finding{t.finding(err), c.checkNodes(ds)}
+	d, err := c.source.owner(ctx, t.Slot)
 	if err != nil {
 		return nil, err
 	}
 	if !d.polls.Load() {
-		all = append(all, d.checkPush(ctx, l))
+		all = append(all, t.checkPush(ctx, d))
 	}
 	at := make(map[string]int)
 	for _, d := range ds {

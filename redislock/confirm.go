@@ -97,14 +97,13 @@ func (c *confirmation) forgetGone(refs []driver.Ref, places []driver.Status) {
 // confirm returns nil once enough replicas have the grant of a ticket. With
 // ErrUnconfirmed and the class Unavailable the grant has been given back; with
 // any other error the outcome is unknown.
-func (d *Driver) confirm(ctx context.Context, t *driver.Ticket) error {
-	c := d.confirms
+func (c *confirmation) confirm(ctx context.Context, d *Driver, t *driver.Ticket) error {
 	c.mu.Lock()
 	v := c.verdicts[t.ID]
 	if v == nil {
 		v = &verdict{done: make(chan struct{})}
 		c.verdicts[t.ID] = v
-		if !d.begin(func() { d.decide(t, v) }) {
+		if !d.begin(func() { c.decide(d, t, v) }) {
 			delete(c.verdicts, t.ID)
 			c.mu.Unlock()
 			return d.cutErr()
@@ -123,13 +122,12 @@ func (d *Driver) confirm(ctx context.Context, t *driver.Ticket) error {
 
 // decide asks the replicas about a ticket's grant, gives the grant back if too
 // few confirm it, and sets the verdict.
-func (d *Driver) decide(t *driver.Ticket, v *verdict) {
-	c := d.confirms
+func (c *confirmation) decide(d *Driver, t *driver.Ticket, v *verdict) {
 	within := min(c.within, max(t.TTL/10, time.Millisecond))
 	ctx, cancel := context.WithTimeout(context.Background(), within+openLimit)
 	defer cancel()
 	n, err := onOwnConn(ctx, d, &d.confirmConn, func(conn client.Conn) (int64, error) {
-		return d.waitReplicas(conn, t, within)
+		return c.writeAndWait(d, conn, t, within)
 	})
 	if err == nil && n < int64(c.replicas) {
 		err = driver.NotReady(0, "%w", ErrUnconfirmed)
@@ -154,28 +152,31 @@ func firstOf(ps []driver.Status, err error) error {
 	return ps[0].Err
 }
 
-// waitReplicas writes to the ticket and returns how many replicas have that
+// writeAndWait writes to the ticket and returns how many replicas have that
 // write.
-func (d *Driver) waitReplicas(conn client.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
+func (c *confirmation) writeAndWait(d *Driver, conn client.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
 	refs, places := []driver.Ref{{Ticket: t, State: driver.Held}}, make([]driver.Status, 1)
-	b := &batch{other: []int{0}}
-	if wire.IsMutex(t) {
-		b = &batch{fast: []int{0}}
+	b := d.requests.Batches(refs)[0]
+	replies, err := runAll(conn, []wire.Run{d.requests.Renewal(refs, b)})
+	if err == nil {
+		err = replies[0].Err
 	}
-	replies, err := runAll(conn, []run{d.renewal(refs, b)})
 	if err != nil {
 		return 0, err
 	}
-	if err := replies[0].Err; err != nil {
-		return 0, err
-	}
-	if lost := readRenewals(refs, places, b, &replies, 0, nil); len(lost) > 0 || places[0].State == driver.Gone {
+	if lost := b.Read(refs, places, &replies[0], nil); len(lost) > 0 || places[0].State == driver.Gone {
 		return 0, nil // a Leave then has no effect
 	}
 	if places[0].Err != nil {
 		return 0, places[0].Err
 	}
-	r, err := conn.Do("WAIT", strconv.Itoa(d.confirms.replicas), strconv.FormatInt(max(within.Milliseconds(), 1), 10))
+	return c.wait(conn, within)
+}
+
+// wait returns how many replicas have the writes of a connection, as soon as
+// they are enough.
+func (c *confirmation) wait(conn client.Conn, within time.Duration) (int64, error) {
+	r, err := conn.Do("WAIT", strconv.Itoa(c.replicas), strconv.FormatInt(max(within.Milliseconds(), 1), 10))
 	if err != nil {
 		return 0, err
 	}
@@ -184,21 +185,20 @@ func (d *Driver) waitReplicas(conn client.Conn, t *driver.Ticket, within time.Du
 
 // confirmed returns p once enough replicas have confirmed its grant; a p that
 // is not held is returned at once.
-func (d *Driver) confirmed(ctx context.Context, t *driver.Ticket, p driver.Status) (driver.Status, error) {
-	if d.confirms == nil || p.State != driver.Held {
+func (c *confirmation) confirmed(ctx context.Context, d *Driver, t *driver.Ticket, p driver.Status) (driver.Status, error) {
+	if c == nil || p.State != driver.Held {
 		return p, nil
 	}
-	if err := d.confirm(ctx, t); err != nil {
+	if err := c.confirm(ctx, d, t); err != nil {
 		return driver.Status{}, err
 	}
-	d.confirms.pushDone(t.ID)
+	c.pushDone(t.ID)
 	return p, nil
 }
 
 // onPush passes a push on to notify, a grant only once it is confirmed where
 // that is required.
-func (d *Driver) onPush(id string, p driver.Status, notify func(string, driver.Status)) {
-	c := d.confirms
+func (c *confirmation) onPush(d *Driver, id string, p driver.Status, notify func(string, driver.Status)) {
 	if c == nil || p.State != driver.Held {
 		if c != nil && p.State == driver.Gone {
 			c.forget([]driver.Ref{{Ticket: &driver.Ticket{ID: id}}})
@@ -213,7 +213,7 @@ func (d *Driver) onPush(id string, p driver.Status, notify func(string, driver.S
 		return // the ticket's renewal finds the grant
 	}
 	d.begin(func() {
-		switch err := d.confirm(context.Background(), t); {
+		switch err := c.confirm(context.Background(), d, t); {
 		case err == nil:
 			c.pushDone(id)
 			notify(id, p)
@@ -227,19 +227,19 @@ func (d *Driver) onPush(id string, p driver.Status, notify func(string, driver.S
 }
 
 // confirmAll confirms the grants that a renewal found.
-func (d *Driver) confirmAll(ctx context.Context, refs []driver.Ref, places []driver.Status) {
+func (c *confirmation) confirmAll(ctx context.Context, d *Driver, refs []driver.Ref, places []driver.Status) {
 	var wg sync.WaitGroup
 	for i := range refs {
 		if places[i].Err != nil || places[i].State != driver.Held || refs[i].State == driver.Held {
 			continue
 		}
 		wg.Go(func() {
-			p, err := d.confirmed(ctx, refs[i].Ticket, places[i])
+			p, err := c.confirmed(ctx, d, refs[i].Ticket, places[i])
 			switch {
 			case err == nil:
 				places[i] = p
 			case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, ErrUnconfirmed):
-				d.confirms.pushDone(refs[i].ID)
+				c.pushDone(refs[i].ID)
 				places[i] = driver.Status{State: driver.Gone}
 			default:
 				places[i] = driver.Status{Err: err}

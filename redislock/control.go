@@ -182,18 +182,12 @@ func runOn(c client.Conn, s *wire.Script, keys []string, args ...string) (wire.R
 	return r, err
 }
 
-// A run is one of several scripts that are sent together.
-type run struct {
-	script     *wire.Script
-	keys, args []string
-}
-
 // runAll sends all scripts at once. Its error says that the connection broke;
 // the error of one script is in its reply.
-func runAll(c client.Conn, runs []run) ([]wire.Reply, error) {
+func runAll(c client.Conn, runs []wire.Run) ([]wire.Reply, error) {
 	commands := make([][]string, len(runs))
-	for i, r := range runs {
-		commands[i] = r.script.Words(false, r.keys, r.args)
+	for i := range runs {
+		commands[i] = runs[i].Words(false)
 	}
 	replies := c.Pipe(commands)
 	for round := 0; ; round++ {
@@ -208,8 +202,7 @@ func runAll(c client.Conn, runs []run) ([]wire.Reply, error) {
 		}
 		commands = commands[:0]
 		for n, i := range again { // the server knows the script once the first of these has run
-			r := runs[i]
-			commands = append(commands, r.script.Words(n == 0 || round > 0, r.keys, r.args))
+			commands = append(commands, runs[i].Words(n == 0 || round > 0))
 		}
 		for n, reply := range c.Pipe(commands) {
 			replies[again[n]] = reply

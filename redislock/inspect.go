@@ -16,8 +16,8 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 	if err := d.checkOpen(ctx); err != nil {
 		return driver.Queue{}, err
 	}
-	l := d.keys.Get(name)
-	m, err := d.runOnControl(ctx, d.scripts.Inspect, l)
+	l := d.requests.Get(name)
+	m, err := d.runOnControl(ctx, d.requests.Scripts.Inspect, l)
 	if err != nil {
 		return driver.Queue{}, err
 	}
@@ -46,10 +46,10 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			return
 		}
 		w := nameWalk{d: d, ctx: ctx, prefix: prefix, seen: make(map[string]bool), yield: yield}
-		start := d.keys.Prefix + prefix
-		ok := w.walk(wire.GlobEscape(start)+"*", "hash", func(key string) (string, bool) { return wire.NameOf(d.keys.Prefix, key) })
+		start := d.requests.Prefix + prefix
+		ok := w.walk(wire.GlobEscape(start)+"*", "hash", func(key string) (string, bool) { return wire.NameOf(d.requests.Prefix, key) })
 		if escaped := wire.HelperNames[wire.KeyHolders]; ok && (strings.HasPrefix(start, wire.Reserved) || strings.HasPrefix(wire.Reserved, start)) {
-			ok = w.walk(wire.GlobEscape(escaped)+"*", "hash", func(key string) (string, bool) { return wire.NameOf(d.keys.Prefix, key) })
+			ok = w.walk(wire.GlobEscape(escaped)+"*", "hash", func(key string) (string, bool) { return wire.NameOf(d.requests.Prefix, key) })
 		}
 		if ok {
 			w.walk(wire.GlobEscape(wire.HelperNames[wire.KeyWaiters])+"*", "list", func(key string) (string, bool) {
@@ -57,7 +57,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 				if !ok {
 					return "", false
 				}
-				return wire.NameOf(d.keys.Prefix, k)
+				return wire.NameOf(d.requests.Prefix, k)
 			})
 		}
 	}
@@ -118,10 +118,10 @@ func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (str
 				names = append(names, n)
 			}
 		}
-		for batch := range slices.Chunk(names, maxBatch) {
-			runs := make([]run, len(batch))
+		for batch := range slices.Chunk(names, wire.MaxBatch) {
+			runs := make([]wire.Run, len(batch))
 			for i, n := range batch {
-				runs[i] = run{w.d.scripts.Inspect, w.d.keys.Make(n).All(), []string{"count"}}
+				runs[i] = wire.Run{Script: w.d.requests.Scripts.Inspect, Keys: w.d.requests.Make(n).All(), Args: []string{"count"}}
 			}
 			replies, err := runAll(c, runs)
 			if err != nil {
@@ -146,7 +146,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {
 		return driver.ErrNoTicket // no id is like this, but other fields are
 	}
-	m, err := d.runOnControl(ctx, d.scripts.Remove, d.keys.Get(name), ticketID)
+	m, err := d.runOnControl(ctx, d.requests.Scripts.Remove, d.requests.Get(name), ticketID)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -22,7 +21,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	}
 	p, err := d.join(ctx, t, wait)
 	if err == nil {
-		p, err = d.confirmed(ctx, t, p)
+		p, err = d.confirms.confirmed(ctx, d, t, p)
 	} else if wire.DeniedOf(err) != "" {
 		// A script that lacks a right on other tickets' behalf may have
 		// stopped after it had taken the place.
@@ -43,19 +42,17 @@ func (d *Driver) call(ctx context.Context, r wire.Request) (wire.Reply, error) {
 }
 
 func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	l := d.keys.Get(t.Name)
-	s, err := d.joinBy(ctx, t, nil)
+	r := d.requests.Join(t, wait, d.polls.Load())
+	err := d.restartGuard.choose(ctx, d, t, &r)
 	if err != nil {
 		return driver.Status{}, err
 	}
-	r := d.joinRequest(l, t, wait)
-	r.Script = s
 	m, err := d.call(ctx, r)
 	if wire.IsNoScript(err) {
-		if s, err = d.joinBy(ctx, t, s); err != nil {
+		r.Full = true
+		if err = d.restartGuard.choose(ctx, d, t, &r); err != nil {
 			return driver.Status{}, err
 		}
-		r.Script, r.Full = s, d.restartGuard == nil
 		m, err = d.call(ctx, r)
 	}
 	if err != nil {
@@ -87,46 +84,4 @@ func (d *Driver) paced(p driver.Status) driver.Status {
 		}
 	}
 	return p
-}
-
-// joinRequest returns the request that joins, without its script.
-func (d *Driver) joinRequest(l *wire.QueueKeys, t *driver.Ticket, wait bool) wire.Request {
-	channel := l.Channel
-	if d.polls.Load() {
-		channel = "" // the scripts grant to a ticket without a channel and publish nothing
-	}
-	r := wire.Request{Keys: l.All(), NumArgs: 5, Args: [wire.MaxArgs]string{t.ID, d.keep(t.TTL), channel, t.Meta, wire.Yes(wait)}}
-	if t.MinToken != 0 {
-		r.NumArgs = 6
-		r.Args[5] = strconv.FormatUint(t.MinToken, 10)
-	}
-	if !wire.IsMutex(t) || t.Replaces != nil {
-		r.NumArgs = wire.MaxArgs
-		r.Args[5] = strconv.FormatUint(t.MinToken, 10)
-		r.Args[6] = strconv.FormatInt(t.Limit, 10)
-		r.Args[7] = strconv.FormatInt(t.Units, 10)
-		r.Args[8] = t.Owner
-		if t.Replaces != nil {
-			r.Args[9] = t.Replaces.ID
-		}
-	}
-	return r
-}
-
-// keepText is the time for which tickets of a TTL are kept, in milliseconds,
-// as text.
-type keepText struct {
-	ttl  time.Duration
-	text string
-}
-
-// keep returns the milliseconds for which the store keeps a ticket.
-func (d *Driver) keep(ttl time.Duration) string {
-	if k := d.keeps.Load(); k != nil && k.ttl == ttl {
-		return k.text
-	}
-	ms := (driver.Keep(ttl) + time.Millisecond - 1) / time.Millisecond
-	k := &keepText{ttl, strconv.FormatInt(int64(ms), 10)}
-	d.keeps.Store(k)
-	return k.text
 }

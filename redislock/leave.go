@@ -22,7 +22,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	places := make([]driver.Status, len(refs))
 	if len(refs) == 1 {
-		r := d.leaveRequest(d.keys.Get(refs[0].Name), &refs[0])
+		r := d.requests.Leave(&refs[0])
 		m, err := d.call(ctx, r)
 		if wire.IsNoScript(err) {
 			r.Full = true
@@ -31,8 +31,8 @@ func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 		places[0] = wire.ReadLeft(&m, err)
 		return places, nil
 	}
-	for from := 0; from < len(refs); from += maxBatch {
-		to := min(from+maxBatch, len(refs))
+	for from := 0; from < len(refs); from += wire.MaxBatch {
+		to := min(from+wire.MaxBatch, len(refs))
 		d.leaveBatch(ctx, refs[from:to], places[from:to])
 	}
 	return places, nil
@@ -40,10 +40,9 @@ func (d *Driver) leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 
 func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []driver.Status) {
 	replies, err := onControl(ctx, d, func(c client.Conn) ([]wire.Reply, error) {
-		runs := make([]run, len(refs))
+		runs := make([]wire.Run, len(refs))
 		for i := range refs {
-			r := d.leaveRequest(d.keys.Get(refs[i].Name), &refs[i])
-			runs[i] = run{r.Script, r.Keys, r.Args[:r.NumArgs]}
+			runs[i] = d.requests.Leave(&refs[i]).Run()
 		}
 		return runAll(c, runs)
 	})
@@ -54,14 +53,4 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []dri
 		}
 		places[i] = wire.ReadLeft(&replies[i], classify(replies[i].Err))
 	}
-}
-
-// leaveRequest returns the request by which a ticket leaves.
-func (d *Driver) leaveRequest(l *wire.QueueKeys, r *driver.Ref) wire.Request {
-	n := 2
-	if r.JoinPending {
-		n = 3
-	}
-	return wire.Request{Script: d.scripts.Leave, Keys: l.All(), NumArgs: n,
-		Args: [wire.MaxArgs]string{r.ID, wire.Yes(wire.IsMutex(r.Ticket)), "1"}}
 }

@@ -1,8 +1,13 @@
 package redislock
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // life is the lifetime of a driver, and the goroutines that run in it.
@@ -14,6 +19,10 @@ type life struct {
 	done    chan struct{} // closed with the driver
 	running sync.WaitGroup
 	quiet   chan struct{} // closed when all goroutines have ended
+
+	// replaceable says that another driver takes the place of this one when
+	// the server is no longer the one to ask.
+	replaceable bool
 }
 
 func (l *life) start() {
@@ -61,4 +70,57 @@ func (l *life) finish(f func()) {
 	case <-l.quiet:
 	case <-time.After(2 * time.Second):
 	}
+}
+
+// errClosing is the error of a call during which the driver was closed.
+var errClosing = &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
+
+var (
+	// errDropped is the error of a call on a driver whose server is no longer
+	// used.
+	errDropped = driver.Errorf(driver.NotDone, "server is no longer the primary")
+	// errCut is the error of a call that was under way when its server was
+	// dropped.
+	errCut = driver.Errorf(driver.Unknown, "connection closed: the server is no longer the primary")
+)
+
+// checkOpen returns the error that keeps a request from being sent, or nil.
+func (l *life) checkOpen(ctx context.Context) error {
+	if l.over() {
+		return l.overErr()
+	}
+	return driver.Before(ctx)
+}
+
+// overErr returns the error of a call that begins after the driver's end.
+func (l *life) overErr() error {
+	if l.replaceable {
+		return errDropped
+	}
+	return driver.ErrClosed
+}
+
+// cutErr returns the error of a call that was under way when the driver ended.
+func (l *life) cutErr() error {
+	if l.replaceable {
+		return errCut
+	}
+	return errClosing
+}
+
+// classify gives an error of a client in this life its class. That the client is
+// closed is its owner's doing, except at a replaceable driver, which closes its
+// client itself.
+func (l *life) classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, client.ErrOver):
+		return l.overErr()
+	case errors.Is(err, client.ErrCut):
+		return l.cutErr()
+	case l.replaceable && errors.Is(err, client.ErrClosed):
+		return errCut
+	}
+	return classify(err)
 }

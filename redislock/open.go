@@ -132,10 +132,10 @@ func (d *Driver) greet(ctx context.Context) error {
 		fields[name], _ = list[i+1].Text() // values that are no texts are not used
 	}
 	d.version = fields["version"]
-	if d.keys.Sharded && !wire.AtLeast(d.version, 7, 0) {
+	if d.requests.Sharded && !wire.AtLeast(d.version, 7, 0) {
 		d.polls.Store(true)
 	}
-	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.keys.Sharded)
+	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.requests.Sharded)
 }
 
 // checkHello returns the error of a server whose answer to HELLO is unsuitable,

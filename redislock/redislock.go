@@ -131,10 +131,8 @@ func (o *Options) prefix() (string, error) {
 // [driver.Identifier] and [driver.Checker].
 type Driver struct {
 	client       client.Client
-	scripts      *wire.Scripts
-	keys         wire.KeyCache
-	channel      string // of the pushes to this driver
-	keeps        atomic.Pointer[keepText]
+	requests     wire.Requests
+	channel      string        // of the pushes to this driver
 	restartGuard *restartGuard // nil: none
 	version      string        // of the server, when it was opened
 
@@ -142,10 +140,6 @@ type Driver struct {
 	// cluster, or some node of it, is older than Redis 7. Such a cluster sends
 	// a message to all nodes, and PUBLISH does not count the listeners.
 	polls atomic.Bool
-
-	// replaceable says that another driver takes the place of this one when
-	// the server is no longer the one to ask.
-	replaceable bool
 
 	notices atomic.Pointer[driver.Finding] // the finding made on opening, if any
 
@@ -242,22 +236,18 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 func unchecked(s setup) *Driver {
 	d := &Driver{
 		restartGuard: s.restartGuard,
-		scripts:      wire.PlainScripts,
 		channel:      s.channel,
 
-		replaceable: s.replaceable,
-		confirms:    s.confirms,
+		confirms: s.confirms,
 	}
-	if s.cluster {
-		d.scripts = wire.ShardScripts
-	}
+	d.replaceable = s.replaceable
 	d.polls.Store(s.polls)
 	if d.channel == "" {
 		d.channel = newChannel()
 	}
 	d.life.start()
 	d.client = s.lib.In(client.Life{Begin: d.begin, Done: d.done})
-	d.keys.Init(s.prefix, d.channel, s.cluster)
+	d.requests.Init(s.prefix, d.channel, s.cluster)
 	d.control.start = time.Now()
 	d.confirmConn.start = d.control.start
 	return d
@@ -284,12 +274,4 @@ func (d *Driver) Close() error {
 		d.client.Close()
 	})
 	return nil
-}
-
-// checkOpen returns the error that keeps a request from being sent, or nil.
-func (d *Driver) checkOpen(ctx context.Context) error {
-	if d.over() {
-		return d.overErr()
-	}
-	return driver.Before(ctx)
 }

@@ -41,24 +41,25 @@ func newRestartGuard(longest time.Duration) *restartGuard {
 	return &restartGuard{longest: longest, examining: make(chan struct{}, 1)}
 }
 
-// joinBy returns the script that joins, or the reason why nothing may be
-// granted now. If stale is not nil, the server does not know that script.
-func (d *Driver) joinBy(ctx context.Context, t *driver.Ticket, stale *wire.Script) (*wire.Script, error) {
-	g := d.restartGuard
+// choose puts the script that joins into a request, or returns the reason why
+// nothing may be granted now. If the request is to be sent in full, the server
+// does not know the script that the request has.
+func (g *restartGuard) choose(ctx context.Context, d *Driver, t *driver.Ticket, r *wire.Request) error {
 	if g == nil {
-		return d.scripts.Join, nil
+		return nil
 	}
 	k := g.known.Load()
-	if k == nil || k.join == stale {
+	if k == nil || r.Full && k.join == r.Script {
 		var err error
-		if k, err = g.examine(ctx, d, stale); err != nil {
-			return nil, err
+		if k, err = g.examine(ctx, d, r.Script); err != nil {
+			return err
 		}
 	}
 	if left := max(t.TTL, g.longest) - time.Since(k.lost); left > 0 {
-		return nil, driver.NotReady(left, "%w: nothing is granted for another %v", ErrRestarted, left.Round(time.Millisecond))
+		return driver.NotReady(left, "%w: nothing is granted for another %v", ErrRestarted, left.Round(time.Millisecond))
 	}
-	return k.join, nil
+	r.Script, r.Full = k.join, false
+	return nil
 }
 
 // ErrRestarted is wrapped by the error of a join that the restart guard
@@ -150,14 +151,14 @@ func parseRestartGuard(text string) (on bool, longest time.Duration, err error) 
 	return true, longest, nil
 }
 
-// checkRestartGuard returns the finding about the guard: whether it is on, and
-// the state of the server.
-func (d *Driver) checkRestartGuard(ctx context.Context) driver.Finding {
+// check returns the finding about the guard: whether it is on, and the state of
+// the server.
+func (g *restartGuard) check(ctx context.Context, d *Driver) driver.Finding {
 	f := driver.Finding{Topic: "restart guard", Detail: "off: a server that comes back without its data grants at once what may still be held"}
-	if d.restartGuard == nil {
+	if g == nil {
 		return f
 	}
-	k, err := d.restartGuard.examine(ctx, d, d.restartGuard.stale())
+	k, err := g.examine(ctx, d, g.stale())
 	if err != nil {
 		f.Level, f.Detail = driver.Problem, err.Error()
 		f.Advice = "give the user the rights to INFO and SCRIPT LOAD, or turn restart_guard off"

@@ -25,11 +25,11 @@ var rights = []struct{ rule, words string }{
 }
 
 // missingRights returns the rights that the user does not have, as ACL SETUSER
-// takes them. The queue is one that nobody uses.
-func (d *Driver) missingRights(ctx context.Context, l *wire.QueueKeys) ([]string, error) {
+// takes them.
+func (t *trial) missingRights(ctx context.Context, d *Driver) ([]string, error) {
 	return onControl(ctx, d, func(c client.Conn) (rules []string, err error) {
-		stands := map[string]string{"k": wire.NoneName + wire.InSlot(l.Keys[wire.KeyHolders]), "q": l.Keys[wire.KeyWaiters], "t": l.Keys[wire.KeyTickets]}
-		mark := wire.DoneName + wire.InSlot(l.Keys[wire.KeyHolders])
+		stands := map[string]string{"k": wire.NoneName + wire.InSlot(t.Keys[wire.KeyHolders]), "q": t.Keys[wire.KeyWaiters], "t": t.Keys[wire.KeyTickets]}
+		mark := t.MarkKey()
 		add := func(rule string) {
 			if rule != "" && !slices.Contains(rules, rule) {
 				rules = append(rules, rule)
@@ -41,7 +41,7 @@ func (d *Driver) missingRights(ctx context.Context, l *wire.QueueKeys) ([]string
 			}
 			return wire.DeniedOf(err), nil
 		}
-		for _, at := range []struct{ key, rule string }{{l.Keys[wire.KeyHolders], "~" + d.keys.Prefix + "*"}, {stands["k"], "~" + wire.Reserved + "*"}} {
+		for _, at := range []struct{ key, rule string }{{t.Keys[wire.KeyHolders], "~" + d.requests.Prefix + "*"}, {stands["k"], "~" + wire.Reserved + "*"}} {
 			missing, err := ask("EXISTS", at.key)
 			if err != nil {
 				return nil, err
@@ -62,8 +62,8 @@ func (d *Driver) missingRights(ctx context.Context, l *wire.QueueKeys) ([]string
 			}
 		}
 		publish := []string{"PUBLISH", d.channel + "-check", ""}
-		if d.keys.Sharded {
-			publish = []string{"SPUBLISH", wire.ChannelOf(d.channel, l.Slot), ""}
+		if d.requests.Sharded {
+			publish = []string{"SPUBLISH", wire.ChannelOf(d.channel, t.Slot), ""}
 		}
 		if !d.polls.Load() {
 			missing, err := ask(publish...)
@@ -95,16 +95,16 @@ func (d *Driver) missingRights(ctx context.Context, l *wire.QueueKeys) ([]string
 	})
 }
 
-// checkRights adds the rights that the user lacks to the finding of checkLock.
-func (d *Driver) checkRights(ctx context.Context, f driver.Finding, l *wire.QueueKeys) (driver.Finding, error) {
-	rules, err := d.missingRights(ctx, l)
+// checkRights adds the rights that the user lacks to the finding.
+func (t *trial) checkRights(ctx context.Context, d *Driver) error {
+	rules, err := t.missingRights(ctx, d)
 	if err != nil || len(rules) == 0 {
-		return f, err
+		return err
 	}
-	if f.Level == driver.OK {
-		f.Detail = "some requests are refused"
+	if t.rights.Level == driver.OK {
+		t.rights.Detail = "some requests are refused"
 	}
-	f.Level = driver.Problem
-	f.Advice = "give the user the missing rights: ACL SETUSER ... " + strings.Join(rules, " ")
-	return f, nil
+	t.rights.Level = driver.Problem
+	t.rights.Advice = "give the user the missing rights: ACL SETUSER ... " + strings.Join(rules, " ")
+	return nil
 }

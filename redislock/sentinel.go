@@ -18,6 +18,7 @@ import (
 // [driver.Identifier] and [driver.Checker].
 type Sentinel struct {
 	life
+	router
 	at        *multiAddress
 	channel   string // of the pushes, at every primary
 	term      atomic.Pointer[term]
@@ -63,6 +64,7 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	}
 	s := &Sentinel{at: m, channel: newChannel()}
 	s.life.start()
+	s.router = router{func(ctx context.Context, _ string, f func(*Driver) error) error { return s.onPrimary(ctx, f) }}
 	s.sentinels.init(s)
 	if err := s.sentinels.find(ctx, nil); err != nil {
 		s.Close()
@@ -141,10 +143,7 @@ func (s *Sentinel) Close() error {
 // onPrimary calls f with the driver of the primary, and once more if that
 // driver was replaced before anything was sent.
 func (s *Sentinel) onPrimary(ctx context.Context, f func(d *Driver) error) error {
-	if s.over() {
-		return driver.ErrClosed
-	}
-	if err := driver.Before(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
 	for n := 0; ; n++ {
@@ -215,15 +214,6 @@ func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.St
 	})
 }
 
-// Inspect implements [driver.Driver].
-func (s *Sentinel) Inspect(ctx context.Context, name string) (l driver.Queue, err error) {
-	err = s.onPrimary(ctx, func(d *Driver) error {
-		l, err = d.Inspect(ctx, name)
-		return err
-	})
-	return l, err
-}
-
 // Names implements [driver.Driver].
 func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -242,11 +232,6 @@ func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, e
 			yield("", err)
 		}
 	}
-}
-
-// Break implements [driver.Driver].
-func (s *Sentinel) Break(ctx context.Context, name, ticketID string) error {
-	return s.onPrimary(ctx, func(d *Driver) error { return d.Break(ctx, name, ticketID) })
 }
 
 // Identity implements [driver.Identifier]: it is the primary's identity, which
@@ -272,7 +257,7 @@ func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	addr := s.term.Load().addr
-	votes := s.sentinels.votes(ctx)
+	votes, _ := s.sentinels.poll(ctx, len(s.at.hosts)) // no answer is no vote
 	f := driver.Finding{Topic: "sentinels", Detail: fmt.Sprintf("%d of %d name the primary that is used", votes[addr], len(s.at.hosts))}
 	switch {
 	case votes[addr] <= len(s.at.hosts)/2:

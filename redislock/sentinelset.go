@@ -143,8 +143,8 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 }
 
 // poll asks all Sentinels and returns the number of votes for each address, or
-// an error if no Sentinel answered. It ends early when a majority agrees.
-func (g *sentinelSet) poll(ctx context.Context) (map[string]int, error) {
+// an error if no Sentinel answered. It ends early when more than enough agree.
+func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, error) {
 	type vote struct {
 		addr string
 		err  error
@@ -169,7 +169,7 @@ func (g *sentinelSet) poll(ctx context.Context) (map[string]int, error) {
 			err = v.err
 			continue
 		}
-		if votes[v.addr]++; votes[v.addr] > len(hosts)/2 {
+		if votes[v.addr]++; votes[v.addr] > enough {
 			break
 		}
 	}
@@ -179,31 +179,13 @@ func (g *sentinelSet) poll(ctx context.Context) (map[string]int, error) {
 	return votes, err
 }
 
-// votes asks all Sentinels for as long as ctx allows.
-func (g *sentinelSet) votes(ctx context.Context) map[string]int {
-	var mu sync.Mutex
-	votes := make(map[string]int)
-	var wg sync.WaitGroup
-	for _, host := range g.s.at.hosts {
-		wg.Go(func() {
-			if addr, err := g.ask(ctx, host); err == nil {
-				mu.Lock()
-				votes[addr]++
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return votes
-}
-
 // find goes over to the primary that most Sentinels name, if that server
 // confirms its role. A primary that is in use stays as long as it confirms its
 // role. The addresses in named, which a Sentinel has announced, are tried
 // first.
 func (g *sentinelSet) find(ctx context.Context, named []string) error {
 	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	votes, err := g.poll(limited)
+	votes, err := g.poll(limited, len(g.s.at.hosts)/2)
 	cancel()
 	if err != nil && len(named) == 0 {
 		return driver.Wrap(driver.Unavailable, err)
@@ -274,7 +256,7 @@ func (g *sentinelSet) listen(host string) {
 	news := make(chan string, 16)
 	var lost <-chan struct{}
 	if err == nil {
-		e := d.client.Listen(d.keys.Sharded, func(message string) {
+		e := d.client.Listen(d.requests.Sharded, func(message string) {
 			if addr, ok := successor(message, g.s.at.master); ok {
 				select {
 				case news <- addr:

@@ -180,7 +180,7 @@ func (p *nodeSubscriber) run() {
 			return
 		}
 		if len(work) > 0 && ear == nil {
-			ear = p.d.client.Listen(p.d.keys.Sharded, p.onMessage, p.onDropped)
+			ear = p.d.client.Listen(p.d.requests.Sharded, p.onMessage, p.onDropped)
 		}
 		if err := p.subscribe(ear, work); err != nil {
 			ear.Close()
@@ -317,7 +317,7 @@ func (p *nodeSubscriber) onLost() {
 // onMessage handles a message.
 func (p *nodeSubscriber) onMessage(message string) {
 	if id, place, err := wire.ParsePush(message); err == nil {
-		p.d.onPush(id, place, p.all.notify)
+		p.d.confirms.onPush(p.d, id, place, p.all.notify)
 	}
 }
 

@@ -97,10 +97,10 @@ func (w *watch) over() bool { return w.life.over() || w.ctx.Err() != nil }
 func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) error {
 	onMessage := func(message string) {
 		if id, p, err := wire.ParsePush(message); err == nil {
-			d.onPush(id, p, w.notify)
+			d.confirms.onPush(d, id, p, w.notify)
 		}
 	}
-	e := d.client.Listen(d.keys.Sharded, onMessage, func(string) {})
+	e := d.client.Listen(d.requests.Sharded, onMessage, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
 	err := e.Add(ctx, d.channel)

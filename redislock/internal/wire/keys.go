@@ -57,6 +57,10 @@ func (l *QueueKeys) All() []string {
 	return l.Keys[:]
 }
 
+// MarkKey returns the key of the mark that SetMark keeps. The key MarkName is
+// the mark of tokens.
+func (l *QueueKeys) MarkKey() string { return doneName + InSlot(l.Keys[KeyHolders]) }
+
 // HoldersKey returns the first key of a queue.
 func HoldersKey(prefix, name string) string {
 	k := prefix + name

@@ -6,9 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// DoneName begins the keys of the marks that SetMark keeps. The key markName is the
-// mark of tokens.
-const DoneName = "holdfast_done:"
+// doneName begins the keys of the marks that SetMark keeps.
+const doneName = "holdfast_done:"
 
 // ReadMark reads the answer of a script that reads a mark.
 func ReadMark(r *Reply) (driver.Mark, error) {

@@ -33,14 +33,6 @@ var ErrSpent = driver.Errorf(driver.Refused, "the queue has no more tokens")
 // IsMutex reports whether the ticket is an ordinary mutex, held in one key.
 func IsMutex(t *driver.Ticket) bool { return t.Limit == 1 && t.Owner == "" }
 
-// Yes returns an argument that is true or false in a script.
-func Yes(b bool) string {
-	if b {
-		return "1"
-	}
-	return ""
-}
-
 // ReadStatus reads a script's answer about a ticket.
 func ReadStatus(m *Reply, t *driver.Ticket) (driver.Status, error) {
 	if n, err := m.Int(); err == nil {
