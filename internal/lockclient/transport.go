@@ -66,11 +66,11 @@ func (a *address) bearer() (string, error) {
 	}
 	b, err := os.ReadFile(a.tokenFile)
 	if err != nil {
-		return "", driver.Errorf(driver.Refused, "lockclient: option token_file: %w", err)
+		return "", fmt.Errorf("option token_file: %w", err)
 	}
 	token := strings.TrimSpace(string(b))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", driver.Errorf(driver.Refused, "lockclient: option token_file: the file has no token: one line that a header can have")
+		return "", errors.New("option token_file: the file has no token: one line that a header can have")
 	}
 	return token, nil
 }
@@ -96,10 +96,13 @@ func (d *Driver) newRequest(ctx context.Context, at int, method, path string, bo
 		r.Header["Idempotency-Key"] = nil
 	}
 	token, err := d.address.bearer()
+	if err != nil {
+		return nil, driver.Wrap(driver.Refused, fmt.Errorf("lockclient: %w", err))
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return r, err
+	return r, nil
 }
 
 // askAt sends a request to one server and reads its answer. An error says that there was
