@@ -31,7 +31,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		revision = r.Header.Revision
 	}
 	slices.Sort(took)
-	fs := []driver.Finding{d.checkWrite(ctx), checkTrip(took[len(took)/2])}
+	fs := []driver.Finding{d.checkWrite(ctx), d.checkMarks(ctx), checkTrip(took[len(took)/2])}
 	fs = append(fs, d.checkMembers(ctx)...)
 	return append(fs, d.checkHistory(ctx, revision)), nil
 }
@@ -69,6 +69,19 @@ func (d *Driver) checkWrite(ctx context.Context) driver.Finding {
 		if full(err) {
 			f.Advice = "compact and defragment the members, raise --quota-backend-bytes, set --auto-compaction-retention, and disarm the alarm"
 		}
+	}
+	return f
+}
+
+// checkMarks asks for the rights that marks need, by a transaction whose condition is
+// never met: the servers check the rights of its requests first.
+func (d *Driver) checkMarks(ctx context.Context) driver.Finding {
+	f := driver.Finding{Topic: "once", Detail: "slots that are done can be read and recorded"}
+	key := d.keys.done(fmt.Sprintf("check-%x", rand.Uint64()))
+	never := &pb.Compare{Key: []byte(key), Target: pb.Compare_MOD, Result: pb.Compare_LESS, TargetUnion: &pb.Compare_ModRevision{ModRevision: 0}}
+	if _, err := d.txn(ctx, []*pb.Compare{never}, []*pb.RequestOp{opPut(key, "", 0)}, nil); err != nil {
+		f.Level, f.Detail = driver.Problem, "Once cannot record slots that are done: "+err.Error()
+		f.Advice = "give the user the right to read and write all keys that begin with " + d.keys.done("")
 	}
 	return f
 }

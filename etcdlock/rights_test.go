@@ -1,6 +1,8 @@
 package etcdlock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/etcdlock"
@@ -129,4 +132,70 @@ func (u *users) grant(role string, without ...string) error {
 	}
 	_, err := u.cli.RoleGrantPermission(ctx, role, rightsPrefix, clientv3.GetPrefixRangeEnd(rightsPrefix), clientv3.PermissionType(kind))
 	return err
+}
+
+// TestF114_MarksWithoutRights gives a user all rights but those to the marks, who is
+// refused when the client opens, or all but that to write them: the user's locks work,
+// Check says that Once does not and which keys need rights, and Once has a clear error.
+func TestF114_MarksWithoutRights(t *testing.T) {
+	t.Parallel()
+	u := newUsers(t, servers.Etcd(t, servers.EtcdOptions{Version: servers.EtcdNewest}))
+	const marks = rightsPrefix + "%d/"
+	for name, onMarks := range map[string][]clientv3.PermissionType{
+		"none":  nil,
+		"reads": {clientv3.PermissionType(clientv3.PermRead)}, "all": {clientv3.PermissionType(clientv3.PermReadWrite)},
+	} {
+		steps := []func() error{
+			func() error { _, err := u.cli.UserAdd(ctx, name, "secret"); return err },
+			func() error { _, err := u.cli.RoleAdd(ctx, name); return err },
+			func() error { _, err := u.cli.UserGrantRole(ctx, name, name); return err },
+		}
+		grant := func(from, to string, kind clientv3.PermissionType) {
+			steps = append(steps, func() error { _, err := u.cli.RoleGrantPermission(ctx, name, from, to, kind); return err })
+		}
+		grant(rightsPrefix, marks, clientv3.PermissionType(clientv3.PermReadWrite))
+		grant(clientv3.GetPrefixRangeEnd(marks), clientv3.GetPrefixRangeEnd(rightsPrefix), clientv3.PermissionType(clientv3.PermReadWrite))
+		for _, kind := range onMarks {
+			grant(marks, clientv3.GetPrefixRangeEnd(marks), kind)
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := u.try(name)
+		if name == "none" {
+			if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "may not read the keys") {
+				t.Errorf("%s: Open: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := holdfast.New(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.Do(ctx, "job", func(context.Context) error { return nil }); err != nil {
+			t.Errorf("%s: Do: %v", name, err)
+		}
+		findings, err := c.Check(ctx)
+		said := fmt.Sprint(err)
+		for _, f := range findings {
+			if f.Topic == "once" {
+				said = fmt.Sprint(f.Level, f.Detail, f.Advice)
+			}
+		}
+		_, once := c.Once(ctx, name, time.Unix(1800000000, 0), func(context.Context) error { return nil })
+		t.Logf("%s: Check: %s; Once: %v", name, said, once)
+		var failed *holdfast.StoreError
+		switch {
+		case name == "all" && (once != nil || !strings.Contains(said, "can be read")):
+			t.Errorf("%s: Check: %s; Once: %v", name, said, once)
+		case name != "all" && (!errors.As(once, &failed) || !failed.Refused() || !strings.Contains(said, marks)):
+			t.Errorf("%s: Check: %s; Once: %v", name, said, once)
+		}
+	}
 }

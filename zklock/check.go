@@ -43,6 +43,9 @@ func (s *session) check() ([]driver.Finding, error) {
 	if f := s.checkRights(); f != nil {
 		fs = append(fs, *f)
 	}
+	if f := s.checkMarks(); f != nil {
+		fs = append(fs, *f)
+	}
 	return fs, nil
 }
 

@@ -64,6 +64,46 @@ func (s *session) retire() {
 	})
 }
 
+// checkMarks asks for the rights that marks need, at their node and at one of them, and
+// reports the missing right. It returns nil if there is no such node yet: whoever may
+// lock may make it, as checkRights says.
+func (s *session) checkMarks() *driver.Finding {
+	path := s.d.base + "/" + marksNode
+	marks, _, err := s.conn.Children(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	right := "read"
+	if err == nil {
+		right, err = "create", s.mayDo(&zk.CreateRequest{Path: path + "/%check-" + strings.ToLower(rand.Text()), Acl: s.d.acl})
+	}
+	if err == nil && len(marks) > 0 {
+		right = "read"
+		if _, _, err = s.conn.Get(path + "/" + marks[0]); err == nil {
+			right, err = "write", s.mayDo(&zk.SetDataRequest{Path: path + "/" + marks[0], Version: -1})
+		}
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return &driver.Finding{Topic: "once", Level: driver.Problem, Detail: "Once cannot record slots that are done: the user has no right to " + right + " below " + path,
+			Advice: "give the user create, read and write there, at the marks that exist too"}
+	case err != nil:
+		return &driver.Finding{Topic: "once", Level: driver.Warning, Detail: "the rights to marks could not be examined: " + classed(right, err).Error(),
+			Advice: "examine them again"}
+	}
+	return &driver.Finding{Topic: "once", Detail: "slots that are done can be read and recorded"}
+}
+
+// mayDo returns an error if the user has no right to a request. It sends the request in
+// a transaction that always fails; the server checks the rights before.
+func (s *session) mayDo(request any) error {
+	_, err := s.conn.Multi(request, &zk.CheckVersionRequest{Path: s.d.syncPath(), Version: 1<<31 - 1})
+	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
+		return nil // as planned, or something is gone
+	}
+	return err
+}
+
 // checkRights performs a lock's operations below a path of its own, and reports
 // the missing right. It returns nil if the queues' path, which has the rights,
 // does not exist yet.

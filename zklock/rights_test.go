@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
@@ -146,5 +148,72 @@ func (u *users) take(t drivertest.T, name string, lacks int32) {
 	}
 	if err := walk(rightsRoot); err != nil {
 		t.Fatalf("take rights from %s: %v", name, err)
+	}
+}
+
+// TestF114_MarksWithoutRights takes rights to the marks from a user. The user's locks
+// work, Check says that Once does not and which right lacks, and Once has a clear error.
+func TestF114_MarksWithoutRights(t *testing.T) {
+	t.Parallel()
+	u := newUsers(t, servers.ZooKeeper(t, servers.ZooKeeperOptions{}))
+	full, err := u.open("full", u.list("", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = full.Close() })
+	marker := full.(driver.Marker)
+	if err := marker.SetMark(t.Context(), "done", driver.Mark{Token: 1}); err != nil {
+		t.Fatal(err)
+	}
+	const marks = rightsRoot + "/%marks"
+	for i, right := range []string{"", "create", "write", "read"} {
+		name := fmt.Sprintf("u%d", i+1)
+		for _, path := range []string{marks, marks + "/done"} {
+			acl, _, err := u.conn.GetACL(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range acl {
+				if acl[j].ID == zk.DigestACL(0, name, "secret")[0].ID {
+					acl[j].Perms &^= permissions[right]
+				}
+			}
+			if _, err := u.conn.SetACL(path, acl, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := u.open(name, u.list("", 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := holdfast.New(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.Do(t.Context(), "job", func(context.Context) error { return nil }); err != nil {
+			t.Errorf("without %q: Do: %v", right, err)
+		}
+		findings, err := c.Check(t.Context())
+		said := fmt.Sprint(err)
+		for _, f := range findings {
+			if f.Topic == "once" {
+				said = fmt.Sprint(f.Level, f.Detail, f.Advice)
+			}
+		}
+		job := "done" // which has a mark
+		if right == "create" {
+			job = "new"
+		}
+		_, once := c.Once(t.Context(), job, time.Unix(1800000000+int64(i), 0), func(context.Context) error { return nil })
+		t.Logf("without %q: Check: %s; Once: %v", right, said, once)
+		var failed *holdfast.StoreError
+		if right == "" && (once != nil || !strings.Contains(said, "can be read")) ||
+			right != "" && (!errors.As(once, &failed) || !failed.Refused() || !strings.Contains(said, "no right to "+right)) {
+			t.Errorf("without %q: Check: %s; Once: %v", right, said, once)
+		}
+	}
+	if after, _, err := u.conn.Children(marks); err != nil || len(after) != 1 {
+		t.Errorf("Check left %q, %v", after, err)
 	}
 }
