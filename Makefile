@@ -1,6 +1,6 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients page fuzz docs build smoke bench bench-quick
+.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients serve-costs page fuzz docs build smoke bench bench-quick
 
 # The four rungs of CONTRIBUTING.md, from the bottom. docs/testing-lanes.md has the
 # other targets.
@@ -83,6 +83,11 @@ versions:
 # by all of them.
 clients:
 	./scripts/languages
+
+# What a lock server adds to a lock on a Redis of its own, and the memory of holds and
+# waits.
+serve-costs:
+	go test -count=1 -v ./lockserver -run TestCosts -lockserver.costs
 
 # The page of a lock server in Debian's Chromium: keyboard, screen reader, texts that
 # are markup, breaks, and 10,000 queues; it writes the pictures of docs/serve.md.

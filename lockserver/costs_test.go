@@ -1,0 +1,169 @@
+package lockserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/memlock"
+	"github.com/holdfast-go/holdfast/redislock"
+)
+
+var costs = flag.Bool("lockserver.costs", false, "measure what a lock server adds to a lock on Redis, and the memory of holds and waits")
+
+// TestCosts measures a lock and its release by HTTP on one connection, in turn with the
+// same by a client of the store in this process, and the memory of holds and waits.
+func TestCosts(t *testing.T) {
+	if !*costs {
+		return // make serve-costs
+	}
+	t.Run("time", measureTime)
+	t.Run("memory", measureMemory)
+}
+
+func measureTime(t *testing.T) {
+	redis := servers.Redis(t, servers.RedisOptions{})
+	open := func() *holdfast.Client {
+		d, err := redislock.Open(t.Context(), redis.URL(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := holdfast.New(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	direct := open()
+	s, err := New(open(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	defer web.Close()
+	bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	defer bare.Close()
+	post := func(at, path string, form url.Values) {
+		resp, err := web.Client().PostForm(at+path, form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %s %v", path, resp.StatusCode, b, err)
+		}
+	}
+	const rounds = 4000
+	var inProcess, served, pinned, empty []time.Duration
+	for i := range rounds {
+		name := fmt.Sprintf("costs/%d", i)
+		begun := time.Now()
+		h, err := direct.Mutex(name).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		inProcess = append(inProcess, time.Since(begun))
+		for _, pin := range []bool{false, true} {
+			id := fmt.Sprintf("costs-%d-%v-0123456789", i, pin)
+			acquire := url.Values{"id": {id}, "name": {name}, "ttl_ms": {"30000"}, "pinned": {fmt.Sprint(pin)}}
+			release := url.Values{"id": {id}, "name": {name}}
+			begun = time.Now()
+			post(web.URL, "/v1/acquire", acquire)
+			post(web.URL, "/v1/release", release)
+			if pin {
+				pinned = append(pinned, time.Since(begun))
+			} else {
+				served = append(served, time.Since(begun))
+				begun = time.Now()
+				post(bare.URL, "/", acquire)
+				post(bare.URL, "/", release)
+				empty = append(empty, time.Since(begun))
+			}
+		}
+	}
+	p50 := func(d []time.Duration) time.Duration {
+		slices.Sort(d)
+		return d[len(d)/2].Round(time.Microsecond)
+	}
+	t.Logf("lock and release, p50 of %d: in process %v, by a server %v, pinned %v; two bare requests %v",
+		rounds, p50(inProcess), p50(served), p50(pinned), p50(empty))
+}
+
+func measureMemory(t *testing.T) {
+	c, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const many = 10_000
+	s, err := New(c, Options{Limits: Limits{Waiters: many, Holds: 3 * many}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(id, name, state string) {
+		form := url.Values{"id": {id}, "name": {name}, "ttl_ms": {"600000"}, "wait_ms": {"0"}}
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "http://127.0.0.1/v1/acquire", strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		var a struct{ State string }
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || a.State != state {
+			t.Fatalf("%s: %s, %v", name, w.Body, err)
+		}
+	}
+	used := func() (bytes, goroutines int64) {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse), int64(runtime.NumGoroutine())
+	}
+	each := func(what string, f func(i int)) {
+		bytes, goroutines := used()
+		for i := range many {
+			f(i)
+		}
+		bytes2, goroutines2 := used()
+		t.Logf("%d %s: %d bytes and %.2f goroutines each", many, what, (bytes2-bytes)/many, float64(goroutines2-goroutines)/many)
+	}
+	ask("first-of-all-012345", "queue", "held")
+	each("holds by a server", func(i int) { ask(fmt.Sprintf("memory-held-0123.%d", i), fmt.Sprintf("served/%d", i), "held") })
+	each("waits by a server", func(i int) { ask(fmt.Sprintf("memory-waiting-01.%d", i), "queue", "waiting") })
+	ctx, cancel := context.WithCancel(t.Context())
+	var waits sync.WaitGroup
+	each("holds in process", func(i int) {
+		if _, err := c.Mutex(fmt.Sprintf("direct/%d", i)).Lock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	each("waits in process", func(int) {
+		joined := make(chan struct{})
+		first := sync.OnceFunc(func() { close(joined) })
+		waits.Go(func() {
+			_, _ = c.Mutex("queue", holdfast.WithOwner(rand.Text()), holdfast.WithWaiting(func(holdfast.Waiting) { first() })).Lock(ctx)
+		})
+		<-joined
+	})
+	cancel()
+	waits.Wait()
+	_ = s.Drain(ctx)
+}
