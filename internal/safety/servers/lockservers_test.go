@@ -133,13 +133,13 @@ func (l *lockServers) strike(kind string, process bool) (at int, ok bool) {
 	return l.at, true
 }
 
-// over ends a fault, after the server serves again.
+// over ends a fault. The last one in force waits until the server serves again.
 func (l *lockServers) over(process bool) error {
 	l.mu.Lock()
-	s, down := l.pair[l.at], l.down && !process
+	s, last := l.pair[l.at], l.struck == 1
 	l.mu.Unlock()
 	var err error
-	if !down {
+	if last {
 		err = s.awaitReady()
 	}
 	l.mu.Lock()
