@@ -1,11 +1,15 @@
 package trial
 
 import (
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 const installed = "/usr/local/bin/holdfast"
@@ -13,6 +17,7 @@ const installed = "/usr/local/bin/holdfast"
 var (
 	unitBlock = regexp.MustCompile("(?ms)^```ini\n(.*?)^```$")
 	runLine   = regexp.MustCompile(`(?m)^(?:ExecStart=|[0-9*/]+(?: [0-9*/]+){4} )(` + installed + ` .*) -- /.*$`)
+	serveLine = regexp.MustCompile(`(?m)^ExecStart=` + installed + ` (serve .*)$`)
 )
 
 // page returns docs/systemd.md, and the binary of the release.
@@ -29,12 +34,12 @@ func page(t *testing.T) (text, binary string) {
 func TestUnitsOfPageVerified(t *testing.T) {
 	text, binary := page(t)
 	blocks := unitBlock.FindAllStringSubmatch(text, -1)
-	if len(blocks) != 3 {
-		t.Fatalf("%d units, want a job, its timer and a standby", len(blocks))
+	if len(blocks) != 5 {
+		t.Fatalf("%d units, want a job, its timer, a standby, and a lock server with its socket", len(blocks))
 	}
 	folder := t.TempDir()
 	args := []string{"verify", "--man=no", "--recursive-errors=no"}
-	for i, name := range []string{"backup.service", "backup.timer", "reconciler.service"} {
+	for i, name := range []string{"backup.service", "backup.timer", "reconciler.service", "holdfast.socket", "holdfast.service"} {
 		unit := strings.ReplaceAll(blocks[i][1], installed, binary)
 		file := filepath.Join(folder, name)
 		if err := os.WriteFile(file, []byte(unit), 0o644); err != nil {
@@ -67,5 +72,41 @@ func TestLinesOfPageRun(t *testing.T) {
 		if out := said(t, "sh", "-c", command); out != "" {
 			t.Errorf("%s: %s", command, out)
 		}
+	}
+}
+
+// TestLockServerOfPageRuns starts the lock server by the line of its unit, asks it, and
+// ends it by SIGTERM.
+func TestLockServerOfPageRuns(t *testing.T) {
+	text, binary := page(t)
+	line := serveLine.FindStringSubmatch(text)
+	if line == nil {
+		t.Fatal("no unit starts a lock server")
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(store, []byte("sqlite:"+filepath.Join(t.TempDir(), "locks.db")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, strings.Fields(strings.ReplaceAll(line[1], "%d/store", store))...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test ends early
+	ready := false
+	for end := time.Now().Add(time.Minute); !ready && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if resp, err := http.Get("http://127.0.0.1:7420/readyz"); err == nil {
+			_ = resp.Body.Close()
+			ready = resp.StatusCode == http.StatusOK
+		}
+	}
+	if !ready {
+		t.Fatal("the server is not ready after a minute")
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the server: %v", err)
 	}
 }
