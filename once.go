@@ -45,7 +45,8 @@ type Done struct {
 // least 400 days after the last. A slot that is older than all of 64 counts as
 // done, and the Observer is told; a job that does old slots again takes a name
 // for each of them. WithOwner is an error here, because holders with one owner
-// hold together. ErrUnsupported is matched where Traits.Marks is false.
+// hold together, and so is Once for the slot that fn itself runs for, with fn's
+// context. ErrUnsupported is matched where Traits.Marks is false.
 func (c *Client) Once(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context) error, opts ...Option) (Done, error) {
 	return c.Mutex(name, opts...).handle().once(ctx, slot, fn, false)
 }
@@ -115,6 +116,9 @@ func (s *spec) once(ctx context.Context, slot time.Time, fn func(ctx context.Con
 	if err := s.checkSlot(slot); err != nil {
 		return Done{}, err
 	}
+	if ctx.Value(s.slotKey(slot.UnixNano())) != nil {
+		return Done{}, fmt.Errorf("holdfast: %q: Once for slot %s inside of the function that runs for it", s.name, slot.Format(time.RFC3339))
+	}
 	m, err := markerOf(s.c, s.name)
 	if err != nil {
 		return Done{}, err
@@ -132,6 +136,16 @@ func (s *spec) once(ctx context.Context, slot time.Time, fn func(ctx context.Con
 		}
 	}
 }
+
+// slotKey is the key under which the context of Once's function has its slot. A Once
+// with such a context would nest in the hold, and run the slot twice.
+type slotKey struct {
+	c    *Client
+	name string
+	slot int64
+}
+
+func (s *spec) slotKey(slot int64) slotKey { return slotKey{s.c, s.name, slot} }
 
 // checkSlot refuses what cannot be a slot, and options that do not fit Once.
 func (s *spec) checkSlot(slot time.Time) error {
@@ -235,7 +249,7 @@ func (t *onceTerm) run(ctx context.Context) error {
 		return nil
 	}
 	t.ran = true
-	err = t.fn(ctx)
+	err = t.fn(context.WithValue(ctx, t.slotKey(t.slot), true))
 	t.done = Done{
 		Slot: slotTime(t.slot), Here: true, By: parseHolder(t.h.root.ticket.Meta),
 		At: time.UnixMilli(time.Now().UnixMilli()), Token: t.h.Token(),

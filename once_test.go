@@ -637,6 +637,40 @@ func TestOnceInsideOnce(t *testing.T) {
 	})
 }
 
+// TestOnceInsideItsOwnSlot checks that a Once for the slot that a function runs for is
+// an error at once with the function's context, however deep, and that the slot is done
+// once.
+func TestOnceInsideItsOwnSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := client(t, memlock.New(memlock.NewStore()))
+		var ran atomic.Int32
+		done := runOnce(t, c, noon, func(ctx context.Context) error {
+			ran.Add(1)
+			refused := func(ctx context.Context) error {
+				for _, once := range []func(context.Context, string, time.Time, func(context.Context) error, ...holdfast.Option) (holdfast.Done, error){c.Once, c.TryOnce} {
+					if done, err := once(ctx, "job", noon.In(time.FixedZone("", 3600)), counted(&ran, nil)); err == nil || !strings.Contains(err.Error(), "inside of the function that runs for it") {
+						t.Errorf("%+v, %v", done, err)
+					}
+				}
+				return nil
+			}
+			if err := c.Do(ctx, "job", refused); err != nil {
+				t.Error(err)
+			}
+			if done, err := c.Once(ctx, "job", slotOf(1), refused); err != nil || !done.Here {
+				t.Errorf("another slot: %+v, %v", done, err)
+			}
+			if done, err := c.Once(ctx, "another job", noon, refused); err != nil || !done.Here {
+				t.Errorf("another job: %+v, %v", done, err)
+			}
+			return refused(ctx)
+		})
+		if !done.Here || ran.Load() != 1 {
+			t.Errorf("%+v, ran %d times", done, ran.Load())
+		}
+	})
+}
+
 // TestOnceOldSlotsCountAsDone checks that a slot older than the 64 kept counts as
 // done, that the Observer is told by whom the greatest was done, and that the 64
 // themselves are told apart.
