@@ -3,16 +3,13 @@ package etcdlock
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storeurl"
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
@@ -58,12 +55,16 @@ func parseURL(s string) (*address, error) {
 			return nil, err
 		}
 	}
-	if err := a.parseHosts(hosts); err != nil {
-		return nil, err
+	for s := range strings.SplitSeq(hosts, ",") {
+		host, err := storeurl.Host(s, defaultPort)
+		if err != nil {
+			return nil, err
+		}
+		a.hosts = append(a.hosts, host)
 	}
-	q, err := url.ParseQuery(query)
+	q, err := storeurl.Options(query, options)
 	if err != nil {
-		return nil, errors.New("the URL's options cannot be parsed: a percent sign is written %25, a semicolon %3B")
+		return nil, err
 	}
 	return a, a.parseOptions(q, scheme == "etcds")
 }
@@ -82,68 +83,12 @@ func (a *address) parseUser(s string) error {
 	return nil
 }
 
-func (a *address) parseHosts(s string) error {
-	for h := range strings.SplitSeq(s, ",") {
-		host, port := h, defaultPort
-		if i := strings.LastIndex(h, ":"); i >= 0 && !strings.HasSuffix(h, "]") {
-			host, port = h[:i], h[i+1:]
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return errors.New("a port of the URL is not a number from 1 to 65535")
-		}
-		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-			host = host[1 : len(host)-1]
-		} else if strings.Contains(host, ":") {
-			return errors.New("a host of the URL is malformed; an IPv6 address goes in brackets")
-		}
-		if host == "" {
-			host = "localhost"
-		}
-		if strings.ContainsAny(host, "/\\@ []") {
-			return errors.New("a host of the URL is malformed")
-		}
-		a.hosts = append(a.hosts, net.JoinHostPort(host, port))
-	}
-	return nil
-}
-
 func (a *address) parseOptions(q url.Values, secure bool) error {
-	names := make([]string, 0, len(q))
-	for name := range q {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if !slices.Contains(options, name) {
-			return fmt.Errorf("unknown option %q; there are %s", shorten(name), strings.Join(options, ", "))
-		}
-		if len(q[name]) > 1 {
-			return fmt.Errorf("option %s is given more than once", name)
-		}
-	}
-	if q.Has("dial_timeout") {
-		v, err := time.ParseDuration(q.Get("dial_timeout"))
-		if err != nil || v < time.Millisecond || v > time.Hour {
-			return errors.New("option dial_timeout is not a duration from 1ms to 1h, such as 5s")
-		}
-		a.dialTimeout = v
+	if err := storeurl.Duration(q, "dial_timeout", &a.dialTimeout); err != nil {
+		return err
 	}
 	a.opts = Options{Prefix: q.Get("prefix"), Namespace: q.Get("namespace")}
 	var err error
 	a.tls, err = tlsurl.Parse(q, "etcds", secure)
 	return err
-}
-
-// shorten keeps a mistyped name recognisable, and no more of it.
-func shorten(s string) string {
-	const most = 20
-	if len(s) <= most {
-		return s
-	}
-	for i := most; i > 0; i-- {
-		if utf8.RuneStart(s[i]) {
-			return s[:i] + "..."
-		}
-	}
-	return ""
 }

@@ -17,14 +17,13 @@ import (
 // Via returns a driver on a client library other than rueidis. It is for the
 // packages below this one, such as goredis, which offer it to users.
 func Via(l client.Library, o *Options) (*Driver, error) {
-	s, err := o.setup()
+	s, err := o.settings()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
-	s.lib = l
-	d, err := open(ctx, s)
+	d, err := open(ctx, setup{settings: s, lib: l})
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
@@ -33,7 +32,7 @@ func Via(l client.Library, o *Options) (*Driver, error) {
 
 // ViaCluster does the same as Via for a cluster.
 func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
-	s, err := o.setup()
+	s, err := o.settings()
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 	defer cancel()
 	c := newCluster(s.prefix)
-	b := &adapted{c: c, lib: of, confirms: s.confirms, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
+	b := &adapted{c: c, lib: of, settings: s, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
 	c.source = b
 	d, err := b.owner(ctx, 0)
 	if err == nil {
@@ -75,7 +74,7 @@ type adapted struct {
 	lib     client.Cluster
 	version atomic.Uint64
 
-	confirms *confirmation
+	settings settings
 
 	mu    sync.Mutex
 	nodes map[string]*adaptedNode // by name
@@ -144,8 +143,8 @@ func (b *adapted) driver(name string, library client.Library) *Driver {
 		b.c.begin(func() { l.d.Close() })
 	}
 	l = &adaptedNode{library, unchecked(setup{
-		lib: library, prefix: b.c.keys.Prefix,
-		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(), confirms: b.confirms,
+		settings: b.settings, lib: library,
+		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(),
 	})}
 	b.nodes[name] = l
 	return l.d

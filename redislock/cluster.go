@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -84,10 +83,7 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 	c.source = s
 	if err := s.askHosts(ctx); err != nil {
 		c.Close()
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = client.Ended(ctx)
-		}
-		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
+		return nil, openErr(ctx, m.address.addr, err)
 	}
 	examined := func(*Driver) error { return nil } // when they were connected
 	if err := c.checkPrimaries(ctx, examined); err != nil {

@@ -51,6 +51,15 @@ func (l *life) over() bool {
 	}
 }
 
+// sleep returns after a time, or when the life or ctx ends.
+func (l *life) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	case <-l.done:
+	}
+}
+
 // finish ends the life: it calls f, and waits for the goroutines, but at most
 // two seconds. Calls after the first only wait.
 func (l *life) finish(f func()) {

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/storeurl"
 )
 
 // multiAddress is the content of a URL that names several servers. The options
@@ -38,16 +40,17 @@ func parseMulti(s, kind, port string, extra ...string) (*multiAddress, url.Value
 		return nil, nil, errors.New("the URL has a comma before the @; one in a password is percent-encoded")
 	}
 	path, query, _ := strings.Cut(tail, "?")
-	q, err := url.ParseQuery(query)
-	if err != nil || strings.Contains(tail, "#") {
-		return nil, nil, errors.New("the URL's options cannot be parsed: a percent sign is written %25, a semicolon %3B")
+	if strings.Contains(tail, "#") {
+		return nil, nil, errors.New("a # in the URL has to be percent-encoded")
+	}
+	q, err := storeurl.Options(query, slices.Sorted(slices.Values(slices.Concat(options, extra))))
+	if err != nil {
+		return nil, nil, err
 	}
 	mine := make(url.Values)
 	for _, name := range extra {
 		if q.Has(name) {
-			if mine[name] = q[name]; len(q[name]) > 1 {
-				return nil, nil, errors.New("option " + name + " is given more than once")
-			}
+			mine[name] = q[name]
 			q.Del(name)
 		}
 	}
@@ -56,7 +59,7 @@ func parseMulti(s, kind, port string, extra ...string) (*multiAddress, url.Value
 		if host != "" && !strings.Contains(host[strings.LastIndexByte(host, ']')+1:], ":") {
 			host += ":" + port
 		}
-		a, err := parseURLWith(base+"://"+user+host+"?"+q.Encode(), extra)
+		a, err := parseURL(base + "://" + user + host + "?" + q.Encode())
 		if err != nil {
 			return nil, nil, err
 		}

@@ -53,7 +53,7 @@ func TestParseMultiErrors(t *testing.T) {
 		"redis-sentinel://u:secret@h/m?db=1&db=2":       "more than once",
 		"redis-sentinel://u:secret@h/m?sentinel_user=x": "sentinel_password",
 		"redis-sentinel://u:secret@h/m?sentinel=secret": `unknown option "sentinel"`,
-		"redis-sentinel://u:secret@h/m#x":               "options",
+		"redis-sentinel://u:secret@h/m#x":               "a # in the URL",
 		"redis-sentinel://u@h/m":                        "without a password",
 		"rediss-cluster://h?ca=/nowhere":                "option ca",
 	} {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
 // node is a server of the cluster.
@@ -72,23 +73,11 @@ func (n *node) dial(s *topology, try *dialing) {
 }
 
 // connect makes the driver of a node.
-func (s *topology) connect(addr string) (d *Driver, err error) {
-	a := s.at.address.to(addr)
-	life, end := context.WithCancel(context.Background())
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	library, err := a.connect(life, end)
-	if err != nil {
-		return nil, driver.Wrap(driver.Unavailable, err)
-	}
-	ctx, cancel := context.WithTimeout(life, openLimit)
-	defer cancel()
-	d, err = open(ctx, setup{
-		lib: library, prefix: a.prefix,
-		cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load(), confirms: a.confirms, refuseEviction: a.refuseEviction,
+func (s *topology) connect(addr string) (*Driver, error) {
+	d, err := s.at.address.to(addr).dial(context.Background(), func(l client.Library) (*Driver, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+		defer cancel()
+		return open(ctx, setup{settings: s.at.settings, lib: l, cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load()})
 	})
 	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of the node yet
 		err = driver.Errorf(driver.Unavailable, "%w", err)

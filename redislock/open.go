@@ -53,41 +53,44 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
-	life, end := context.WithCancel(context.Background())
-	opening := context.AfterFunc(ctx, end)
-	d, err := u.open(ctx, life, end)
-	if !opening() && err == nil {
-		d.Close()
-		err = client.Ended(ctx)
-	}
+	d, err := u.dial(ctx, func(l client.Library) (*Driver, error) { return open(ctx, setup{settings: u.settings, lib: l}) })
 	if err != nil {
-		end()
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = client.Ended(ctx)
-		}
-		return nil, fmt.Errorf("redislock: %s: %w", u.addr, err)
+		return nil, openErr(ctx, u.addr, err)
 	}
 	return d, nil
 }
 
-// open makes a client and a driver on that client.
-func (a *address) open(ctx, life context.Context, end func()) (*Driver, error) {
-	library, err := a.connect(life, end)
-	if err != nil {
-		return nil, err
+// openErr returns the error of an opening that failed: that of its context, if
+// the context has ended.
+func openErr(ctx context.Context, at string, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = client.Ended(ctx)
 	}
-	return open(ctx, setup{lib: library, prefix: a.prefix, restartGuard: a.restartGuard, confirms: a.confirms, refuseEviction: a.refuseEviction})
+	return fmt.Errorf("redislock: %s: %w", at, err)
 }
 
-// connect makes the client, all of whose connections end with life.
-func (a *address) connect(life context.Context, end func()) (*rueidisclient.Library, error) {
+// dial connects to the server and calls open to make a driver. If ctx ends
+// before open has returned, the connections end, too.
+func (a *address) dial(ctx context.Context, open func(client.Library) (*Driver, error)) (d *Driver, err error) {
+	life, end := context.WithCancel(context.Background())
+	opening := context.AfterFunc(ctx, end)
 	l, err := rueidisclient.Dial(life, end, rueidisclient.Options{
 		Addr: a.addr, User: a.user, Password: a.password, DB: a.db, TLS: a.tls, DialTimeout: a.dialTimeout, Timeout: a.timeout,
 	})
 	if err != nil {
-		return nil, explain(err)
+		err = explain(err)
+	} else {
+		d, err = open(l)
 	}
-	return l, nil
+	if !opening() && err == nil {
+		d.Close()
+		err = &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return d, nil
 }
 
 // explain adds the probable cause to the error of a first connection.

@@ -28,7 +28,7 @@ func TestParseURL(t *testing.T) {
 		"redis://:pw@h":                         {addr: "h:6379", password: "pw"},
 		"redis://me:@h":                         {addr: "h:6379", user: "me"},
 		"redis://me:p%2Fw%40%3A%3F%23%25@h:1/2": {addr: "h:1", user: "me", password: "p/w@:?#%", db: 2},
-		"redis://h?prefix=a%7Bb%7D:":            {addr: "h:6379", prefix: "a{b}:"},
+		"redis://h?prefix=a%7Bb%7D:":            {addr: "h:6379", settings: settings{prefix: "a{b}:"}},
 		"redis://h?dial_timeout=1s&timeout=2s":  {addr: "h:6379", dialTimeout: time.Second, timeout: 2 * time.Second},
 	} {
 		got, err := parseURL(url)

@@ -169,30 +169,26 @@ var (
 // or after five seconds, when the server cannot be reached, refuses the user,
 // is older than 6.2, or is a replica, a Sentinel or a node of a cluster.
 func New(client rueidis.Client, o *Options) (*Driver, error) {
-	s, err := o.setup()
-	if err != nil {
-		return nil, err
-	}
 	if client == nil {
 		return nil, errors.New("redislock: client is nil")
 	}
 	if mode := client.Mode(); mode != rueidis.ClientModeStandalone {
 		return nil, fmt.Errorf("redislock: the client is for a %s, not for one server", mode)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
-	defer cancel()
-	s.lib = rueidisclient.Of(client)
-	d, err := open(ctx, s)
-	if err != nil {
-		return nil, fmt.Errorf("redislock: %w", err)
-	}
-	return d, nil
+	return Via(rueidisclient.Of(client), o)
 }
 
-// setup returns the setup that the options describe, for a driver on the
-// user's client.
-func (o *Options) setup() (s setup, err error) {
-	s = setup{restartGuard: o.restartGuard(), refuseEviction: o.refuseEviction()}
+// settings is the set of decisions that users take by options or by a URL.
+type settings struct {
+	prefix         string
+	restartGuard   *restartGuard // nil for none
+	confirms       *confirmation // nil for none
+	refuseEviction bool          // refuse servers that may evict keys
+}
+
+// settings returns the settings that the options describe.
+func (o *Options) settings() (s settings, err error) {
+	s = settings{restartGuard: o.restartGuard(), refuseEviction: o.refuseEviction()}
 	if s.prefix, err = o.prefix(); err == nil {
 		s.confirms, err = o.confirms()
 	}
@@ -201,18 +197,15 @@ func (o *Options) setup() (s setup, err error) {
 
 // setup is the set of values that a driver is made from.
 type setup struct {
-	lib          client.Library
-	prefix       string
-	restartGuard *restartGuard
+	settings
+	lib client.Library
 
 	// Of a node of a cluster:
 	cluster bool
 	channel string // shared by all its nodes
 	polls   bool   // see Driver
 
-	replaceable    bool
-	confirms       *confirmation
-	refuseEviction bool // refuse servers that may evict keys
+	replaceable bool // see life
 }
 
 // open makes a driver and checks the server.

@@ -68,42 +68,22 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	s.sentinels.init(s)
 	if err := s.sentinels.find(ctx, nil); err != nil {
 		s.Close()
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = client.Ended(ctx)
-		}
-		return nil, fmt.Errorf("redislock: %s at %s: %w", m.master, m.address.addr, err)
+		return nil, openErr(ctx, m.master+" at "+m.address.addr, err)
 	}
 	s.begin(s.sentinels.follow)
 	return s, nil
 }
 
 // connect returns a new driver for a primary.
-func (s *Sentinel) connect(ctx context.Context, addr string) (d *Driver, err error) {
-	a := s.at.address.to(addr)
-	life, end := context.WithCancel(context.Background())
-	defer context.AfterFunc(ctx, end)()
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	library, err := a.connect(life, end)
-	if err != nil {
-		return nil, driver.Wrap(driver.Unavailable, err)
+func (s *Sentinel) connect(ctx context.Context, addr string) (*Driver, error) {
+	set := setup{settings: s.at.settings, replaceable: true, channel: s.channel}
+	if g := s.at.restartGuard; g != nil {
+		set.restartGuard = newRestartGuard(g.longest)
 	}
-	var g *restartGuard
-	if a.restartGuard != nil {
-		g = newRestartGuard(a.restartGuard.longest)
-	}
-	d, err = open(ctx, setup{
-		lib: library, prefix: a.prefix, restartGuard: g,
-		replaceable: true, channel: s.channel, confirms: a.confirms, refuseEviction: a.refuseEviction,
+	return s.at.address.to(addr).dial(ctx, func(l client.Library) (*Driver, error) {
+		set.lib = l
+		return open(ctx, set)
 	})
-	if err == nil && ctx.Err() != nil { // the end of ctx has ended the connections
-		d.Close()
-		err = &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
-	}
-	return d, err
 }
 
 // follow makes d the driver of the present primary.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storeurl"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
@@ -50,35 +50,26 @@ func (g *sentinelSet) driver(ctx context.Context, host string) (d *Driver, err e
 	if d != nil {
 		return d, nil
 	}
-	life, end := context.WithCancel(context.Background())
-	defer context.AfterFunc(ctx, end)()
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	library, err := g.s.at.sentinel.to(host).connect(life, end)
+	d, err = g.s.at.sentinel.to(host).dial(ctx, func(l client.Library) (*Driver, error) {
+		return unchecked(setup{lib: l, replaceable: true}), nil
+	})
 	if err != nil {
 		return nil, ofSentinel(host, err)
 	}
-	d = unchecked(setup{lib: library, replaceable: true})
-	if ctx.Err() != nil { // the end of ctx has ended the connections
-		d.Close()
-		return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
-	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if other := g.drivers[host]; other != nil || g.closed {
-		spare := d // return changes d
-		if !g.s.begin(func() { spare.Close() }) {
-			end()
-		}
-		if g.closed {
-			return nil, driver.ErrClosed
-		}
+	other, closed := g.drivers[host], g.closed
+	if other == nil && !closed {
+		g.drivers[host] = d
+	}
+	g.mu.Unlock()
+	switch {
+	case closed:
+		d.Close()
+		return nil, driver.ErrClosed
+	case other != nil:
+		d.Close()
 		return other, nil
 	}
-	g.drivers[host] = d
 	return d, nil
 }
 
@@ -136,7 +127,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	}
 	hostPort, err := r.Texts()
 	if err != nil || len(hostPort) != 2 {
-		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", shorten(g.s.at.master))
+		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", storeurl.Shorten(g.s.at.master))
 	}
 	g.lastAnswer.note()
 	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
@@ -223,10 +214,7 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 func (g *sentinelSet) follow() {
 	for at := 0; !g.s.over(); at++ {
 		g.listen(g.s.at.hosts[at%len(g.s.at.hosts)])
-		select {
-		case <-g.s.done:
-		case <-time.After(discoveryBackoff):
-		}
+		g.s.sleep(context.Background(), discoveryBackoff)
 	}
 }
 
@@ -282,10 +270,7 @@ func (g *sentinelSet) listen(host string) {
 			find(addr)
 		case <-g.kick:
 			find()
-			select { // every failed request raises a doubt
-			case <-g.s.done:
-			case <-time.After(discoveryBackoff):
-			}
+			g.s.sleep(ctx, discoveryBackoff) // every failed request raises a doubt
 		case <-lost:
 			return
 		case <-g.s.done:

@@ -123,11 +123,7 @@ func (e *subscriptions) assign(h *slotSubscription) {
 			e.addTo(h, d)
 			return
 		}
-		select {
-		case <-e.c.done:
-		case <-e.ctx.Done():
-		case <-time.After(discoveryBackoff):
-		}
+		e.c.sleep(e.ctx, discoveryBackoff)
 	}
 }
 
@@ -187,7 +183,7 @@ func (p *nodeSubscriber) run() {
 			ear = nil
 			p.onLost()
 			p.all.c.source.refresh(p.d)
-			p.sleep(retry.Next())
+			p.all.c.sleep(p.all.ctx, retry.Next())
 			continue
 		}
 		if len(work) > 0 {
@@ -208,14 +204,6 @@ func (p *nodeSubscriber) run() {
 		case <-p.all.c.done:
 		case <-p.all.ctx.Done():
 		}
-	}
-}
-
-func (p *nodeSubscriber) sleep(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-p.all.c.done:
-	case <-p.all.ctx.Done():
 	}
 }
 

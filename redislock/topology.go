@@ -221,10 +221,7 @@ func (s *topology) askAll() {
 		}
 		cancel()
 		s.dropFormer()
-		select {
-		case <-s.c.done:
-		case <-time.After(discoveryBackoff):
-		}
+		s.c.sleep(context.Background(), discoveryBackoff)
 		s.mu.Lock()
 		if !s.refreshAgain || s.c.over() {
 			s.refreshing = false

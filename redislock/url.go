@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/internal/storeurl"
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 )
 
@@ -20,14 +20,11 @@ type address struct {
 	addr           string
 	user, password string
 	db             int
-	prefix         string
 	tls            *tls.Config // nil for none
 	serverName     bool        // tls has a name other than the host's
 	dialTimeout    time.Duration
 	timeout        time.Duration
-	restartGuard   *restartGuard // nil for none
-	confirms       *confirmation // nil for none
-	refuseEviction bool          // refuse servers that may evict keys
+	settings
 }
 
 // options are the names of the query's options.
@@ -36,11 +33,7 @@ var options = slices.Sorted(slices.Values(append(tlsurl.Names(), "dial_timeout",
 // parseURL reads a URL, and the files that it names. Its errors can contain no
 // part of a password: they repeat neither the URL nor the standard library's
 // error about it.
-func parseURL(s string) (*address, error) { return parseURLWith(s, nil) }
-
-// parseURLWith does the same as parseURL, and allows extra options, which it
-// does not read.
-func parseURLWith(s string, extra []string) (*address, error) {
+func parseURL(s string) (*address, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		return nil, errors.New("the URL cannot be parsed; a password with special characters has to be percent-encoded")
@@ -51,7 +44,7 @@ func parseURLWith(s string, extra []string) (*address, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(s, "#") {
 		return nil, errors.New("the URL is not of the form redis://user:password@host:port/database?option=value; a # in it has to be percent-encoded")
 	}
-	a := &address{prefix: DefaultPrefix, dialTimeout: defaultDialTimeout, timeout: defaultTimeout}
+	a := &address{settings: settings{prefix: DefaultPrefix}, dialTimeout: defaultDialTimeout, timeout: defaultTimeout}
 	if err := a.parseHost(u); err != nil {
 		return nil, err
 	}
@@ -65,11 +58,11 @@ func parseURLWith(s string, extra []string) (*address, error) {
 	if err := a.parseDB(u.Path); err != nil {
 		return nil, err
 	}
-	q, err := url.ParseQuery(u.RawQuery)
+	q, err := storeurl.Options(u.RawQuery, options)
 	if err != nil {
-		return nil, errors.New("the URL's options cannot be parsed: a percent sign is written %25, a semicolon %3B")
+		return nil, err
 	}
-	return a, a.parseOptions(q, u.Scheme == "rediss", extra)
+	return a, a.parseOptions(q, u.Scheme == "rediss")
 }
 
 func (a *address) parseHost(u *url.URL) error {
@@ -106,30 +99,11 @@ func (a *address) parseDB(path string) error {
 	return nil
 }
 
-func (a *address) parseOptions(q url.Values, secure bool, extra []string) error {
-	names := make([]string, 0, len(q))
-	for name := range q {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if !slices.Contains(options, name) {
-			all := slices.Sorted(slices.Values(slices.Concat(options, extra)))
-			return fmt.Errorf("unknown option %q; there are %s", shorten(name), strings.Join(all, ", "))
-		}
-		if len(q[name]) > 1 {
-			return fmt.Errorf("option %s is given more than once", name)
-		}
-	}
+func (a *address) parseOptions(q url.Values, secure bool) error {
 	for name, d := range map[string]*time.Duration{"dial_timeout": &a.dialTimeout, "timeout": &a.timeout} {
-		if !q.Has(name) {
-			continue
+		if err := storeurl.Duration(q, name, d); err != nil {
+			return err
 		}
-		v, err := time.ParseDuration(q.Get(name))
-		if err != nil || v < time.Millisecond || v > time.Hour {
-			return fmt.Errorf("option %s is not a duration from 1ms to 1h, such as 5s", name)
-		}
-		*d = v
 	}
 	if q.Has("prefix") {
 		o := &Options{Prefix: q.Get("prefix"), NoPrefix: q.Get("prefix") == ""}
@@ -191,18 +165,4 @@ func (a *address) parseTLS(q url.Values, secure bool) (err error) {
 func hostOf(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	return host
-}
-
-// shorten returns the beginning of a mistyped word, enough to recognise it.
-func shorten(s string) string {
-	const most = 20
-	if len(s) <= most {
-		return s
-	}
-	for i := most; i > 0; i-- {
-		if utf8.RuneStart(s[i]) {
-			return s[:i] + "..."
-		}
-	}
-	return ""
 }

@@ -81,11 +81,7 @@ func (w *watch) run(first chan<- error) {
 		if time.Since(begun) > subscribeRetryMax {
 			retry.Reset() // the subscription had worked for a while
 		}
-		select {
-		case <-w.ctx.Done():
-		case <-w.life.done:
-		case <-time.After(retry.Next()):
-		}
+		w.life.sleep(w.ctx, retry.Next())
 	}
 }
 
