@@ -98,9 +98,9 @@ func TestOpenReadsTheURLOfAFile(t *testing.T) {
 	}
 }
 
-// TestOpenRetryWaitsForTheStore starts before its store: the pauses are between
-// 0.1 s, less jitter, and 5 s, and it opens at the first attempt that succeeds.
-func TestOpenRetryWaitsForTheStore(t *testing.T) {
+// TestF135_OpenRetryWaitsForTheStore covers F135. It starts before its store: the
+// pauses are between 0.1 s, less jitter, and 5 s, and it opens at the first attempt that succeeds.
+func TestF135_OpenRetryWaitsForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		const upAfter = time.Minute
@@ -131,9 +131,9 @@ func TestOpenRetryWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// TestOpenRetryEnds checks what ends the attempts: the context, and an error that
-// does not pass.
-func TestOpenRetryEnds(t *testing.T) {
+// TestF135_OpenRetryEnds covers F135. It checks what ends the attempts: the context,
+// and an error that does not pass.
+func TestF135_OpenRetryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class, attempts := driver.Unavailable, 0
 		withStore(t, "down", func(context.Context, string) (holdfast.Driver, error) {

@@ -39,7 +39,8 @@ Units(S) == Cardinality(S \ Writers) + Limit * Cardinality(S \cap Writers)
 NextToken(s) == IF Flaw("counter-only") \/ Flaw("idle-restarts") THEN s.last + 1
                 ELSE IF Flaw("clock-only") THEN s.clock + 1 ELSE Max(s.last, s.clock) + 1
 Shown(n) == IF Flaw("rounded") THEN 2 * ((n + 1) \div 2) ELSE n
-Grant(s, t) == LET n == NextToken(s) IN
+Grant(s, t) ==
+  LET n == IF Flaw("readers-untold") /\ t \notin Writers /\ s.last > 0 THEN s.last ELSE NextToken(s) IN
   [s EXCEPT !.token[t] = Shown(n), !.last = n, !.clock = @ + 1, !.grants = Append(@, <<t, Shown(n)>>)]
 
 \* Driver 6: tickets whose turn it is are granted, in order.
@@ -77,6 +78,8 @@ Enter(s, t) ==
 
 Again(s, t) == IF Flaw("join-renews-not") THEN s
                ELSE IF Flaw("counting-joins") THEN [Renewed(s, t) EXCEPT !.queue = Append(@, t)]
+               ELSE IF Flaw("repeat-moves-up") /\ s.token[t] = 0 /\ Place(s, t) > 1
+                    THEN LET n == Place(s, t) IN Renewed([s EXCEPT !.queue[n] = s.queue[n - 1], !.queue[n - 1] = t], t)
                ELSE Renewed(s, t)
 
 \* Join of t, which replaces the tickets of a set that has one or none (Join 8).

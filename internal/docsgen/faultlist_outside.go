@@ -51,6 +51,8 @@ var outsideFaults = family{title: "Neighbours, load and configuration", faults: 
 	{number: 133, what: "A flag, a variable or a part of a URL is present and empty.", on: "core command",
 		elsewhere: "package anylock judges URLs before any store does."},
 	{number: 134, what: "A program closes its client while work runs under a lock.", on: "core stores"},
+	{number: 135, what: "The store starts after the program.", on: "core",
+		elsewhere: "package anylock repeats the opening, whatever the store."},
 }}
 
 // ownClock is the reason why Redis has no test of deadlines of an earlier
