@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -53,6 +54,70 @@ func TestPicturesAreOfTheirCounterexamples(t *testing.T) {
 	if len(want) < 14 {
 		t.Errorf("%d files, fewer than seven counterexamples", len(want))
 	}
+}
+
+// TestCounterexamplesAreMeasured checks that each section with a picture tells of a
+// run that showed the same: one with a seed, of docs/safety.md, or a test.
+func TestCounterexamplesAreMeasured(t *testing.T) {
+	page, safety := readFile(t, "../../docs/proof/counterexamples.md"), readFile(t, "../../docs/safety.md")
+	sections := strings.Split(page, "\n## ")[1:]
+	if len(sections) < 7 {
+		t.Errorf("%d sections, fewer than seven counterexamples", len(sections))
+	}
+	for _, section := range sections {
+		title, _, _ := strings.Cut(section, "\n")
+		if !strings.Contains(section, "](pictures/") || !strings.Contains(section, "Measured") {
+			t.Errorf("%q has no picture, or no run", title)
+		}
+		if bad := unmeasured(t, section, safety); bad != "" {
+			t.Errorf("%q: %s", title, bad)
+		}
+	}
+	for what, section := range map[string]string{
+		"nothing":        "Measured: somewhere.",
+		"an unused seed": "Measured: seed 999999.",
+		"no such test":   "Measured: `redlock.TestNothingOfTheKind`.",
+	} {
+		if unmeasured(t, section, safety) == "" {
+			t.Errorf("a section with %s passes", what)
+		}
+	}
+}
+
+// measuredBy matches a seed of a run, or a test with the last part of its package.
+var measuredBy = regexp.MustCompile("seed (\\d+)|`(\\w+)\\.(Test\\w+)`")
+
+// unmeasured returns what is wrong with the runs of which a section tells.
+func unmeasured(t *testing.T, section, safety string) string {
+	t.Helper()
+	runs := measuredBy.FindAllStringSubmatch(section, -1)
+	if len(runs) == 0 {
+		return "there is no seed and no test"
+	}
+	for _, run := range runs {
+		if seed := run[1]; seed != "" {
+			if !strings.Contains(safety, "| "+seed+" |") {
+				return "docs/safety.md has no run of seed " + seed
+			}
+			continue
+		}
+		var files []string
+		found := false
+		for _, pattern := range []string{"../../*/*_test.go", "../../*/*/*_test.go", "../../*/*/*/*_test.go"} {
+			more, err := filepath.Glob(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, more...)
+		}
+		for _, f := range files {
+			found = found || filepath.Base(filepath.Dir(f)) == run[2] && strings.Contains(readFile(t, f), "func "+run[3]+"(")
+		}
+		if !found {
+			return "package " + run[2] + " has no test " + run[3]
+		}
+	}
+	return ""
 }
 
 func story() *Story {
