@@ -18,6 +18,30 @@ var peerColumns = []struct{ name, title string }{
 	{"Jain", "fairness (Jain's index)"},
 }
 
+// peerAddresses are the pages of the libraries in tables, by the first word of a row.
+var peerAddresses = map[string]string{
+	"redislock":   "https://github.com/bsm/redislock",
+	"redsync":     "https://github.com/go-redsync/redsync",
+	"rueidislock": "https://github.com/redis/rueidis/tree/main/rueidislock",
+}
+
+// linkedPeer returns the first cell of a row with a link to the library.
+func linkedPeer(cell string) (string, error) {
+	if cell == "**Holdfast**" {
+		return cell, nil
+	}
+	name, setting, _ := strings.Cut(cell, ",")
+	address, ok := peerAddresses[name]
+	if !ok {
+		return "", fmt.Errorf("no page of %q is known", name)
+	}
+	linked := "[" + name + "](" + address + ")"
+	if setting != "" {
+		linked += "," + setting
+	}
+	return linked, nil
+}
+
 // peersTable returns the rows of a table of docs/performance.md, named as there
 // ("redis:clients-8-1ms"), with a few of its columns and without the limits.
 func peersTable(fsys fs.FS, name string) (string, error) {
@@ -52,7 +76,11 @@ func peersTable(fsys fs.FS, name string) (string, error) {
 		if strings.HasPrefix(cells[0], "---") || strings.HasPrefix(cells[0], "limit:") {
 			continue
 		}
-		row := []string{cells[0]}
+		peer, err := linkedPeer(cells[0])
+		if err != nil {
+			return "", fmt.Errorf("table %q: %w", name, err)
+		}
+		row := []string{peer}
 		for _, i := range chosen {
 			row = append(row, cells[i])
 		}
