@@ -64,7 +64,7 @@ func TestLocks(t *testing.T) {
 	s := servers.StartNATS(t, "")
 	drivertest.RunLocks(t, drivertest.Harness{
 		Open: func(t drivertest.T) driver.Driver { return open(t, s, natslock.Options{}) },
-		TTL:  2 * time.Second, // a busy machine can renew its leases in time
+		TTL:  4 * time.Second, // a busy machine can renew its leases in time
 		Pause: func(drivertest.T) func() {
 			s.Pause(t)
 			return func() { s.Resume(t) }

@@ -80,10 +80,10 @@ func (d *Driver) setMark(ctx context.Context, name string, token uint64, data []
 	}
 }
 
-// aside makes requests about a name outside its lane, in a goroutine, so that a
-// connection that blocks does not hold up the caller.
+// aside makes requests about a name outside its lane, in a goroutine for whose end
+// Close waits: a connection that blocks does not hold up the caller.
 func (d *Driver) aside(ctx context.Context, do func(context.Context) (driver.Mark, error)) (driver.Mark, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := driver.Before(ctx); err != nil {
 		return driver.Mark{}, err
 	}
 	type result struct {
@@ -91,16 +91,23 @@ func (d *Driver) aside(ctx context.Context, do func(context.Context) (driver.Mar
 		err error
 	}
 	done := make(chan result, 1)
-	go func() {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return driver.Mark{}, driver.ErrClosed
+	}
+	d.work.Go(func() {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(d.ctx, func() { cancel(driver.ErrClosed) })()
 		m, err := do(ctx)
 		done <- result{m, err}
-	}()
+	})
+	d.mu.Unlock()
 	select {
 	case r := <-done:
 		return r.m, r.err
 	case <-ctx.Done():
 		return driver.Mark{}, driver.Wrap(driver.Unknown, context.Cause(ctx))
-	case <-d.ctx.Done():
-		return driver.Mark{}, driver.ErrClosed
 	}
 }

@@ -4,7 +4,8 @@
 // reads the record and the server's clock in one round trip, and writes the
 // record in a second one, on the condition that nobody wrote it in between
 // (compare-and-set on the revision). Requests of one client about one name that
-// are under way together share both round trips. A request that lost the race
+// are under way together share both round trips, and those about several names the
+// reading of the clock. A request that lost the race
 // reads again, after a short pause.
 //
 // The clock is that of the server that leads the bucket's stream, which comes
@@ -50,6 +51,7 @@ type Driver struct {
 	traits  driver.Traits
 	address string // of pushes
 	calls   calls
+	clock   clock
 	stopped chan struct{} // closed when the goroutine of followConnection has ended
 	events  chan nats.Status
 	// connected is closed, and replaced, when there is a connection again.

@@ -53,23 +53,11 @@ type entry struct {
 // read returns the value of a key, and the time on the server's clock, which was
 // read after read was called. Both requests are under way together.
 func (d *Driver) read(ctx context.Context, key string) (entry, time.Time, error) {
-	type clock struct {
-		now time.Time
-		err error
-	}
-	answer := make(chan clock, 1)
-	go func() {
-		info, err := d.streamInfo(ctx)
-		if err != nil {
-			answer <- clock{err: err}
-			return
-		}
-		answer <- clock{now: info.TimeStamp}
-	}()
+	reading := d.clock.ask(d)
 	e, err := d.get(ctx, key)
-	c := <-answer
+	now, clockErr := d.clock.wait(ctx, d, reading)
 	if err == nil {
-		err = c.err
+		err = clockErr
 	}
 	if isNotFound(err) {
 		// Somebody deleted the bucket.
@@ -83,7 +71,7 @@ func (d *Driver) read(ctx context.Context, key string) (entry, time.Time, error)
 	if err != nil && ctx.Err() == nil && driver.ClassOf(err) == driver.Unknown {
 		err = &driver.Error{Class: driver.Unavailable, Err: err} // a read has no effect
 	}
-	return e, c.now, err
+	return e, now, err
 }
 
 // head is the part that all answers of JetStream's API have.
@@ -102,10 +90,10 @@ func (d *Driver) get(ctx context.Context, key string) (entry, error) {
 		} `json:"message"`
 	}
 	body, _ := json.Marshal(map[string]string{"last_by_subj": d.subject(key)})
-	if err := d.ask(ctx, "STREAM.MSG.GET."+stream(d.bucket), body, &answer, &answer.head); err != nil {
-		if hasCode(err, jetstream.JSErrCodeMessageNotFound) || isNotFound(err) {
-			err = nil
-		}
+	err := d.ask(ctx, "STREAM.MSG.GET."+stream(d.bucket), body, &answer, &answer.head)
+	if hasCode(err, jetstream.JSErrCodeMessageNotFound) || isNotFound(err) {
+		return entry{}, nil
+	} else if err != nil {
 		return entry{}, err
 	}
 	m := &answer.Message
