@@ -28,7 +28,7 @@ import (
 )
 
 // modules are the folders of the modules that are tagged.
-var modules = []string{".", "gocronholdfast", "otelholdfast", "promholdfast"}
+var modules = []string{".", "gocronholdfast", "natslock", "otelholdfast", "promholdfast"}
 
 func main() {
 	root := flag.String("root", ".", "the first module's root")

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/mysqllock"
@@ -22,7 +25,24 @@ var stores = []store{
 	{"Redis Cluster", new(redislock.Cluster).Traits()},
 	{"RedLock", new(redlock.Driver).Traits()},
 	{"etcd", new(etcdlock.Driver).Traits()},
+	{"NATS JetStream", natsTraits},
 	{"PostgreSQL", new(pglock.Driver).Traits()},
 	{"MySQL, MariaDB", new(mysqllock.Driver).Traits()},
 	{"ZooKeeper", new(zklock.Driver).Traits()},
+}
+
+// natsTraits are those of package natslock, which is a module of its own: this one
+// does not require the client of NATS. A test of natslock compares them with the
+// table, for a bucket in files on one server.
+var natsTraits = driver.Traits{
+	Scheme:          "nats",
+	Fencing:         true,
+	Shared:          true,
+	Owner:           true,
+	Fair:            true,
+	Push:            true,
+	Marks:           true,
+	SurvivesRestart: true,
+	MinTTL:          100 * time.Millisecond,
+	MaxTTL:          10 * 365 * 24 * time.Hour,
 }

@@ -1,5 +1,5 @@
 // Command servers builds the servers that tests need and no package has: etcd
-// of the newest release. Tests would build it themselves, but each of them
+// and nats-server of the newest releases. Tests would build it themselves, but each of them
 // beside the others, and on their own time.
 package main
 
@@ -17,4 +17,10 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Println("etcd is in", dir)
+	path, err := servers.NATSBuild()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "servers:", err)
+		os.Exit(1)
+	}
+	fmt.Println("nats-server is", path)
 }
