@@ -34,6 +34,9 @@ import (
 //  3. No call waits for a turn. A ticket costs no goroutine and no connection.
 //  4. Drivers do not retry; the core does. Retries hidden in client libraries
 //     are off, or harmless because every request is idempotent by ticket id.
+//     To open a lost connection anew, within the request and its context, is
+//     no retry: a store that serves again serves the next request. Nor is a
+//     write that the store refused because another client came first.
 //  5. Errors carry a [Class] (see [Error]); an error without one counts as
 //     Unknown. No error contains a secret.
 //  6. Every request that reads or changes a queue first advances it: it drops

@@ -125,7 +125,8 @@ type Harness struct {
 	Rights *Rights
 
 	// Foreign lists the values that other programs may keep where the store keeps
-	// a queue. Nil if there are none.
+	// a queue, beside the tickets in it. Nil if there are none, and for a store
+	// with one record for a whole queue, whose own tests check Join 11.
 	Foreign []Foreign
 
 	// Elsewhere lists the ways in which a client may see the store that differ

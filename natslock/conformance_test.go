@@ -95,8 +95,8 @@ func open(t drivertest.T, s *servers.NATS, o natslock.Options) *natslock.Driver 
 	}
 }
 
-// bucket returns the bucket of the locks as other programs see it.
-func bucket(t drivertest.T, s *servers.NATS) (jetstream.KeyValue, context.Context) {
+// bucket returns a bucket of locks as other programs see it.
+func bucket(t drivertest.T, s *servers.NATS, name string) (jetstream.KeyValue, context.Context) {
 	t.Helper()
 	nc, err := nats.Connect(s.URL())
 	if err != nil {
@@ -111,7 +111,7 @@ func bucket(t drivertest.T, s *servers.NATS) (jetstream.KeyValue, context.Contex
 	if err != nil {
 		t.Fatalf("JetStream: %v", err)
 	}
-	kv, err := js.KeyValue(ctx, natslock.DefaultBucket)
+	kv, err := js.KeyValue(ctx, name)
 	if err != nil {
 		t.Fatalf("bucket: %v", err)
 	}

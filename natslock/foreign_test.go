@@ -2,6 +2,7 @@ package natslock_test
 
 import (
 	"context"
+	"crypto/rand"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,10 @@ func ticket(id, name string) *driver.Ticket {
 // Covers: F131, F66.
 func TestF131_ForeignValueRefusesJoin(t *testing.T) {
 	s := servers.SharedNATS(t)
-	d := open(t, s, natslock.Options{})
+	own := "b" + rand.Text() // repeated runs share the server
+	d := open(t, s, natslock.Options{Bucket: own})
 	defer d.Close()
-	kv, ctx := bucket(t, s)
+	kv, ctx := bucket(t, s, own)
 	for name, c := range map[string]struct{ value, says string }{
 		"text":    {"somebody's text", "not a lock's record"},
 		"empty":   {"", "not a lock's record"},
@@ -71,9 +73,10 @@ func TestF131_ForeignValueRefusesJoin(t *testing.T) {
 // times, tokens and addresses.
 func TestF66_RecordLayoutIsFixed(t *testing.T) {
 	s := servers.SharedNATS(t)
-	d := open(t, s, natslock.Options{})
+	own := "b" + rand.Text()
+	d := open(t, s, natslock.Options{Bucket: own})
 	defer d.Close()
-	kv, ctx := bucket(t, s)
+	kv, ctx := bucket(t, s, own)
 	const name = "orders/42 ä"
 	leave := func(x *driver.Ticket, pending bool) {
 		t.Helper()

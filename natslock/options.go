@@ -94,7 +94,7 @@ func ParseURL(raw string) (servers []string, o Options, err error) {
 	}
 	for _, host := range list {
 		h, err := url.Parse(scheme + "://" + host)
-		if err != nil || h.Hostname() == "" || h.Host != host {
+		if err != nil || h.Hostname() == "" || h.Host != host || strings.Count(host, ":") > 1 && host[0] != '[' {
 			return nil, o, errors.New("NATS URL: a host is missing or malformed")
 		}
 		servers = append(servers, scheme+"://"+host)
