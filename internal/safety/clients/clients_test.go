@@ -82,6 +82,10 @@ func TestLanguagesCountExactlyThroughTwoServers(t *testing.T) {
 	}
 	t.Run("sqlite", func(t *testing.T) { count(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db")) })
 	t.Run("redis", func(t *testing.T) { count(t, servers.SharedRedis(t).URL("")) })
+	t.Run("etcd", func(t *testing.T) { count(t, servers.Etcd(t, servers.EtcdOptions{}).URL("")) })
+	t.Run("postgres", func(t *testing.T) {
+		count(t, servers.Postgres(t, servers.PostgresOptions{}).URL("postgres", ""))
+	})
 }
 
 // count lets all languages count in one file under one lock, and judges the history.
