@@ -103,7 +103,7 @@ func unmeasured(t *testing.T, section, safety string) string {
 		}
 		var files []string
 		found := false
-		for _, pattern := range []string{"../../*/*_test.go", "../../*/*/*_test.go", "../../*/*/*/*_test.go"} {
+		for _, pattern := range []string{"../../*_test.go", "../../*/*_test.go", "../../*/*/*_test.go", "../../*/*/*/*_test.go"} {
 			more, err := filepath.Glob(pattern)
 			if err != nil {
 				t.Fatal(err)
@@ -111,7 +111,11 @@ func unmeasured(t *testing.T, section, safety string) string {
 			files = append(files, more...)
 		}
 		for _, f := range files {
-			found = found || filepath.Base(filepath.Dir(f)) == run[2] && strings.Contains(readFile(t, f), "func "+run[3]+"(")
+			folder := filepath.Base(filepath.Dir(f))
+			if folder == ".." {
+				folder = "holdfast"
+			}
+			found = found || folder == run[2] && strings.Contains(readFile(t, f), "func "+run[3]+"(")
 		}
 		if !found {
 			return "package " + run[2] + " has no test " + run[3]
@@ -182,6 +186,21 @@ func TestPicturesAreOfOneViolation(t *testing.T) {
 	} {
 		if _, err := parseConfig("Door.picture", strings.Replace(small, "\\* lane: build", changed, 1)); err == nil || !strings.Contains(err.Error(), "picture") {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestWhatPreventsExists checks that the tests exist by which docs/proof/worth.md says
+// that a worthless proof is prevented.
+func TestWhatPreventsExists(t *testing.T) {
+	page := readFile(t, "../../docs/proof/worth.md")
+	named := regexp.MustCompile("`(\\w+\\.Test\\w+)`").FindAllStringSubmatch(page, -1)
+	if len(named) < 12 {
+		t.Errorf("the page names %d tests", len(named))
+	}
+	for _, m := range named {
+		if bad := unmeasured(t, "`"+m[1]+"`", ""); bad != "" {
+			t.Error(bad)
 		}
 	}
 }
