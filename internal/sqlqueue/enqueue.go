@@ -20,7 +20,7 @@ import (
 // Placeholders: key, name, limit, id, units, key, id, key, id.
 const steadyText = `
 	WITH l AS (
-		SELECT seq, held, waiting, due, graves, h_until, h_keep, h_meta, {now} AS now,
+		SELECT seq, held, waiting, due, graves, h_until, h_keep, h_owner, h_meta, {now} AS now,
 			CASE WHEN waiting = 0 THEN h_until ELSE (
 				SELECT until FROM {ticket} WHERE line = k AND place = (
 					SELECT place FROM {ticket} WHERE line = k AND place > turn ORDER BY place DESC LIMIT 1)
@@ -53,8 +53,10 @@ const enqueueText = steadyText + `, u AS (
 	SELECT held + waiting, before - now, h_meta FROM s`
 
 // steadyHolderText reads the holder of a queue that meets the conditions of
-// steadyText, and when it expires.
-const steadyHolderText = steadyText + " SELECT held + waiting, h_until - now, h_meta FROM s"
+// steadyText, and when it expires. A named owner may have more tickets than the
+// row tells of, of which the last to expire counts: it is for the transaction
+// that reads the queue.
+const steadyHolderText = steadyText + " SELECT held + waiting, h_until - now, h_meta FROM s WHERE h_owner = ''"
 
 // joinContended joins a queue that probably has a holder, in one round trip. A
 // first statement takes the queue's row if the queue is empty, and otherwise
