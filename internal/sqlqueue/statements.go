@@ -27,7 +27,7 @@ type texts struct {
 	insertAllTombstones, removeAll                              bulkText
 	bound, boundTombstones                                      *Text
 	page, names, idle, takeStore, purged                        *Text
-	purgeTombstones, purgeQueues                                *Text
+	purgeQueue                                                  *Text
 	found, begin, boot, voidTickets, voidTombstones, voidQueues *Text
 	stats                                                       *Text
 	mark                                                        markTexts
@@ -216,12 +216,11 @@ func newTexts(d *Dialect) texts {
 			WHERE k > ? AND held + waiting > 0 ORDER BY k LIMIT ?`),
 		page: one(`SELECT k, name, held, waiting, due, graves, token, h_id, h_until FROM {line}
 			WHERE k > ? ORDER BY k LIMIT ?`),
-		purged:          one("UPDATE {store} SET purged = {max}(purged, ?) WHERE one = 1"),
-		purgeTombstones: d.text(sweepPage, "DELETE FROM {grave} WHERE line IN ({list}) AND until <= ?"),
+		purged: one("UPDATE {store} SET purged = {max}(purged, ?) WHERE one = 1"),
 		idle: d.text(sweepPage, `SELECT k FROM {line}
 			WHERE k IN ({list}) AND held = 0 AND waiting = 0 AND graves <= ? AND token <= ? ORDER BY k{skip}`),
 		takeStore:      one("SELECT purged FROM {store} WHERE one = 1{skip}"),
-		purgeQueues:    d.text(sweepPage, "DELETE FROM {line} WHERE k IN ({list})"),
+		purgeQueue:     one("DELETE FROM {line} WHERE k = ?"),
 		found:          one("SELECT layout, boot FROM {store}"),
 		begin:          one("INSERT INTO {store} (one, layout, boot, purged) VALUES (1, ?, ?, 0)"),
 		boot:           one("UPDATE {store} SET boot = ?"),

@@ -105,13 +105,24 @@ func (s *Queues) purge(ctx context.Context, db DB, idle []any, now, greatest int
 		if err := tx.Do(ctx, queues); err != nil || len(free) == 0 {
 			return nil, err
 		}
-		return []*Stmt{s.t.purgeQueues.with(filled(slices.Clone(free), sweepPage)...)}, nil
+		return s.t.purgeQueue.forEach(free), nil
 	})
 	if err != nil || len(free) == 0 {
 		return 0, err
 	}
 	// Tombstones are deleted in a transaction of their own: it locks no queue.
-	return len(free), db.Auto(ctx, s.t.purgeTombstones.with(append(filled(slices.Clone(free), sweepPage), now)...))
+	return len(free), db.Tx(ctx, func(Tx) ([]*Stmt, error) { return s.t.removeTombstones.forEach(free, now), nil })
+}
+
+// forEach returns one statement for each key, with the key and args. MariaDB
+// reads a small table as a whole for DELETE … WHERE k IN (…), and waits for each
+// row that somebody else has locked, whether the list names it or not.
+func (t *Text) forEach(keys []any, args ...any) []*Stmt {
+	stmts := make([]*Stmt, len(keys))
+	for i, k := range keys {
+		stmts[i] = t.with(append([]any{k}, args...)...)
+	}
+	return stmts
 }
 
 // quiet reports whether no holder of a queue is known to be alive.
