@@ -97,5 +97,17 @@ var rowCases = []Case{
 		before := w.h.Rows(w.T)
 		w.leaveIdle(c)
 		w.until("nothing is kept for names that nobody uses", func() bool { return w.h.Rows(w.T) <= before+idleNames/10 })
+	}}, {Name: "idle-rows-beside-locked", Rules: "F122, F130", Needs: Rows | LockRow | StepClock, Alone: true, run: func(w *world) {
+		// A stranger keeps the row of one line. The rows of idle names go as if it
+		// did not.
+		c := w.client()
+		before := w.h.Rows(w.T)
+		locked := c.mutex("locked")
+		c.join(locked, driver.Held)
+		c.leave(locked, driver.Held)
+		release := w.h.LockRow(w.T, locked.Name)
+		defer release()
+		w.leaveIdle(c)
+		w.until("nothing is kept for idle names beside a locked row", func() bool { return w.h.Rows(w.T) <= before+1+idleNames/10 })
 	}},
 }

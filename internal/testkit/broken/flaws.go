@@ -25,6 +25,7 @@ func Flaws() []Flaw { return flaws }
 var flaws = []Flaw{
 	{"one-row-all-names", "locked-row", "serves nobody while a stranger keeps the row of one line"},
 	{"deaf-with-age", "aged", "hears no pushes after the first two hundred"},
+	{"locked-row-keeps-all", "idle-rows-beside-locked", "deletes no idle rows while a stranger keeps the row of one line"},
 	{"rows-stay", "idle-rows", "keeps a row for each name that there ever was"},
 	{"no-lease", "join-free", "does not say how long a place is kept"},
 	{"counting-joins", "join-again", "counts a repeated Join as a second one: one Leave leaves one"},

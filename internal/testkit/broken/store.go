@@ -23,6 +23,7 @@ type Store struct {
 	clients     []*Driver
 	paused      chan struct{} // nil while requests are served
 	pushesFail  bool          // pushes cannot be written
+	lockedRows  int           // rows that another program keeps
 }
 
 // NewStore returns an empty store with the flaw of this name, or with [None].
