@@ -42,7 +42,10 @@ import (
 //  6. Every request that reads or changes a queue first advances it: it drops
 //     expired tickets where they are in the way, grants the tickets whose turn
 //     it is, in order, and notifies their clients through Watch. One request
-//     takes at most [MaxSteps] such steps.
+//     drops at most MaxSteps holders and grants at most MaxSteps tickets,
+//     [MaxSteps] in all. Beside these it drops at least [MinDrops] expired
+//     waiters that are in the way, if there are so many, and at most
+//     [MaxDrops]: thousands of dead waiters delay a living one by few requests.
 //  7. The store's own clock decides when a ticket's time is over; no client's
 //     wall clock is ever sent to it.
 //  8. Guaranteed: one ticket is never in two Joins at once. Leave may overtake
@@ -215,8 +218,16 @@ func (t *Ticket) Exclusive() bool { return t.Units == t.Limit }
 // all of them.
 const RWLimit int64 = 1 << 30
 
-// MaxSteps is the most tickets that one request drops or grants.
+// MaxSteps is the most tickets that one request grants, or drops because they
+// held: the two together.
 const MaxSteps = 64
+
+// One request drops MinDrops expired waiters where so many are in the way. It
+// may drop more, but no more than MaxDrops. They are apart from MaxSteps.
+const (
+	MinDrops = 256
+	MaxDrops = 1024
+)
 
 // Ref is a ticket in a call of Renew or Leave, with the core's knowledge of it.
 type Ref struct {

@@ -248,33 +248,51 @@ var timeCases = []Case{
 		}
 	}},
 	{Name: "many-dead", Rules: "Driver 6, Join 10, F48", Needs: Fair, run: func(w *world) {
-		// More dead waiters than one request may drop: the first living one
+		// More dead waiters than one request has to drop: the first living one
 		// behind them comes to its turn in a few requests.
-		const dead = 3 * driver.MaxSteps / 2
+		const dead = 5 * driver.MinDrops / 2
 		a, c := w.client(), w.client()
 		var begun time.Time
 		for range dead {
 			begun = time.Now()
 			a.joinAny(a.shortLived(a.mutex("n")))
 		}
+		died := time.Now()
 		t := c.mutex("n")
 		if !c.joinBehind(t, begun, w.h.TTL) {
 			return
 		}
+		// The last renewal before all are dead is sent when few are.
 		p := driver.Status{State: driver.Waiting}
-		asks := 0
-		for p.State == driver.Waiting {
+		ask := func(wait time.Duration) {
+			if c.waitForPush(t, wait).State == driver.Held {
+				p.State = driver.Held
+			} else {
+				p = c.renewAny(t)
+			}
+		}
+		for left := w.h.TTL; p.State == driver.Waiting && left > 0; left = w.h.TTL - time.Since(died) {
+			ask(min(left, w.h.TTL/3))
+		}
+		if p.State == driver.Waiting {
+			ask(w.latestExpiry(w.h.TTL) - time.Since(died) + time.Millisecond)
+		}
+		// All are dead: the store says with each answer that there is more to do at
+		// once, until it has dropped them.
+		for asks, unfinished := 0, 0; p.State == driver.Waiting; asks++ {
+			if asks > 10+dead/8 {
+				w.Fatalf("asked %d times behind %d dead waiters, and still waits", asks, dead)
+			}
+			if p.Recheck > 0 && p.Recheck <= time.Millisecond {
+				if unfinished++; unfinished > dead/driver.MinDrops+2 {
+					w.Fatalf("%d requests have not dropped %d dead waiters", unfinished, dead)
+				}
+			}
 			wait := w.h.TTL / 3
 			if p.Recheck > 0 {
 				wait = min(wait, p.Recheck)
 			}
-			if c.waitForPush(t, wait).State == driver.Held {
-				break
-			}
-			p = c.renewAny(t)
-			if asks++; asks > 10+dead/8 {
-				w.Fatalf("asked %d times behind %d dead waiters, and still waits", asks, dead)
-			}
+			ask(wait)
 		}
 		w.checkQueue(t.Name, []*driver.Ticket{t})
 	}},

@@ -19,8 +19,9 @@
 //     not.
 //   - Break and a grant are pushed, an expiry is not. A ticket granted by its
 //     own request is not pushed either: the reply reports the grant.
-//   - MaxSteps counts for each ticket of a batch. When the steps are used up, a
-//     waiter behind the remaining tickets gets a Recheck of a millisecond.
+//   - MaxSteps and MaxDrops count for each ticket of a batch. When either is
+//     used up, a waiter behind the remaining tickets gets a Recheck of a
+//     millisecond.
 //
 // Nothing here uses timers or goroutines: a request drops the tickets that have
 // expired since the one before. A Store made in a testing/synctest bubble
@@ -137,7 +138,7 @@ func (d *Driver) each(ctx context.Context, refs []driver.Ref, leave bool) ([]dri
 	statuses := make([]driver.Status, len(refs))
 	r := d.store.begin()
 	for i := range refs {
-		r.steps = 0
+		r.steps, r.drops = 0, 0
 		if leave {
 			statuses[i] = r.leave(&refs[i])
 		} else {

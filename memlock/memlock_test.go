@@ -86,12 +86,12 @@ func TestExactTimes(t *testing.T) {
 	})
 }
 
-// TestStepsAreBounded checks that a request drops at most MaxSteps expired
-// tickets, and that its Recheck says when to go on.
-func TestStepsAreBounded(t *testing.T) {
+// TestDropsAreBounded checks that a request drops at most MaxDrops expired
+// waiters, and that its Recheck says when to go on.
+func TestDropsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
-		const dead = 3*driver.MaxSteps + 1
+		const dead = 3*driver.MaxDrops + 2 // the first one holds
 		for i := range dead {
 			join(t, d, ticket1(fmt.Sprintf("c:%d", i), "n"), true)
 		}
@@ -102,7 +102,7 @@ func TestStepsAreBounded(t *testing.T) {
 		for i := range 3 {
 			st := renew(t, d, last)
 			want(t, "last", st, driver.Waiting)
-			if n := dead - (i+1)*driver.MaxSteps; st.Ahead != n || st.Recheck != time.Millisecond {
+			if n := dead - 1 - (i+1)*driver.MaxDrops; st.Ahead != n || st.Recheck != time.Millisecond {
 				t.Errorf("round %d: %d ahead, Recheck %v; want %d and 1ms", i, st.Ahead, st.Recheck, n)
 			}
 		}

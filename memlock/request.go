@@ -11,7 +11,8 @@ import (
 type request struct {
 	s     *Store
 	now   time.Duration
-	steps int // tickets dropped or granted so far, at most driver.MaxSteps
+	steps int // holders dropped and tickets granted so far, at most driver.MaxSteps
+	drops int // waiters dropped so far, at most driver.MaxDrops
 
 	// The pushes to send at the end: mostly none or one, which costs no allocation.
 	pushes     int
@@ -60,12 +61,12 @@ func (r *request) advance(q *queue, asker *ticket) {
 			i++
 		}
 	}
-	for q.held < len(q.places) && r.steps < driver.MaxSteps {
+	for q.held < len(q.places) && !r.spent() {
 		p := q.places[q.held]
 		if r.dropExpired(q, p, q.held) {
 			continue
 		}
-		if r.steps >= driver.MaxSteps || !q.fits(p.units) {
+		if r.spent() || !q.fits(p.units) {
 			return
 		}
 		r.steps++
@@ -81,15 +82,24 @@ func (r *request) advance(q *queue, asker *ticket) {
 // dropExpired drops the expired tickets of the place at i, and the place when
 // none is left. It reports whether the place is gone.
 func (r *request) dropExpired(q *queue, p *place, i int) bool {
-	for t := p.first; t != nil && r.steps < driver.MaxSteps; {
+	n, most := &r.drops, driver.MaxDrops
+	if p.held {
+		n, most = &r.steps, driver.MaxSteps
+	}
+	for t := p.first; t != nil && *n < most; {
 		next := t.next // drop ends t
 		if t.expiry <= r.now {
-			r.steps++
+			*n++
 			r.dropForever(q, t, i)
 		}
 		t = next
 	}
 	return p.first == nil
+}
+
+// spent reports whether another request has to go on.
+func (r *request) spent() bool {
+	return r.steps >= driver.MaxSteps || r.drops >= driver.MaxDrops
 }
 
 // grant makes the first waiting place a holder.
@@ -158,7 +168,7 @@ func (r *request) status(q *queue, t *ticket) driver.Status {
 		return driver.Status{State: driver.Held, Token: p.token, Lease: t.ttl}
 	}
 	i := q.indexOf(p)
-	for i > q.held && r.steps < driver.MaxSteps && r.dropExpired(q, q.places[i-1], i-1) {
+	for i > q.held && r.dropExpired(q, q.places[i-1], i-1) {
 		i--
 	}
 	return driver.Status{

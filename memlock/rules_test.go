@@ -53,12 +53,12 @@ func TestExpiryIsExact(t *testing.T) {
 	})
 }
 
-// TestStepsBeforeAGrant checks that the last step of a request may be a drop:
-// then the next request makes the grant.
-func TestStepsBeforeAGrant(t *testing.T) {
+// TestDropsBeforeAGrant checks that a request that has dropped as many waiters
+// as it may grants nothing: the next request makes the grant.
+func TestDropsBeforeAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
-		for i := range driver.MaxSteps {
+		for i := range driver.MaxDrops + 1 { // the first one holds
 			join(t, d, ticket1(fmt.Sprintf("c:%d", i), "n"), true)
 		}
 		time.Sleep(20 * time.Second)
@@ -74,13 +74,13 @@ func TestStepsBeforeAGrant(t *testing.T) {
 	})
 }
 
-// TestStepsOfABatch checks that MaxSteps counts for each ticket of a batch.
-func TestStepsOfABatch(t *testing.T) {
+// TestDropsOfABatch checks that MaxDrops counts for each ticket of a batch.
+func TestDropsOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(NewStore())
 		var refs []driver.Ref
 		for _, name := range []string{"n", "m", "o"} {
-			for i := range driver.MaxSteps - 1 {
+			for i := range driver.MaxDrops {
 				join(t, d, ticket1(fmt.Sprintf("%s:%d", name, i), name), true)
 			}
 		}
@@ -259,7 +259,7 @@ func TestManyDeadOfOneOwner(t *testing.T) {
 		}
 		a, b := ticket1("c:1", "n"), ticket1("c:2", "n")
 		join(t, d, a, true)
-		for i := range driver.MaxSteps + 10 {
+		for i := range driver.MaxDrops + 10 {
 			tk := ticket1(fmt.Sprintf("job:%d", i), "n")
 			tk.Owner = "job"
 			join(t, d, tk, true)

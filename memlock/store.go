@@ -123,13 +123,13 @@ func (r *request) sweep() {
 	s := r.s
 	clock := driver.NextToken(0, 0, s.start.Add(r.now))
 	for name, q := range s.queues {
-		r.steps = 0
+		r.steps, r.drops = 0, 0
 		r.advance(q, nil)
 		if len(q.places) == 0 && q.lastToken < clock {
 			delete(s.queues, name)
 		}
 	}
-	r.steps = 0
+	r.steps, r.drops = 0, 0
 	s.sweepAt = max(minSweep, 2*len(s.queues))
 }
 
@@ -139,7 +139,7 @@ func (r *request) names(prefix string) []string {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		r.steps = 0
+		r.steps, r.drops = 0, 0
 		r.advance(q, nil)
 		if len(q.places) > 0 {
 			names = append(names, name)

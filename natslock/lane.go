@@ -190,7 +190,7 @@ func (d *Driver) apply(l *lane, ops []*op, e entry, now time.Time) (*request, []
 			answers[i].err = driver.Wrap(driver.Unknown, context.Cause(o.ctx))
 			continue
 		}
-		r.steps = 0
+		r.steps, r.drops = 0, 0
 		answers[i].value, answers[i].err = o.do(r)
 	}
 	return r, answers, nil

@@ -123,7 +123,7 @@ func (d *Driver) each(ctx context.Context, refs []driver.Ref, do func(*request, 
 			ops[i] = d.request(ctx, name, func(r *request) (any, error) {
 				some := make([]driver.Status, len(of))
 				for j, k := range of {
-					r.steps = 0
+					r.steps, r.drops = 0, 0
 					some[j] = do(r, &refs[k])
 				}
 				return some, nil

@@ -22,7 +22,8 @@ const maxToken = math.MaxInt64
 type request struct {
 	q       *record
 	now     int64 // the server's clock, read after the calls began
-	steps   int   // tickets dropped or granted for the present call, at most driver.MaxSteps
+	steps   int   // holders dropped and tickets granted for the present call, at most driver.MaxSteps
+	drops   int   // waiters dropped for the present call, at most driver.MaxDrops
 	changed bool
 	pushes  []push
 }
@@ -63,18 +64,18 @@ func expiryOf(now int64, ttl time.Duration) int64 { return now + int64(driver.Ke
 // its grant from the answer and gets no push.
 func (r *request) advance(asker *ticket) {
 	q := r.q
-	for i := 0; i < len(q.Places) && q.Places[i].held() && r.steps < driver.MaxSteps; {
+	for i := 0; i < len(q.Places) && q.Places[i].held() && !r.spent(); {
 		if !r.dropExpired(i) {
 			i++
 		}
 	}
 	held, units := q.held()
-	for held < len(q.Places) && r.steps < driver.MaxSteps {
+	for held < len(q.Places) && !r.spent() {
 		if r.dropExpired(held) {
 			continue
 		}
 		p := q.Places[held]
-		if r.steps >= driver.MaxSteps || p.Units > q.Limit-units {
+		if r.spent() || p.Units > q.Limit-units {
 			return
 		}
 		r.steps++
@@ -87,6 +88,11 @@ func (r *request) advance(asker *ticket) {
 			}
 		}
 	}
+}
+
+// spent reports whether another request has to go on.
+func (r *request) spent() bool {
+	return r.steps >= driver.MaxSteps || r.drops >= driver.MaxDrops
 }
 
 // grant makes the first waiting place a holder.
@@ -104,9 +110,13 @@ func (r *request) push(t *ticket, st driver.Status) {
 // none is left. It reports whether the place is gone.
 func (r *request) dropExpired(i int) bool {
 	p := r.q.Places[i]
-	for j := 0; j < len(p.Tickets) && r.steps < driver.MaxSteps; {
+	n, most := &r.drops, driver.MaxDrops
+	if p.held() {
+		n, most = &r.steps, driver.MaxSteps
+	}
+	for j := 0; j < len(p.Tickets) && *n < most; {
 		if t := p.Tickets[j]; t.Expiry <= r.now {
-			r.steps++
+			*n++
 			if r.dropForever(p, t) {
 				return true
 			}
@@ -172,7 +182,7 @@ func (r *request) status(p *place, t *ticket) driver.Status {
 	}
 	held, _ := r.q.held()
 	i := slices.Index(r.q.Places, p)
-	for i > held && r.steps < driver.MaxSteps && r.dropExpired(i-1) {
+	for i > held && r.dropExpired(i-1) {
 		i--
 	}
 	return driver.Status{

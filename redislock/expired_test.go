@@ -76,7 +76,7 @@ func TestRequestTakesBoundedSteps(t *testing.T) {
 		}
 		held, live := ticket(2*time.Minute), ticket(2*time.Minute)
 		m.take(held, driver.Held)
-		const dead, most = 100, driver.MaxSteps
+		const dead, most = 400, driver.MinDrops
 		const ttl = 6 * time.Second // longer than all joins take, of which each drops dead ones
 		for range dead {
 			m.take(ticket(ttl), driver.Waiting)

@@ -1,6 +1,8 @@
 package sqlqueue
 
 import (
+	"slices"
+
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -19,19 +21,16 @@ func (q *queue) advance(asker *ticket) error {
 			return err
 		}
 	}
-	for q.waiting > 0 && q.steps < driver.MaxSteps {
+	for q.waiting > 0 && !q.spent() {
 		place, err := q.firstPlace()
 		if err != nil {
 			return err
 		}
-		living, err := q.dropExpired(place)
-		if err != nil {
-			return err
-		}
+		living := q.dropExpired(place)
 		if len(living) == 0 {
 			continue
 		}
-		if q.steps >= driver.MaxSteps || living[0].units > q.lim-q.used {
+		if q.spent() || living[0].units > q.lim-q.used {
 			return nil
 		}
 		q.steps++
@@ -97,8 +96,8 @@ func (q *queue) readWaiters() error {
 	}
 	n := 16
 	switch {
-	case q.steps > 1: // the next waiters may have expired as well
-		n = max(1, driver.MaxSteps-q.steps+1)
+	case q.drops > 1: // the next waiters may have expired as well
+		n = min(4*q.drops+8, bulkMax)
 	case q.lim == 1 && q.readTo.seq == never:
 		n = 2 // usually a single waiter is granted
 	}
@@ -120,22 +119,27 @@ func (q *queue) addWaiters(more []*ticket, n int) {
 	q.waiters = append(q.waiters, more...)
 }
 
-// dropExpired drops the expired tickets of a place, within the steps that this
-// request may take, and returns the others.
-func (q *queue) dropExpired(place []*ticket) ([]*ticket, error) {
+// dropExpired drops the expired tickets of a place, of which it is given all, as
+// many as this request may still drop. It returns the others.
+func (q *queue) dropExpired(place []*ticket) []*ticket {
 	var living []*ticket
+	var dropped *ticket
 	for _, t := range place {
 		switch {
 		case t.gone:
-		case t.until > q.now || q.steps >= driver.MaxSteps:
+		case t.until > q.now,
+			t.place > q.turn && q.drops >= driver.MaxDrops,
+			t.place <= q.turn && q.steps >= driver.MaxSteps:
 			living = append(living, t)
 		default:
-			if err := q.drop(t, true); err != nil {
-				return nil, err
-			}
+			q.dropTicket(t, true)
+			dropped = t
 		}
 	}
-	return living, nil
+	if dropped != nil && len(living) == 0 {
+		q.dropPlace(dropped)
+	}
+	return living
 }
 
 // grantPlace grants the first waiting place, which has these tickets.
@@ -170,6 +174,11 @@ func (q *queue) grantPlace(place []*ticket, asker *ticket) {
 	}
 }
 
+// spent reports whether another request has to go on.
+func (q *queue) spent() bool {
+	return q.steps >= driver.MaxSteps || q.drops >= driver.MaxDrops
+}
+
 // nextToken computes driver.NextToken on the store's clock. Tokens never wrap:
 // joins are refused once the last token is maxToken, and tickets that wait by
 // then are all granted with maxToken.
@@ -182,10 +191,29 @@ func (q *queue) nextToken(minToken int64) int64 {
 }
 
 // drop removes a ticket, and also its place if the ticket was the last of its
-// place. With over set, the ticket has expired: the removal counts as a step
-// and leaves a tombstone. The caller must then advance the queue.
+// place. With expired set, the removal is counted, and leaves a tombstone. The
+// caller must then advance the queue.
 func (q *queue) drop(t *ticket, expired bool) error {
-	if expired {
+	q.dropTicket(t, expired)
+	if t.owner != "" {
+		siblings, err := q.number(q.t.countPlace.with(q.key, t.place))
+		if err != nil {
+			return err
+		}
+		if siblings > 0 || q.head != nil && q.head.place == t.place {
+			return nil
+		}
+	}
+	q.dropPlace(t)
+	return nil
+}
+
+// dropTicket removes a ticket for drop, and not its place.
+func (q *queue) dropTicket(t *ticket, expired bool) {
+	switch {
+	case expired && t.place > q.turn:
+		q.drops++
+	case expired:
 		q.steps++
 	}
 	t.gone = true
@@ -202,22 +230,16 @@ func (q *queue) drop(t *ticket, expired bool) error {
 	default:
 		q.write(q.t.remove.with(q.key, t.place, t.seq))
 	}
-	if t.owner != "" {
-		siblings, err := q.number(q.t.countPlace.with(q.key, t.place))
-		if err != nil {
-			return err
-		}
-		if siblings > 0 || q.head != nil && q.head.place == t.place {
-			return nil
-		}
-	}
+}
+
+// dropPlace counts a place out, whose last ticket was t.
+func (q *queue) dropPlace(t *ticket) {
 	if t.place > q.turn {
 		q.waiting--
 	} else {
 		q.held--
 		q.used -= t.units
 	}
-	return nil
 }
 
 // addTombstone writes a tombstone for the ticket with this id.
@@ -237,21 +259,22 @@ func (q *queue) noteTombstone(id string) (until int64) {
 	return until
 }
 
-// writeExpired writes the removal of all expired tickets, in two statements
-// however many there are.
+// writeExpired writes the removal of all expired tickets, in two statements for
+// each bulkMax of them.
 func (q *queue) writeExpired() {
-	var places, seqs []any
-	for _, t := range q.expired {
-		places, seqs = append(places, t.place), append(seqs, t.seq)
-	}
 	until := q.now + micros(TombstoneTTL)
-	switch n := sizeFor(len(q.expired)); len(q.expired) {
-	case 0:
-	case 1:
-		t := q.expired[0]
-		q.write(q.t.insertTombstone.with(q.key, t.id, until))
-		q.write(q.t.remove.with(q.key, t.place, t.seq))
-	default:
+	for some := range slices.Chunk(q.expired, bulkMax) {
+		if len(some) == 1 {
+			t := some[0]
+			q.write(q.t.insertTombstone.with(q.key, t.id, until))
+			q.write(q.t.remove.with(q.key, t.place, t.seq))
+			continue
+		}
+		var places, seqs []any
+		for _, t := range some {
+			places, seqs = append(places, t.place), append(seqs, t.seq)
+		}
+		n := sizeFor(len(some))
 		which := append(filled(places, sizes[n]), filled(seqs, sizes[n])...)
 		q.write(q.t.insertAllTombstones[n].with(append([]any{until, q.key}, which...)...))
 		q.write(q.t.removeAll[n].with(append([]any{q.key}, which...)...))

@@ -66,33 +66,33 @@ func TestF130_ExpiredPlacesAreRemovedTogether(t *testing.T) {
 			holder := f.ticket("n", 1, 1)
 			holder.TTL = time.Hour
 			f.join(holder, driver.Held)
-			for range 2 * driver.MaxSteps {
+			for range 2 * driver.MaxDrops {
 				f.join(f.ticket("n", 1, 1), driver.Waiting)
 			}
 			f.later(2 * time.Second)
 			f.db.reset()
 			begins(f, holder)
-			if n := len(f.db.inside); n == 0 || n > 16 {
-				t.Errorf("dropping %d tickets took %d statements: %q", driver.MaxSteps, n, f.db.inside)
+			if n := len(f.db.inside); n == 0 || n > 32 {
+				t.Errorf("dropping %d tickets took %d statements: %q", driver.MaxDrops, n, f.db.inside)
 			}
 			queue, _, err := f.Inspect(context.Background(), f.db, "n")
-			if err != nil || len(queue.Tickets) > driver.MaxSteps+2 {
+			if err != nil || len(queue.Tickets) > driver.MaxDrops+2 {
 				t.Errorf("%d tickets are left, %v", len(queue.Tickets), err)
 			}
 		})
 	}
 }
 
-// TestMaxStepsPerRequest checks that one request drops and grants at most
-// MaxSteps tickets, that it never grants an expired one, and that the next
-// request continues.
-func TestMaxStepsPerRequest(t *testing.T) {
+// TestStepsPerRequestAreBounded checks that one request drops MaxDrops waiters
+// and grants MaxSteps tickets at most, that it never grants an expired one, and
+// that the next request continues.
+func TestStepsPerRequestAreBounded(t *testing.T) {
 	f := newFixture(t, false)
 	ctx := context.Background()
 	holder := f.ticket("n", 1, 1)
 	holder.TTL = time.Hour
 	f.join(holder, driver.Held)
-	const dead = 2*driver.MaxSteps + 10
+	const dead = 2*driver.MaxDrops + 10
 	for range dead {
 		f.join(f.ticket("n", 1, 1), driver.Waiting)
 	}
@@ -101,7 +101,7 @@ func TestMaxStepsPerRequest(t *testing.T) {
 	living.TTL = time.Hour
 	p, _ := f.join(living, driver.Waiting)
 	left := int64(dead - p.Ahead + 1)
-	if left != driver.MaxSteps || p.Recheck != minRecheck {
+	if left != driver.MaxDrops || p.Recheck != minRecheck {
 		t.Errorf("the join dropped %d, and answers %+v", left, p)
 	}
 	if ps, pushes := f.Leave(ctx, f.db, refs(driver.Held, holder)); ps[0].State != driver.Held || len(pushes) != 0 {

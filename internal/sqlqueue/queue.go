@@ -138,7 +138,7 @@ func (q *queue) sibling(owner string) (*ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if siblings, err = q.dropExpired(siblings); err != nil || len(siblings) == 0 {
+	if siblings = q.dropExpired(siblings); len(siblings) == 0 {
 		return nil, err
 	}
 	return siblings[0], nil
@@ -153,7 +153,7 @@ func (q *queue) enqueue(t *driver.Ticket, sibling *ticket, wake string, now bool
 		place: q.seq, seq: q.seq, id: t.ID, owner: t.Owner, units: t.Units,
 		minToken: int64(min(t.MinToken, maxToken)), keep: keep, until: q.now + keep, wake: wake, meta: t.Meta,
 	}
-	q.known = append(q.known, own)
+	q.remember(own)
 	q.dirty = true
 	switch {
 	case sibling != nil:

@@ -24,15 +24,17 @@ type queue struct {
 	bounded bool    // deadlines that were too far away are being written back
 	now     int64
 	tick    int64
-	steps   int // tickets dropped or granted so far, at most driver.MaxSteps
+	steps   int // holders dropped and tickets granted so far, at most driver.MaxSteps
+	drops   int // waiters dropped so far, at most driver.MaxDrops
 
-	prefetch    prefetch  // rows that were read with the queue's row
-	known       []*ticket // all tickets that were read, one struct for each
-	waiters     []*ticket // the waiters that were read, from the front
-	readTo      position  // where next ends
-	moreWaiters bool      // there may be more after next
-	expired     []*ticket // expired and dropped, but not among writes yet
-	writes      []*Stmt   // not sent yet
+	prefetch    prefetch           // rows that were read with the queue's row
+	known       []*ticket          // all tickets that were read, one struct for each
+	knownByID   map[string]*ticket // the same, once they are many
+	waiters     []*ticket          // the waiters that were read, from the front
+	readTo      position           // where next ends
+	moreWaiters bool               // there may be more after next
+	expired     []*ticket          // expired and dropped, but not among writes yet
+	writes      []*Stmt            // not sent yet
 	pushes      []Push
 }
 
@@ -155,7 +157,7 @@ func (q *queue) scan(scan func(...any) error) error {
 			return foreign("the holder in the row of line %q is not one of this layout", q.name)
 		}
 		q.head = h
-		q.known = append(q.known, h)
+		q.remember(h)
 	}
 	return nil
 }
@@ -204,7 +206,7 @@ func (q *queue) merge(rows []*ticket) []*ticket {
 		if same := q.knownTicket(t.id); same != nil {
 			rows[i] = same
 		} else {
-			q.known = append(q.known, t)
+			q.remember(t)
 		}
 	}
 	return rows
@@ -246,8 +248,26 @@ func (r *queueRow) fits(t *ticket) bool {
 		t.minToken >= 0 && t.keep >= 1 && (t.token > 0) == (t.place <= r.turn)
 }
 
+// remember adds a ticket to q.known.
+func (q *queue) remember(t *ticket) {
+	q.known = append(q.known, t)
+	const many = 32
+	switch {
+	case q.knownByID != nil:
+		q.knownByID[t.id] = t
+	case len(q.known) > many:
+		q.knownByID = make(map[string]*ticket)
+		for _, t := range q.known {
+			q.knownByID[t.id] = t
+		}
+	}
+}
+
 // knownTicket returns the ticket with this id if it was read already.
 func (q *queue) knownTicket(id string) *ticket {
+	if q.knownByID != nil {
+		return q.knownByID[id]
+	}
 	for _, t := range q.known {
 		if t.id == id {
 			return t

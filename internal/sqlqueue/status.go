@@ -40,7 +40,7 @@ func (q *queue) status(t *ticket, ttl time.Duration) (driver.Status, error) {
 			}
 		} // else this request has used up its steps
 	}
-	if q.steps >= driver.MaxSteps {
+	if q.spent() {
 		q.Queues.expiredIn.Store(&q.key)
 	}
 	if at-q.now < int64(minRecheck/time.Microsecond) {
@@ -79,7 +79,7 @@ func (q *queue) predecessor(t *ticket) (at int64, none bool, err error) {
 		return 0, true, nil
 	}
 	to := t.place
-	for n := 2; ; n *= 8 {
+	for n := 2; ; n = min(n*8, bulkMax) {
 		back, err := q.tickets(q.t.before.with(q.key, q.turn, to, n))
 		if err != nil {
 			return 0, false, err
@@ -94,11 +94,7 @@ func (q *queue) predecessor(t *ticket) (at int64, none bool, err error) {
 			if end == len(back) && !complete && back[0].owner != "" {
 				break // read again for the rest of this place
 			}
-			living, err := q.dropExpired(back[:end])
-			if err != nil {
-				return 0, false, err
-			}
-			if len(living) > 0 {
+			if living := q.dropExpired(back[:end]); len(living) > 0 {
 				return at, false, nil
 			}
 			back, to = back[end:], place

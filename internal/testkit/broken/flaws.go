@@ -73,6 +73,7 @@ var flaws = []Flaw{
 	{"grant-extends", "grant-extends-nothing", "begins the time of a ticket anew with its grant"},
 	{"no-recheck", "recheck", "does not say when to ask again"},
 	{"one-step", "many-dead", "drops one dead ticket a request"},
+	{"few-steps", "many-dead", "drops 64 dead tickets a request"},
 	{"ttl-overflows", "ttl-extremes", "keeps TTLs in 32 bits of milliseconds"},
 	{"renews-not", "renew-keeps", "does not renew"},
 	{"mixed-up", "renew-answers", "answers a batch in another order"},

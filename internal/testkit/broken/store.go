@@ -238,6 +238,9 @@ func (s *Store) advance(l *queue) (granted []*ticket) {
 		case s.hasFlaw("one-step") && over:
 			dead++
 			over = dead == 1
+		case s.hasFlaw("few-steps") && over:
+			dead++
+			over = dead <= 32 // a renewal advances twice
 		}
 		if !over {
 			i++

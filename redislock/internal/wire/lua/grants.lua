@@ -95,25 +95,28 @@ local function grant(p, ids, tickets, requester)
 	return true
 end
 
+-- more tells whether this request may still drop waiters and grant.
+local function more() return steps < MAX_STEPS and drops < MAX_DROPS end
+
 -- live_members drops the expired tickets of a place and returns the others.
--- When no step is left, it leaves the place as it is.
-local function live_members(p)
-	local ids, tickets, before = {}, {}, steps
+-- When it may drop no more, it leaves the place as it is.
+local function live_members(p, from)
+	local ids, tickets, before = {}, {}, drops
 	for _, id in ipairs(members(p)) do
 		local t = ticket(id)
 		if t and not t.held and t.due > now then
 			ids[#ids + 1], tickets[#ids + 1] = id, t
-		elseif steps >= MAX_STEPS then
+		elseif drops >= MAX_DROPS then
 			return nil
 		elseif t and not t.held then
-			steps = steps + 1
-			remove(id, t)
+			drops = drops + 1
+			remove(id, t, from)
 		end
 	end
-	if #ids == 0 and steps == before then -- T does not have it at all
-		steps = steps + 1
+	if #ids == 0 and drops == before then -- T does not have it at all
+		drops = drops + 1
 		touch()
-		call('LREM', Q, 1, p)
+		call('LREM', Q, from or 1, p)
 	end
 	return ids, tickets
 end
@@ -125,7 +128,7 @@ local function advance(requester)
 	clear = false
 	sweep()
 	local i = 0
-	while not idle and steps < MAX_STEPS and not (limit and used >= limit) do
+	while not idle and more() and not (limit and used >= limit) do
 		local p = call('LINDEX', Q, i)
 		if not p then break end
 		local ids, tickets = live_members(p)
@@ -133,7 +136,7 @@ local function advance(requester)
 		if #ids > 0 then
 			local t = tickets[1]
 			limit = t.limit
-			if used + t.units > limit or steps >= MAX_STEPS then return end
+			if used + t.units > limit or not more() then return end
 			steps = steps + 1
 			if grant(p, ids, tickets, requester) then
 				if i == 0 then call('LPOP', Q) else call('LREM', Q, 1, p) end
@@ -143,7 +146,7 @@ local function advance(requester)
 			end
 		end
 	end
-	clear = steps < MAX_STEPS
+	clear = more()
 	if used == 0 and i == 0 and clear then limit = nil end
 end
 
@@ -173,14 +176,14 @@ end
 -- waiting returns the answer about the place at this index of Q, after it has
 -- dropped the expired places directly before.
 local function waiting(index)
-	while index > 0 and steps < MAX_STEPS do
-		local ids = live_members(call('LINDEX', Q, index - 1))
+	while index > 0 and drops < MAX_DROPS do
+		local ids = live_members(call('LINDEX', Q, index - 1), -1)
 		if not ids or #ids > 0 then break end
 		index = index - 1
 	end
 	local ahead, at = index, nil
 	if used > 0 then ahead = ahead + (plain and 1 or call('HLEN', K) - 2 - call('HEXISTS', K, 'mode')) end
-	if steps >= MAX_STEPS then
+	if not more() then
 		at = now -- there is more to do at once
 	elseif index > 0 then
 		at = due(call('LINDEX', Q, index - 1))

@@ -18,13 +18,14 @@ local used -- units held
 local plain -- the hold that is kept in K alone: id, token, channel, meta
 local idle -- there is no waiter, no tombstone, and no hold but a plain one
 local touched
-local steps -- tickets dropped and granted
+local steps -- holders dropped and tickets granted
+local drops -- waiters dropped
 local last -- the queue's own last token, once it was read
 local mark -- the high-water mark, once it was read
 local spent -- the queue has no token left
 local clear -- advance has seen all waiters: none of them is before a new ticket
 
-local MAX_STEPS = 64
+local MAX_STEPS, MAX_DROPS = 64, 256
 local MAX_TOKEN = 9007199254740991 -- the largest number that is exact here
 
 local function num(n) return string.format('%.0f', n) end
@@ -98,7 +99,7 @@ end
 -- open begins with the queue whose keys start at KEYS[i].
 local function open(i)
 	K, Q, D, T = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
-	touched, steps, last, mark, spent, clear = false, 0, nil, nil, false, false
+	touched, steps, drops, last, mark, spent, clear = false, 0, 0, nil, nil, false, false
 end
 
 -- ticket returns the ticket of an id as T has it, or nil. The token of a waiter
@@ -195,8 +196,9 @@ local function release_units(name, units)
 end
 
 -- remove removes a ticket that T has: first from where it counts, since later
--- requests find and drop the rest.
-local function remove(id, t)
+-- requests find and drop the rest. A place near the end of Q is looked for from
+-- there, with from = -1.
+local function remove(id, t, from)
 	touch()
 	local p = place(id, t)
 	local rest = {}
@@ -216,7 +218,7 @@ local function remove(id, t)
 	if t.held then
 		call('ZREM', D, id)
 	elseif #rest == 0 then
-		call('LREM', Q, 1, p)
+		call('LREM', Q, from or 1, p)
 	end
 end
 
