@@ -68,6 +68,8 @@ type knownDirectory struct {
 	text []byte
 	now  int64     // the server's time at the read
 	read time.Time // the client's time at the read
+
+	batchers []batcher // of each shard's sales under this directory
 }
 
 // needsRead reports whether the directory is old, and has earlier numbers of
@@ -254,6 +256,7 @@ func (s *Stock) read(ctx context.Context, sku string) (*knownDirectory, error) {
 			return nil, fmt.Errorf("stock: %q has shards on %d servers, and Open was given %d: all clients need the same list", sku, at+1, s.backend.servers())
 		}
 	}
+	k.batchers = make([]batcher, len(k.At))
 	for i := 0; i < len(k.Past); i++ {
 		if k.Past[i].receiptsEnded(k) {
 			k.Past = append(k.Past[:i], k.Past[i+1:]...)

@@ -167,6 +167,34 @@ func (f *flakyBackend) ask(ctx context.Context, at shard, q request) (answer, er
 	return answer{}, before
 }
 
+func (f *flakyBackend) sell(ctx context.Context, at shard, sales []*batchedSale) error {
+	before, after := f.fate()
+	if before == nil {
+		err := f.backend.sell(ctx, at, sales)
+		if err != nil || after == nil {
+			return err
+		}
+		before = after
+	}
+	if before == errLost {
+		f.mu.Lock()
+		if f.rand.IntN(3) == 0 {
+			late := copies(sales)
+			f.late = append(f.late, func() { _ = f.backend.sell(context.Background(), at, late) })
+		}
+		f.mu.Unlock()
+	}
+	return before
+}
+
+// copies returns the requests of a batch without its answers.
+func copies(sales []*batchedSale) (late []*batchedSale) {
+	for _, s := range sales {
+		late = append(late, &batchedSale{request: s.request})
+	}
+	return late
+}
+
 func (f *flakyBackend) directory(ctx context.Context, sku string) ([]byte, int64, error) {
 	if before, after := f.fate(); before != nil || after != nil {
 		return nil, 0, errOf(before, after)

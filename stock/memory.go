@@ -120,6 +120,36 @@ func (m *memory) ask(ctx context.Context, at shard, q request) (answer, error) {
 	return c.ask(q, m.now()), nil
 }
 
+func (m *memory) sell(ctx context.Context, at shard, sales []*batchedSale) error {
+	if err := driver.Before(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.shards[at]
+	for _, s := range sales {
+		switch {
+		case c == nil:
+			s.answer = answer{status: isAbsent}
+		case c.epoch != s.epoch:
+			s.answer = answer{status: isMoved, epoch: c.epoch}
+		case c.isApart(s.request, m.now()):
+			s.answer = answer{status: isApart}
+		default:
+			s.answer = c.sell(s.request, m.now())
+		}
+	}
+	return nil
+}
+
+// isApart reports whether a batch leaves out a sale: the shard is short, or the
+// id was used before.
+func (c *memoryShard) isApart(q request, now int64) bool {
+	e, used := c.book[q.sale]
+	_, held := c.held[q.sale]
+	return q.units > c.look.free || used && e.end > now || held
+}
+
 func (c *memoryShard) ask(q request, now int64) answer {
 	if c.epoch < q.epoch {
 		return answer{status: isMoved, epoch: c.epoch}

@@ -24,6 +24,7 @@ var lua embed.FS
 var (
 	directoryScript = script("directory")
 	sellScript      = script("quick", "shard", "sell")
+	batchScript     = script("batch")
 	settleScript    = script("shard", "settle")
 	moveScript      = script("shard", "move")
 )
@@ -144,6 +145,40 @@ func (s *redisServers) ask(ctx context.Context, at shard, q request) (answer, er
 		return answer{}, err
 	}
 	return a.read()
+}
+
+func (s *redisServers) sell(ctx context.Context, at shard, sales []*batchedSale) error {
+	tag := s.tag(at)
+	keys, args := make([]string, 0, 2+len(sales)), make([]string, 0, 2+2*len(sales))
+	keys = append(keys, s.prefix+"shard:"+tag, s.prefix+"held:"+tag)
+	args = append(args, text(sales[0].epoch), text(sales[0].keep))
+	receipts := s.prefix + "sale:" + tag + ":"
+	for _, sale := range sales {
+		keys = append(keys, receipts+sale.sale)
+		args = append(args, sale.sale, text(sale.units))
+	}
+	a, err := s.call(ctx, s.clients[at.server], batchScript, keys, args)
+	if err != nil {
+		return err
+	}
+	if status(a.text(0)) != isDone {
+		all, err := a.read()
+		for _, sale := range sales {
+			sale.answer = all
+		}
+		return err
+	}
+	for _, sale := range sales {
+		sale.answer = answer{status: isDone, receipt: Receipt{Sold, sale.units}}
+	}
+	for i := 1; i < len(a); i++ {
+		n, err := a[i].AsInt64()
+		if err != nil || n < 0 || n >= int64(len(sales)) {
+			return fmt.Errorf("an answer to %d sales has place %d, %w", len(sales), n, err)
+		}
+		sales[n].answer = answer{status: isApart}
+	}
+	return nil
 }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }

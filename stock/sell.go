@@ -132,7 +132,7 @@ const rounds = 16
 // A search can stop anywhere and leave no units without a shard.
 func (s *Stock) gather(ctx context.Context, sku string, p *productCache, k *knownDirectory, q request) (answer, error) {
 	home := k.shard(sku, k.home(q.sale))
-	a, err := s.ask(ctx, home, q)
+	a, err := s.decide(ctx, k, home, q)
 	if err != nil || a.status != isShort {
 		return a, err
 	}

@@ -35,6 +35,10 @@ type backend interface {
 	// swap writes to, if the text is still from.
 	swap(ctx context.Context, sku string, from, to []byte) (bool, error)
 	ask(ctx context.Context, at shard, q request) (answer, error)
+	// sell carries out usual sales of one shard and one epoch in one step, and
+	// sets the answer of each: isApart if it has to be asked for alone, since it
+	// was not carried out here. If it returns an error, that is the error of all.
+	sell(ctx context.Context, at shard, sales []*batchedSale) error
 	close()
 }
 
@@ -61,6 +65,10 @@ type moved struct {
 	seq   int64
 	units int64
 }
+
+// isUsual reports whether a request is one that can share a call with others: a
+// sale that needs only the units of its home.
+func (q *request) isUsual() bool { return q.op == opSell && q.lease == 0 && q.in.seq == 0 }
 
 // op is the kind of a request.
 type op string
@@ -91,6 +99,7 @@ const (
 	isPlaced status = "placed" // with its former state
 	isAbsent status = "absent" // there is no such shard
 	isTook   status = "took"   // pull: a transfer, new or still under way
+	isApart  status = "apart"  // the sale was not carried out in its batch
 )
 
 // answer is the result of a request.

@@ -256,10 +256,25 @@ func checkSale(id string) error {
 }
 
 // ask sends a request, and retries it as again does.
-func (s *Stock) ask(ctx context.Context, at shard, q request) (a answer, err error) {
+func (s *Stock) ask(ctx context.Context, at shard, q request) (answer, error) {
+	return s.repeat(ctx, at, q, func() (answer, error) { return s.backend.ask(ctx, at, q) })
+}
+
+// decide sends the request of a sale to its home. Usual sales may share a call.
+func (s *Stock) decide(ctx context.Context, k *knownDirectory, home shard, q request) (answer, error) {
+	if !q.isUsual() {
+		return s.ask(ctx, home, q)
+	}
+	return s.repeat(ctx, home, q, func() (answer, error) {
+		return k.batchers[home.i].sell(ctx, caller{s.life, s.backend, home}, q)
+	})
+}
+
+// repeat calls send for a request, and retries it as again does.
+func (s *Stock) repeat(ctx context.Context, at shard, q request, send func() (answer, error)) (a answer, err error) {
 	doubt := false
 	err = s.again(ctx, func() (err error) {
-		a, err = s.backend.ask(ctx, at, q)
+		a, err = send()
 		doubt = doubt || err != nil && driver.ClassOf(err) == driver.Unknown
 		return err
 	})
