@@ -36,7 +36,7 @@ const (
 // clean makes a ticket leave in the background. It repeats the Leave until the
 // node has confirmed it, or until a minute after the TTL has passed. A Join of
 // the ticket may still be under way.
-func (d *Driver) clean(n *node, ref driver.Ref) {
+func (n *node) clean(ref driver.Ref) {
 	ref.JoinPending = true
 	c := &n.cleaner
 	c.mu.Lock()
@@ -46,20 +46,20 @@ func (d *Driver) clean(n *node, ref driver.Ref) {
 	}
 	c.refs = append(c.refs, pendingLeave{ref, time.Now().Add(driver.Keep(ref.TTL) + lateJoin)})
 	if !c.running {
-		c.running = d.begin(func() { d.runCleaner(n) })
+		c.running = n.of.begin(func() { n.runCleaner() })
 	}
 }
 
 // cleanAll makes tickets leave in the background, or with Close.
-func (d *Driver) cleanAll(n *node, refs []driver.Ref) {
+func (n *node) cleanAll(refs []driver.Ref) {
 	for _, r := range refs {
-		d.clean(n, r)
+		n.clean(r)
 	}
 }
 
 // runCleaner is the cleaner's goroutine. It ends when nothing is left to clean
 // up.
-func (d *Driver) runCleaner(n *node) {
+func (n *node) runCleaner() {
 	c := &n.cleaner
 	retry := backoff.Backoff{First: minProbeWait, Last: maxProbeWait}
 	wait := retry.Next()
@@ -75,10 +75,10 @@ func (d *Driver) runCleaner(n *node) {
 		c.mu.Unlock()
 		failed := batch
 		if !n.inTime() {
-			d.pause(wait)
+			n.of.pause(wait)
 		}
 		if n.usable() {
-			failed = d.leaveBatch(n, batch)
+			failed = n.leaveBatch(batch)
 		}
 		now := time.Now()
 		c.mu.Lock()
@@ -88,7 +88,7 @@ func (d *Driver) runCleaner(n *node) {
 			}
 		}
 		c.mu.Unlock()
-		if d.life.Err() != nil {
+		if n.of.life.Err() != nil {
 			return // Close takes care of the rest
 		}
 		if len(failed) == 0 {
@@ -96,21 +96,21 @@ func (d *Driver) runCleaner(n *node) {
 			wait = retry.Next()
 			continue
 		}
-		d.pause(wait)
+		n.of.pause(wait)
 		wait = retry.Next()
 	}
 }
 
-func (d *Driver) leaveBatch(n *node, batch []pendingLeave) (failed []pendingLeave) {
+func (n *node) leaveBatch(batch []pendingLeave) (failed []pendingLeave) {
 	refs := make([]driver.Ref, len(batch))
 	for i := range batch {
 		refs[i] = batch[i].ref
 	}
-	ctx, cancel := context.WithTimeout(d.life, time.Second)
+	ctx, cancel := context.WithTimeout(n.of.life, time.Second)
 	defer cancel()
 	begun := time.Now()
 	ps, err := n.d.Leave(ctx, refs)
-	d.note(n, time.Since(begun), err)
+	n.note(time.Since(begun), err)
 	for i := range batch {
 		if err != nil || ps[i].Err != nil && driver.ClassOf(ps[i].Err) != driver.Refused {
 			failed = append(failed, batch[i])
@@ -119,20 +119,12 @@ func (d *Driver) leaveBatch(n *node, batch []pendingLeave) (failed []pendingLeav
 	return failed
 }
 
-// pause waits for a time, or until the driver ends.
-func (d *Driver) pause(wait time.Duration) {
-	select {
-	case <-d.life.Done():
-	case <-time.After(wait):
-	}
-}
-
 // leaveRemaining sends the unconfirmed leaves to the nodes once more, when the
 // driver is closed. Some of them are of votes that were under way. A node that
 // does not answer in time keeps the tickets for their TTL.
-func (d *Driver) leaveRemaining() {
+func (ns *nodeSet) leaveRemaining() {
 	var wg sync.WaitGroup
-	for _, n := range d.nodes {
+	for _, n := range ns.all {
 		n.cleaner.mu.Lock()
 		left := n.cleaner.refs
 		n.cleaner.refs = nil
@@ -146,7 +138,7 @@ func (d *Driver) leaveRemaining() {
 				refs[i] = left[i].ref
 				ttl = max(ttl, refs[i].TTL)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), min(d.limit(n, ttl), time.Second))
+			ctx, cancel := context.WithTimeout(context.Background(), min(n.limit(ttl), time.Second))
 			defer cancel()
 			_, _ = n.d.Leave(ctx, refs)
 		})

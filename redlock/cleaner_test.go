@@ -40,7 +40,7 @@ func TestF3_VoteUnderWayAtClose(t *testing.T) {
 				t.Errorf("Close took %v", took)
 			}
 			for i := range w.nodes {
-				l, err := other.nodes[i].d.Inspect(t.Context(), "n")
+				l, err := other.nodes.all[i].d.Inspect(t.Context(), "n")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +62,7 @@ func TestBreakFindsNoTicketThatLeft(t *testing.T) {
 			c, d := w.client(t, ttl)
 			other := w.open(t)
 			defer other.Close()
-			far := wireTo(d, d.homes("n")[2])
+			far := wireTo(d, d.nodes.homes("n")[2])
 			far.late.shut()
 			defer far.late.reopen()
 			h, err := c.Mutex("n").Lock(t.Context())
@@ -75,7 +75,7 @@ func TestBreakFindsNoTicketThatLeft(t *testing.T) {
 				}
 			}
 			synctest.Wait() // the far node has given its vote
-			l, err := other.nodes[d.homes("n")[2]].d.Inspect(t.Context(), "n")
+			l, err := other.nodes.all[d.nodes.homes("n")[2]].d.Inspect(t.Context(), "n")
 			if err != nil || len(l.Tickets) != 1 {
 				t.Fatalf("the far node has %+v, %v", l.Tickets, err)
 			}

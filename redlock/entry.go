@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -108,7 +107,7 @@ func (d *Driver) tallyLocked(e *entry, now time.Time) (held, inTime, late int) {
 		switch v := &e.votes[i]; {
 		case v.holds(now):
 			held++
-		case v.busy && d.nodes[i].inTime():
+		case v.busy && d.nodes.all[i].inTime():
 			inTime++
 		case v.busy:
 			late++
@@ -144,38 +143,6 @@ func (e *entry) leaseEndLocked(quorum int) time.Time {
 	return ends[quorum-1]
 }
 
-// homes returns the nodes in the order in which they are a name's home.
-func (d *Driver) homes(name string) []int {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	first := int(h.Sum32() % uint32(len(d.nodes)))
-	order := make([]int, len(d.nodes))
-	for i := range order {
-		order[i] = (first + i) % len(d.nodes)
-	}
-	return order
-}
-
-// homeOf returns the first node in the name's order that can be its home and
-// that except does not exclude, or -1. With wait, a node whose pushes flow goes
-// before one without.
-func (d *Driver) homeOf(name string, wait bool, except func(i int) bool) int {
-	noPush := -1 // the first node without pushes, where renewals find out the grants
-	for _, i := range d.homes(name) {
-		n := d.nodes[i]
-		if !n.canBeHome() || except(i) {
-			continue
-		}
-		if !wait || n.watched.Load() || !d.traits.Push {
-			return i
-		}
-		if noPush < 0 {
-			noPush = i
-		}
-	}
-	return noPush
-}
-
 // find returns the entry of a ticket, or nil.
 func (d *Driver) find(id string) *entry {
 	d.mu.Lock()
@@ -194,7 +161,7 @@ func (d *Driver) enter(t *driver.Ticket) *entry {
 	if d.tombstones.Has(t.ID) {
 		return nil
 	}
-	e := &entry{t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes)), home: -1, changed: make(chan struct{})}
+	e := &entry{t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes.all)), home: -1, changed: make(chan struct{})}
 	d.serial = (d.serial + idsPerEntry) % 1e8
 	e.nextID = d.serial
 	d.entries[t.ID] = e

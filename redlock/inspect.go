@@ -20,8 +20,8 @@ const inspectWait = time.Second
 // each asks all nodes at once and returns the answers of those that gave one,
 // by node. It waits for all nodes that are not known to be down, and for a
 // majority; without a majority it returns an error.
-func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *node) (A, error)) (map[int]A, error) {
-	if err := d.checkOpen(ctx); err != nil {
+func each[A any](ctx context.Context, ns *nodeSet, f func(ctx context.Context, n *node) (A, error)) (map[int]A, error) {
+	if err := ns.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	type answer struct {
@@ -29,14 +29,14 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 		a   A
 		err error
 	}
-	answers := make(chan answer, len(d.nodes))
+	answers := make(chan answer, len(ns.all))
 	rest, waits := 0, 0
-	need := make([]bool, len(d.nodes))
-	for i, n := range d.nodes {
-		if !d.begin(func() {
+	need := make([]bool, len(ns.all))
+	for i, n := range ns.all {
+		if !ns.begin(func() {
 			both, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			defer context.AfterFunc(d.life, cancel)()
+			defer context.AfterFunc(ns.life, cancel)()
 			a, err := f(both, n)
 			answers <- answer{i, a, err}
 		}) {
@@ -51,7 +51,7 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 	defer slow.Stop()
 	got := make(map[int]A)
 	var errs []error
-	for rest > 0 && (waits > 0 || len(got) < d.quorum) {
+	for rest > 0 && (waits > 0 || len(got) < ns.quorum) {
 		select {
 		case a := <-answers:
 			rest--
@@ -66,21 +66,21 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 		case <-slow.C:
 			waits = 0
 		case <-ctx.Done():
-			return nil, d.ended(ctx)
-		case <-d.life.Done():
-			return nil, d.ended(ctx)
+			return nil, ns.ended(ctx)
+		case <-ns.life.Done():
+			return nil, ns.ended(ctx)
 		}
 	}
-	if len(got) < d.quorum {
+	if len(got) < ns.quorum {
 		if ctx.Err() != nil {
-			return nil, d.ended(ctx)
+			return nil, ns.ended(ctx)
 		}
 		for _, err := range errs {
-			if driver.ClassOf(err) == driver.Unknown && !d.refused(errs) {
-				return nil, driver.Errorf(driver.Unknown, "%d of %d nodes answer: %w", len(got), len(d.nodes), errors.Join(errs...))
+			if driver.ClassOf(err) == driver.Unknown && !ns.refused(errs) {
+				return nil, driver.Errorf(driver.Unknown, "%d of %d nodes answer: %w", len(got), len(ns.all), errors.Join(errs...))
 			}
 		}
-		return nil, d.unavailable(len(got), errs, "%d of %d nodes answer: %w", len(got), len(d.nodes), errors.Join(errs...))
+		return nil, ns.unavailable(len(got), errs, "%d of %d nodes answer: %w", len(got), len(ns.all), errors.Join(errs...))
 	}
 	return got, nil
 }
@@ -91,11 +91,11 @@ func each[A any](ctx context.Context, d *Driver, f func(ctx context.Context, n *
 // in a queue are not shown. Leave is answered by a majority, so Inspect may show a
 // ticket that has left until the last node has removed it too.
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	queues, err := each(ctx, d, func(ctx context.Context, n *node) (driver.Queue, error) { return n.d.Inspect(ctx, name) })
+	queues, err := each(ctx, d.nodes, func(ctx context.Context, n *node) (driver.Queue, error) { return n.d.Inspect(ctx, name) })
 	if err != nil {
 		return driver.Queue{}, err
 	}
-	return d.merge(name, queues), nil
+	return d.nodes.merge(name, queues), nil
 }
 
 // mergedTicket is a ticket, put together from the nodes' lists.
@@ -107,9 +107,9 @@ type mergedTicket struct {
 	at     int  // index in that queue
 }
 
-func (d *Driver) merge(name string, queues map[int]driver.Queue) driver.Queue {
+func (ns *nodeSet) merge(name string, queues map[int]driver.Queue) driver.Queue {
 	home := -1
-	for _, i := range d.homes(name) {
+	for _, i := range ns.homes(name) {
 		if _, ok := queues[i]; ok {
 			home = i
 			break
@@ -117,7 +117,7 @@ func (d *Driver) merge(name string, queues map[int]driver.Queue) driver.Queue {
 	}
 	all := make(map[string]*mergedTicket)
 	var order []*mergedTicket
-	for _, i := range d.homes(name) {
+	for _, i := range ns.homes(name) {
 		for at, e := range queues[i].Tickets {
 			id := baseID(e.ID)
 			s := all[id]
@@ -137,12 +137,12 @@ func (d *Driver) merge(name string, queues map[int]driver.Queue) driver.Queue {
 			}
 		}
 	}
-	holder := slices.ContainsFunc(order, func(s *mergedTicket) bool { return len(s.held) >= d.quorum })
+	holder := slices.ContainsFunc(order, func(s *mergedTicket) bool { return len(s.held) >= ns.quorum })
 	l := driver.Queue{Name: name}
 	var kept []*mergedTicket
 	for _, s := range order {
 		switch {
-		case len(s.held) >= d.quorum:
+		case len(s.held) >= ns.quorum:
 			s.entry.State = driver.Held
 			ends := make([]time.Duration, len(s.held))
 			tokens := make([]uint64, len(s.held))
@@ -150,8 +150,8 @@ func (d *Driver) merge(name string, queues map[int]driver.Queue) driver.Queue {
 				ends[i], tokens[i] = v.Left, v.Token
 			}
 			slices.SortFunc(ends, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-			s.entry.Left = ends[d.quorum-1]
-			s.entry.Token, _ = final(tokens, d.quorum)
+			s.entry.Left = ends[ns.quorum-1]
+			s.entry.Token, _ = final(tokens, ns.quorum)
 			l.Token = max(l.Token, s.entry.Token)
 		case s.atHome && len(s.held) > 0 && !holder:
 			s.entry.State, s.entry.Token = driver.Held, s.held[0].Token
@@ -179,7 +179,7 @@ func (d *Driver) merge(name string, queues map[int]driver.Queue) driver.Queue {
 // at least one of them. It is as late as Inspect about what has left.
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		got, err := each(ctx, d, func(ctx context.Context, n *node) ([]string, error) {
+		got, err := each(ctx, d.nodes, func(ctx context.Context, n *node) ([]string, error) {
 			var names []string
 			for name, err := range n.d.Names(ctx, prefix) {
 				if err != nil {
@@ -211,7 +211,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 // Break implements [driver.Driver]: it breaks the votes of the ticket at all
 // nodes that answer. It finds the tickets that Inspect shows.
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.nodes.checkOpen(ctx); err != nil {
 		return err
 	}
 	if ticketID == "" || baseID(ticketID+strings.Repeat("0", idDigits)) != ticketID {
@@ -227,7 +227,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	}
 	// All nodes are read before one is changed: the client of a ticket that has
 	// lost a vote may give the others back before these are counted.
-	queues, err := each(ctx, d, func(ctx context.Context, n *node) (driver.Queue, error) { return n.d.Inspect(ctx, name) })
+	queues, err := each(ctx, d.nodes, func(ctx context.Context, n *node) (driver.Queue, error) { return n.d.Inspect(ctx, name) })
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 		queue  driver.Queue
 		broken bool
 	}
-	got, err := each(ctx, d, func(ctx context.Context, n *node) (f found, err error) {
+	got, err := each(ctx, d.nodes, func(ctx context.Context, n *node) (f found, err error) {
 		if f.queue, err = n.d.Inspect(ctx, name); err != nil {
 			return f, err
 		}
@@ -267,10 +267,10 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	// A minority of votes that Inspect does not show belongs to a ticket that
 	// has left: these votes are being given back.
 	shown := func(e driver.Entry) bool { return e.ID == ticketID }
-	if broken && (seen+len(d.nodes)-len(got) >= d.quorum || slices.ContainsFunc(d.merge(name, queues).Tickets, shown)) {
+	if broken && (seen+len(d.nodes.all)-len(got) >= d.nodes.quorum || slices.ContainsFunc(d.nodes.merge(name, queues).Tickets, shown)) {
 		return nil
 	}
-	for i, n := range d.nodes {
+	for i, n := range d.nodes.all {
 		if _, ok := got[i]; !ok && n.usable() { // the ticket may be in its queue
 			return driver.Errorf(driver.Unknown, "node %d has not answered, and the others have no such ticket", i+1)
 		}
@@ -281,11 +281,11 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 // Identity implements [driver.Identifier]: it joins the identities of all
 // nodes. All of them must have answered once.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.nodes.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	var all []string
-	for i, n := range d.nodes {
+	for i, n := range d.nodes.all {
 		identity := n.identity.Load()
 		if identity == nil {
 			return "", driver.Errorf(driver.Unavailable, "node %d has not answered yet", i+1)
@@ -300,7 +300,7 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 // findings of nodes that can examine themselves.
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	type found struct{ fs []driver.Finding }
-	got, err := each(ctx, d, func(ctx context.Context, n *node) (found, error) {
+	got, err := each(ctx, d.nodes, func(ctx context.Context, n *node) (found, error) {
 		if c, ok := n.d.(driver.Checker); ok {
 			fs, err := c.Check(ctx)
 			return found{fs}, err
@@ -311,14 +311,14 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := driver.Finding{Topic: "nodes", Detail: fmt.Sprintf("%d of %d take part", len(got), len(d.nodes))}
-	if len(got) < len(d.nodes) {
+	f := driver.Finding{Topic: "nodes", Detail: fmt.Sprintf("%d of %d take part", len(got), len(d.nodes.all))}
+	if len(got) < len(d.nodes.all) {
 		f.Level = driver.Warning
-		f.Detail += fmt.Sprintf("; locks work as long as %d do", d.quorum)
+		f.Detail += fmt.Sprintf("; locks work as long as %d do", d.nodes.quorum)
 		f.Advice = "bring the others back: with each missing node, locks survive one failure less"
 	}
 	fs := []driver.Finding{f}
-	for i, n := range d.nodes {
+	for i, n := range d.nodes.all {
 		if duplicate := n.duplicate.Load(); duplicate != nil {
 			fs = append(fs, driver.Finding{Topic: fmt.Sprintf("node %d", i+1), Level: driver.Problem, Detail: (*duplicate).Error(), Advice: "give each node a server of its own"})
 		}

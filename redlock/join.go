@@ -11,7 +11,7 @@ import (
 
 // Join implements [driver.Driver].
 func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.nodes.checkOpen(ctx); err != nil {
 		return driver.Status{}, err
 	}
 	if t.Limit != 1 || t.Units != 1 || t.Owner != "" {
@@ -53,9 +53,9 @@ func (d *Driver) takeTurn(ctx context.Context, e *entry) error {
 	case e.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-	case <-d.life.Done():
+	case <-d.nodes.life.Done():
 	}
-	return d.ended(ctx)
+	return d.nodes.ended(ctx)
 }
 
 func (e *entry) releaseTurn() { <-e.turn }
@@ -106,7 +106,7 @@ func (d *Driver) takeReplaced(t *driver.Ticket) []vote {
 // alone if the name was contended recently, or if a ticket is replaced, whose
 // successors come first.
 func (d *Driver) startLocked(e *entry, wait bool, old []vote) error {
-	e.home = d.homeOf(e.t.Name, wait, func(int) bool { return false })
+	e.home = d.nodes.homeOf(e.t.Name, wait, func(int) bool { return false })
 	for i := range old {
 		if old[i].t != nil && i != e.home {
 			e.votes[i] = old[i]
@@ -138,7 +138,7 @@ func (d *Driver) minTokenLocked(e *entry, wait bool) uint64 {
 	if wait { // its turn may come later
 		tries = max(tries, 3)
 	}
-	for _, n := range d.nodes {
+	for _, n := range d.nodes.all {
 		if !n.inTime() {
 			return d.tokens.ahead(time.Now(), lead(tries, e.t.TTL))
 		}
@@ -158,7 +158,7 @@ func lead(tries int, ttl time.Duration) time.Duration {
 // voteElsewhereLocked asks all usable nodes that have no vote of e's, except
 // the home.
 func (d *Driver) voteElsewhereLocked(e *entry, ttl time.Duration, minToken uint64) (asked bool) {
-	for i, n := range d.nodes {
+	for i, n := range d.nodes.all {
 		if v := &e.votes[i]; i != e.home && n.usable() && v.t == nil {
 			d.requestVoteLocked(e, i, false, ttl, minToken, nil)
 			asked = true
@@ -185,7 +185,7 @@ func (d *Driver) failLocked(ctx context.Context, e *entry, wait bool, sent time.
 			broken++
 			unknown = unknown || driver.ClassOf(v.err) == driver.Unknown
 			errs = append(errs, fmt.Errorf("node %d: %w", i+1, v.err))
-		case v.t == nil && !d.nodes[i].usable():
+		case v.t == nil && !d.nodes.all[i].usable():
 			broken++
 			errs = append(errs, fmt.Errorf("node %d does not answer", i+1))
 		case v.state == driver.Gone:
@@ -196,7 +196,7 @@ func (d *Driver) failLocked(ctx context.Context, e *entry, wait bool, sent time.
 	home := &e.votes[e.home]
 	holdsHome := home.holds(now)
 	e.fails++
-	if broken >= d.quorum {
+	if broken >= d.nodes.quorum {
 		return driver.Status{}, d.tooFewLocked(e, errs, unknown)
 	}
 	if !wait {
@@ -226,7 +226,7 @@ const triesAtHome = 6
 // tooFewLocked gives back all votes of a joining entry, and makes one error of
 // the nodes' errors.
 func (d *Driver) tooFewLocked(e *entry, errs []error, unknown bool) error {
-	whole := d.unavailable(len(d.nodes)-len(errs), errs, "too few nodes take part: %w", errors.Join(errs...))
+	whole := d.nodes.unavailable(len(d.nodes.all)-len(errs), errs, "too few nodes take part: %w", errors.Join(errs...))
 	class := driver.ClassOf(whole)
 	if _, passes := driver.IsNotReady(whole); unknown && e.stage == joining && class == driver.Unavailable && !passes {
 		class = driver.Unknown

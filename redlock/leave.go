@@ -15,7 +15,7 @@ import (
 // nodes that are in time have answered; the other nodes are asked on in the
 // background.
 func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.nodes.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	places := make([]driver.Status, len(refs))
@@ -39,7 +39,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 
 // leaveAll sends each node the tickets that have to leave it.
 func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
-	batches := make([]nodeBatch, len(d.nodes))
+	batches := make([]nodeBatch, len(d.nodes.all))
 	ttl := time.Duration(0)
 	for _, e := range entries {
 		if e == nil {
@@ -67,14 +67,14 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 		e.mu.Unlock()
 	}
 	for i, p := range batches {
-		if n := d.nodes[i]; !n.usable() {
+		if n := d.nodes.all[i]; !n.usable() {
 			for _, r := range p.refs {
-				d.clean(n, r)
+				n.clean(r)
 			}
 			batches[i] = nodeBatch{}
 		}
 	}
-	d.askNodes(ctx, batches, ttl, d.leaveAt, func() bool { return d.allLeft(entries) })
+	d.nodes.askNodes(ctx, batches, ttl, d.leaveAt, func() bool { return d.allLeft(entries) })
 }
 
 // allLeft reports whether enough is known about all leaving entries.
@@ -110,7 +110,7 @@ func (d *Driver) leaveAt(ctx context.Context, n *node, batch nodeBatch) error {
 			if driver.ClassOf(p.Err) != driver.Refused {
 				failed = p.Err
 			}
-			d.clean(n, batch.refs[i])
+			n.clean(batch.refs[i])
 		} else if v.t != nil && v.t.ID == batch.refs[i].ID {
 			v.leftAs = p.State
 		}
@@ -137,9 +137,9 @@ func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 	switch e.stage {
 	case granted:
 		switch {
-		case held >= d.quorum:
+		case held >= d.nodes.quorum:
 			return driver.Status{State: driver.Held}
-		case held+open < d.quorum:
+		case held+open < d.nodes.quorum:
 			return driver.Status{State: driver.Gone}
 		}
 	case waiting:
@@ -159,9 +159,9 @@ func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 		switch {
 		case e.home >= 0 && e.votes[e.home].leftAs == driver.Waiting:
 			return driver.Status{State: driver.Waiting}
-		case held >= d.quorum:
+		case held >= d.nodes.quorum:
 			return driver.Status{State: driver.Held}
-		case open == 0 || held+open < d.quorum:
+		case open == 0 || held+open < d.nodes.quorum:
 			return driver.Status{State: driver.Gone}
 		}
 	default:
@@ -169,9 +169,9 @@ func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 	}
 	if len(errs) == open && !slices.ContainsFunc(errs, func(err error) bool { return driver.ClassOf(err) != driver.Refused }) {
 		// The others have confirmed, and those that refuse will refuse again.
-		return driver.Status{Err: driver.Errorf(driver.Refused, "%d of %d nodes refuse: %w", open, len(d.nodes), errors.Join(errs...))}
+		return driver.Status{Err: driver.Errorf(driver.Refused, "%d of %d nodes refuse: %w", open, len(d.nodes.all), errors.Join(errs...))}
 	}
-	return driver.Status{Err: d.short(open, "have not confirmed", errs)}
+	return driver.Status{Err: d.nodes.short(open, "have not confirmed", errs)}
 }
 
 // finishLeave returns the state from which an entry left, and ends the entry if

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -14,8 +13,8 @@ import (
 // node is one of the stores, and an estimate of its health. The estimate
 // decides how long a call waits for the node, never which client holds.
 type node struct {
-	of        *Driver
-	at        int // index in the driver's nodes
+	of        *nodeSet
+	at        int // index in the set
 	d         driver.Driver
 	down      atomic.Bool // a request failed: until it is back, only probes are sent
 	slow      atomic.Bool // an answer is outstanding for longer than the others took
@@ -43,9 +42,9 @@ const (
 // hanging node as for a working one. When most nodes miss the limit, waiting
 // longer helps more than another try. A node that is slow, but not silent, gets
 // the time that its answers take.
-func (d *Driver) limit(n *node, ttl time.Duration) time.Duration {
+func (n *node) limit(ttl time.Duration) time.Duration {
 	most := min(ttl/4, 4*time.Second)
-	if d.majority((*node).up) {
+	if n.of.majority((*node).up) {
 		least := min(max(ttl/10, 100*time.Millisecond), time.Second)
 		return max(least, min(3*time.Duration(n.trip.Load()), most))
 	}
@@ -55,14 +54,6 @@ func (d *Driver) limit(n *node, ttl time.Duration) time.Duration {
 // The estimates exclude a minority at most. When more nodes than that seem slow
 // or down, this process itself may well be slow or cut off, and all nodes are
 // asked as before.
-
-// usable reports whether joins are sent to the node.
-func (n *node) usable() bool { return n.known() && (n.up() || !n.of.majority((*node).up)) }
-
-// inTime reports whether calls wait for the node's answer.
-func (n *node) inTime() bool {
-	return n.usable() && (n.responsive() || !n.of.majority((*node).responsive))
-}
 
 func (n *node) known() bool      { return n.duplicate.Load() == nil && n.identity.Load() != nil }
 func (n *node) up() bool         { return n.known() && !n.down.Load() }
@@ -75,42 +66,31 @@ func (n *node) canBeHome() bool {
 }
 
 // majority reports whether is holds for a majority of nodes.
-func (d *Driver) majority(is func(n *node) bool) bool {
+func (ns *nodeSet) majority(is func(n *node) bool) bool {
 	count := 0
-	for _, n := range d.nodes {
+	for _, n := range ns.all {
 		if is(n) {
 			count++
 		}
 	}
-	return count >= d.quorum
-}
-
-// nodeWait returns the time to wait for nodes whose answers are outstanding.
-func (d *Driver) nodeWait() time.Duration {
-	longest := time.Duration(0)
-	for _, n := range d.nodes {
-		if n.inTime() {
-			longest = max(longest, time.Duration(n.trip.Load()))
-		}
-	}
-	return min(max(4*longest, minNodeWait), maxNodeWait)
+	return count >= ns.quorum
 }
 
 // ask runs a request to a node on a goroutine of its own, and then done. It
 // returns false, and calls neither, when the driver is closed.
-func (d *Driver) ask(n *node, limit time.Duration, request func(ctx context.Context) error, done func(err error)) bool {
-	return d.begin(func() {
-		ctx, cancel := context.WithTimeout(d.life, limit)
+func (n *node) ask(limit time.Duration, request func(ctx context.Context) error, done func(err error)) bool {
+	return n.of.begin(func() {
+		ctx, cancel := context.WithTimeout(n.of.life, limit)
 		defer cancel()
 		begun := time.Now()
 		err := request(ctx)
-		d.note(n, time.Since(begun), err)
+		n.note(time.Since(begun), err)
 		done(err)
 	})
 }
 
 // note updates the estimate of a node's health with an answer.
-func (d *Driver) note(n *node, took time.Duration, err error) {
+func (n *node) note(took time.Duration, err error) {
 	_, guarded := driver.IsNotReady(err) // the node answers, so it is not down
 	if err == nil || guarded || driver.ClassOf(err) == driver.Refused || driver.ClassOf(err) == driver.NotDone {
 		old := n.trip.Load()
@@ -128,22 +108,22 @@ func (d *Driver) note(n *node, took time.Duration, err error) {
 	if driver.ClassOf(err) == driver.Unknown { // it may answer later: the next limit allows more
 		n.trip.Store(max(n.trip.Load(), int64(took/2)))
 	}
-	d.suspect(n)
+	n.suspect()
 }
 
 // suspect marks a node as down until it answers a probe.
-func (d *Driver) suspect(n *node) {
-	if d.life.Err() == nil && n.down.CompareAndSwap(false, true) {
-		d.begin(func() { d.probe(n, minProbeWait) })
+func (n *node) suspect() {
+	if n.of.life.Err() == nil && n.down.CompareAndSwap(false, true) {
+		n.of.begin(func() { n.probe(minProbeWait) })
 	}
 }
 
 // probe asks a node again and again until it answers.
-func (d *Driver) probe(n *node, wait time.Duration) {
-	for retry := (backoff.Backoff{First: wait, Last: maxProbeWait}); retry.Wait(d.life); {
-		ctx, cancel := context.WithTimeout(d.life, max(time.Second, min(3*time.Duration(n.trip.Load()), 4*time.Second)))
+func (n *node) probe(wait time.Duration) {
+	for retry := (backoff.Backoff{First: wait, Last: maxProbeWait}); retry.Wait(n.of.life); {
+		ctx, cancel := context.WithTimeout(n.of.life, max(time.Second, min(3*time.Duration(n.trip.Load()), 4*time.Second)))
 		begun := time.Now()
-		err := d.identify(ctx, n)
+		err := n.identify(ctx)
 		cancel()
 		if _, guarded := driver.IsNotReady(err); err == nil || guarded && n.identity.Load() != nil {
 			n.trip.Store((n.trip.Load() + int64(time.Since(begun))) / 2)
@@ -166,16 +146,16 @@ type Hosted interface {
 
 // identify asks a node for its identity, and compares it with those of the
 // others. A server that restarted may be another one.
-func (d *Driver) identify(ctx context.Context, n *node) error {
+func (n *node) identify(ctx context.Context) error {
 	id, err := identityOf(ctx, n.d)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	n.of.mu.Lock()
+	defer n.of.mu.Unlock()
 	n.identity.Store(&id)
 	n.duplicate.Store(nil)
-	for _, other := range d.nodes {
+	for _, other := range n.of.all {
 		if identity := other.identity.Load(); other != n && identity != nil && *identity == id && other.duplicate.Load() == nil {
 			err := fmt.Errorf("nodes %d and %d are one and the same server: they would fail together", min(n.at, other.at)+1, max(n.at, other.at)+1)
 			n.duplicate.Store(&err)
@@ -195,64 +175,4 @@ func identityOf(ctx context.Context, n driver.Driver) (string, error) {
 	}
 	_, err := n.Inspect(ctx, "holdfast")
 	return fmt.Sprintf("node:%p", n), err
-}
-
-var errSilent = driver.Errorf(driver.Unavailable, "no answer")
-
-// minorityWait is the time that New waits for the other nodes when a majority
-// has answered.
-const minorityWait = 500 * time.Millisecond
-
-// greet asks all nodes for their identities. Probes go on asking the silent
-// ones.
-func (d *Driver) greet(limit time.Duration) error {
-	errs := make([]error, len(d.nodes))
-	type answer struct {
-		at  int
-		err error
-	}
-	done := make(chan answer, len(d.nodes))
-	ctx, cancel := context.WithTimeout(d.life, limit)
-	defer cancel()
-	for i, n := range d.nodes {
-		errs[i] = errSilent
-		d.begin(func() { done <- answer{i, d.identify(ctx, n)} })
-	}
-	var enough <-chan time.Time
-	for rest, answered := len(d.nodes), 0; rest > 0; rest-- {
-		select {
-		case a := <-done:
-			if errs[a.at] = a.err; a.err == nil {
-				answered++
-			}
-			if answered == d.quorum {
-				enough = time.After(minorityWait)
-			}
-		case <-enough:
-			rest = 0
-		}
-	}
-	alive := 0
-	var failed []error
-	for i, n := range d.nodes {
-		switch duplicate := n.duplicate.Load(); {
-		case duplicate != nil:
-			return *duplicate
-		case errs[i] == nil:
-			alive++
-		case driver.ClassOf(errs[i]) == driver.Refused:
-			return fmt.Errorf("node %d: %w", i+1, errs[i])
-		default:
-			failed = append(failed, fmt.Errorf("node %d: %w", i+1, errs[i]))
-		}
-	}
-	if alive < d.quorum {
-		return d.unavailable(alive, failed, "%d of %d nodes answer: %w", alive, len(d.nodes), errors.Join(failed...))
-	}
-	for i, n := range d.nodes {
-		if errs[i] != nil {
-			d.suspect(n)
-		}
-	}
-	return nil
 }

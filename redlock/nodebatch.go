@@ -19,23 +19,23 @@ type nodeBatch struct {
 // askNodes sends each node its batch; the longest TTL of the tickets is ttl. It
 // returns once the nodes that are in time have answered and enough returns
 // true, and at the latest when all nodes have answered.
-func (d *Driver) askNodes(ctx context.Context, batches []nodeBatch, ttl time.Duration, request func(context.Context, *node, nodeBatch) error, enough func() bool) {
-	done := make(chan int, len(d.nodes))
-	need := make([]bool, len(d.nodes))
+func (ns *nodeSet) askNodes(ctx context.Context, batches []nodeBatch, ttl time.Duration, request func(context.Context, *node, nodeBatch) error, enough func() bool) {
+	done := make(chan int, len(ns.all))
+	need := make([]bool, len(ns.all))
 	waits, rest := 0, 0
 	for i, p := range batches {
 		if len(p.refs) == 0 {
 			continue
 		}
-		n := d.nodes[i]
-		if d.ask(n, d.limit(n, ttl), func(ctx context.Context) error { return request(ctx, n, p) }, func(error) { done <- i }) {
+		n := ns.all[i]
+		if n.ask(n.limit(ttl), func(ctx context.Context) error { return request(ctx, n, p) }, func(error) { done <- i }) {
 			if rest++; n.inTime() {
 				need[i] = true
 				waits++
 			}
 		}
 	}
-	slow := time.NewTimer(d.nodeWait())
+	slow := time.NewTimer(ns.nodeWait())
 	defer slow.Stop()
 	for rest > 0 {
 		select {
@@ -47,13 +47,13 @@ func (d *Driver) askNodes(ctx context.Context, batches []nodeBatch, ttl time.Dur
 		case <-slow.C:
 			for i := range need {
 				if need[i] {
-					d.nodes[i].slow.Store(true)
+					ns.all[i].slow.Store(true)
 				}
 			}
 			waits = 0
 		case <-ctx.Done():
 			return
-		case <-d.life.Done():
+		case <-ns.life.Done():
 			return
 		}
 		if waits == 0 && enough() {
@@ -65,43 +65,43 @@ func (d *Driver) askNodes(ctx context.Context, batches []nodeBatch, ttl time.Dur
 // short returns the error of a request that too few nodes have answered: did
 // says what n of them did, and some may not have answered at all. If a majority
 // refuses, the class is Refused.
-func (d *Driver) short(n int, did string, errs []error) error {
+func (ns *nodeSet) short(n int, did string, errs []error) error {
 	if len(errs) == 0 {
-		return driver.Errorf(driver.Unknown, "%d of %d nodes %s, others have not answered", n, len(d.nodes), did)
+		return driver.Errorf(driver.Unknown, "%d of %d nodes %s, others have not answered", n, len(ns.all), did)
 	}
 	class := driver.Unknown
-	if d.refused(errs) {
+	if ns.refused(errs) {
 		class = driver.Refused
 	}
-	return driver.Errorf(class, "%d of %d nodes %s: %w", n, len(d.nodes), did, errors.Join(errs...))
+	return driver.Errorf(class, "%d of %d nodes %s: %w", n, len(ns.all), did, errors.Join(errs...))
 }
 
 // refused reports whether errs are from a majority of nodes that refuse.
-func (d *Driver) refused(errs []error) bool {
+func (ns *nodeSet) refused(errs []error) bool {
 	n := 0
 	for _, err := range errs {
 		if driver.ClassOf(err) == driver.Refused {
 			n++
 		}
 	}
-	return n >= d.quorum
+	return n >= ns.quorum
 }
 
 // unavailable returns the error of a request in which able nodes could take
 // part; errs are the errors of the others. The error is a temporary one
 // (driver.NotReady) if a majority can take part once the nodes are ready that
 // are not ready yet. If a majority refuses, the class is Refused.
-func (d *Driver) unavailable(able int, errs []error, format string, args ...any) error {
+func (ns *nodeSet) unavailable(able int, errs []error, format string, args ...any) error {
 	var after []time.Duration
 	for _, err := range errs {
 		if wait, ok := driver.IsNotReady(err); ok {
 			after = append(after, wait)
 		}
 	}
-	if d.refused(errs) {
+	if ns.refused(errs) {
 		return driver.Errorf(driver.Refused, format, args...)
 	}
-	need := d.quorum - able
+	need := ns.quorum - able
 	if need < 1 || len(after) < need {
 		return driver.Errorf(driver.Unavailable, format, args...)
 	}

@@ -63,7 +63,7 @@ func TestF44_DuplicateNodeIsKeptOut(t *testing.T) {
 		}
 		c := clientOf(t, d, ttl)
 		time.Sleep(time.Minute)
-		if d.nodes[2].duplicate.Load() == nil || d.nodes[2].usable() {
+		if d.nodes.all[2].duplicate.Load() == nil || d.nodes.all[2].usable() {
 			t.Error("the same store twice is not noticed")
 		}
 		h, err := c.Mutex("n").Lock(t.Context())

@@ -24,11 +24,8 @@ type Options struct {
 // Driver makes one store of an odd number of independent stores. It implements
 // [driver.Driver], [driver.Identifier] and [driver.Checker].
 type Driver struct {
-	nodes  []*node
-	quorum int
+	nodes  *nodeSet
 	traits driver.Traits
-	life   context.Context // ends with the driver
-	end    context.CancelFunc
 
 	watch     atomic.Pointer[watcher]
 	tokens    estimate
@@ -37,9 +34,7 @@ type Driver struct {
 	rounds    atomic.Int64  // tries for the majority, counted for tests
 	grants    atomic.Int64  // tries that won the majority
 
-	mu         sync.Mutex // the last to be taken, see entry
-	closed     bool
-	running    sync.WaitGroup
+	mu         sync.Mutex            // taken after an entry's, see entry; none is taken under it
 	entries    map[string]*entry     // by the ticket's id
 	serial     int                   // of the last range of ids for nodes' tickets
 	tombstones tombstone.Set[string] // ids that must stay Gone
@@ -78,23 +73,24 @@ func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 		return nil, fmt.Errorf("redlock: %d nodes: it takes an odd number of them, at least 3", len(nodes))
 	}
 	d := &Driver{
-		quorum:     len(nodes)/2 + 1,
+		nodes:      &nodeSet{quorum: len(nodes)/2 + 1},
 		entries:    make(map[string]*entry),
 		tombstones: tombstone.Set[string]{Keep: tombstoneTTL},
 	}
 	d.tokens.start, d.tokens.nodes = time.Now(), make([]offsets, len(nodes))
-	d.life, d.end = context.WithCancel(context.Background())
+	d.nodes.life, d.nodes.end = context.WithCancel(context.Background())
 	for i, n := range nodes {
 		if n == nil {
 			return nil, fmt.Errorf("redlock: node %d is nil", i+1)
 		}
-		d.nodes = append(d.nodes, &node{of: d, at: i, d: n})
+		d.nodes.all = append(d.nodes.all, &node{of: d.nodes, at: i, d: n})
 	}
 	var err error
 	if d.traits, err = traitsOf(nodes); err != nil {
-		d.end()
+		d.nodes.end()
 		return nil, err
 	}
+	d.nodes.push = d.traits.Push
 	if o.Scheme != "" {
 		d.traits.Scheme = o.Scheme
 	}
@@ -102,9 +98,9 @@ func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 	if limit <= 0 {
 		limit = 5 * time.Second
 	}
-	if err := d.greet(limit); err != nil {
-		d.end()
-		d.running.Wait()
+	if err := d.nodes.greet(limit); err != nil {
+		d.nodes.end()
+		d.nodes.running.Wait()
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	return d, nil
@@ -136,7 +132,7 @@ func traitsOf(nodes []driver.Driver) (driver.Traits, error) {
 
 // Traits implements [driver.Driver].
 func (d *Driver) Traits() driver.Traits {
-	if len(d.nodes) == 0 {
+	if d.nodes == nil {
 		return driver.Traits{Scheme: "redlock", Fencing: true, Push: true, SurvivesFailover: true,
 			MinTTL: 500 * time.Millisecond, MaxTTL: 365 * 24 * time.Hour, Granularity: time.Millisecond}
 	}
@@ -146,55 +142,20 @@ func (d *Driver) Traits() driver.Traits {
 // Close implements [driver.Driver]. It asks the nodes that answer to drop the
 // votes that were given back before, and closes the nodes.
 func (d *Driver) Close() error {
-	d.mu.Lock()
-	first := !d.closed
-	d.closed = true
-	d.mu.Unlock()
-	if !first {
+	if !d.nodes.close() {
 		return nil
 	}
-	d.end()
-	d.running.Wait()
-	d.leaveRemaining()
+	d.nodes.leaveRemaining()
 	var errs []error
-	for _, n := range d.nodes {
+	for _, n := range d.nodes.all {
 		errs = append(errs, n.d.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// begin runs f on a goroutine that Close waits for. It returns false, and does
-// not run f, once the driver is closed.
-func (d *Driver) begin(f func()) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return false
-	}
-	d.running.Go(f)
-	return true
-}
-
-// checkOpen returns the reason why nothing can be sent, or nil.
-func (d *Driver) checkOpen(ctx context.Context) error {
-	if d.life.Err() != nil {
-		return driver.ErrClosed
-	}
-	return driver.Before(ctx)
-}
-
-// ended returns the error of a call that ended with its context or with the
-// driver.
-func (d *Driver) ended(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
-	}
-	return &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
-}
-
 // notify pushes a status to the core. The caller holds no mutex.
 func (d *Driver) notify(id string, p driver.Status) {
-	if w := d.watch.Load(); w != nil && w.ctx.Err() == nil && d.life.Err() == nil {
+	if w := d.watch.Load(); w != nil && w.ctx.Err() == nil && d.nodes.life.Err() == nil {
 		w.notify(id, p)
 	}
 }

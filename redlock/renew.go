@@ -13,7 +13,7 @@ import (
 // tickets. A majority confirms a hold. Then votes that were lost, by a node
 // that restarted for example, are asked for again, so that they do not erode.
 func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.nodes.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	entries := make([]*entry, len(refs))
@@ -51,7 +51,7 @@ func (d *Driver) renewEntries(ctx context.Context, entries []*entry, sent time.T
 // renewAll renews the votes of all entries. It returns once all nodes that are
 // in time have answered and the answers decide about all entries.
 func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
-	batches := make([]nodeBatch, len(d.nodes))
+	batches := make([]nodeBatch, len(d.nodes.all))
 	ttl := time.Duration(0)
 	for _, e := range entries {
 		if e == nil {
@@ -76,7 +76,7 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 		ttl = max(ttl, e.t.TTL)
 		e.mu.Unlock()
 	}
-	d.askNodes(ctx, batches, ttl, d.renewAt, func() bool { return d.enough(entries, mark) })
+	d.nodes.askNodes(ctx, batches, ttl, d.renewAt, func() bool { return d.enough(entries, mark) })
 }
 
 // enough reports whether the answers so far decide about all entries.
@@ -86,7 +86,7 @@ func (d *Driver) enough(entries []*entry, mark uint64) bool {
 			continue
 		}
 		e.mu.Lock()
-		ok := e.stage != granted || e.confirmedLocked(mark) >= d.quorum
+		ok := e.stage != granted || e.confirmedLocked(mark) >= d.nodes.quorum
 		e.mu.Unlock()
 		if !ok {
 			return false
@@ -174,16 +174,16 @@ func (d *Driver) renewedLocked(e *entry, sent time.Time, mark uint64) (driver.St
 			}
 		}
 		switch {
-		case possible < d.quorum:
+		case possible < d.nodes.quorum:
 			d.endLocked(e)
 			return driver.Status{State: driver.Gone}, true
-		case confirmed >= d.quorum:
+		case confirmed >= d.nodes.quorum:
 			d.refillLocked(e)
-			return e.heldLocked(d.quorum, sent), true
+			return e.heldLocked(d.nodes.quorum, sent), true
 		case e.grantMark > mark:
 			return driver.Status{}, false // granted during the renewal
 		}
-		return driver.Status{Err: d.short(confirmed, "have confirmed", errs)}, true
+		return driver.Status{Err: d.nodes.short(confirmed, "have confirmed", errs)}, true
 	}
 	return driver.Status{}, false
 }
@@ -199,7 +199,7 @@ func (d *Driver) endLocked(e *entry) {
 // refillLocked asks nodes for votes that a confirmed hold has lost or never
 // had.
 func (d *Driver) refillLocked(e *entry) {
-	for i, n := range d.nodes {
+	for i, n := range d.nodes.all {
 		v := &e.votes[i]
 		if v.busy || !n.inTime() || v.t != nil && v.state == driver.Held {
 			continue

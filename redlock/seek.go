@@ -20,7 +20,7 @@ func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.
 	asked := false    // the other nodes were asked, after the home was won
 	wrote := 0        // rounds that raised the votes' tokens
 	overtime := false // nodeWait has passed once since the last request
-	slow := time.NewTimer(d.nodeWait())
+	slow := time.NewTimer(d.nodes.nodeWait())
 	defer slow.Stop()
 	for {
 		now := time.Now()
@@ -30,7 +30,7 @@ func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.
 		switch {
 		case e.left || e.stage == over:
 			return driver.Status{State: driver.Gone}, nil
-		case home.busy && d.nodes[e.home].canBeHome():
+		case home.busy && d.nodes.all[e.home].canBeHome():
 			// Nothing is decided without the home, until the home has failed or
 			// hangs.
 		case !home.busy && home.state == driver.Waiting:
@@ -41,8 +41,8 @@ func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.
 		case !home.busy && home.state == driver.Gone && home.err == nil && home.t != nil:
 			d.contended.set(e.t.Name)
 			return d.goneLocked(ctx, e, home.place.Holder), nil
-		case held >= d.quorum:
-			if token, ok := final(e.tokensHeldLocked(now), d.quorum); ok {
+		case held >= d.nodes.quorum:
+			if token, ok := final(e.tokensHeldLocked(now), d.nodes.quorum); ok {
 				return d.wonLocked(e, token, sent), nil
 			}
 			if inTime == 0 && wrote < 8 {
@@ -67,12 +67,12 @@ func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.
 				return d.failLocked(ctx, e, wait, sent)
 			}
 			moved = d.voteElsewhereLocked(e, ttl, home.token)
-		case held+inTime+late < d.quorum:
+		case held+inTime+late < d.nodes.quorum:
 			return d.failLocked(ctx, e, wait, sent)
 		}
 		if moved {
 			overtime = false
-			slow.Reset(d.nodeWait())
+			slow.Reset(d.nodes.nodeWait())
 			continue
 		}
 		changed := e.changed
@@ -86,9 +86,9 @@ func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.
 			}
 			overtime = true
 		case <-ctx.Done():
-			err = d.ended(ctx)
-		case <-d.life.Done():
-			err = d.ended(ctx)
+			err = d.nodes.ended(ctx)
+		case <-d.nodes.life.Done():
+			err = d.nodes.ended(ctx)
 		}
 		e.mu.Lock()
 		if err != nil {
@@ -104,9 +104,9 @@ func (d *Driver) markSlow(e *entry, again bool) {
 	defer e.mu.Unlock()
 	for i := range e.votes {
 		if e.votes[i].busy {
-			d.nodes[i].slow.Store(true)
+			d.nodes.all[i].slow.Store(true)
 			if again {
-				d.nodes[i].hung.Store(true)
+				d.nodes.all[i].hung.Store(true)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (d *Driver) markSlow(e *entry, again bool) {
 // rehomeLocked moves to the next node of the name's order that can be its home.
 // It returns false when there is none.
 func (d *Driver) rehomeLocked(e *entry, wait bool) bool {
-	next := d.homeOf(e.t.Name, wait, func(i int) bool { return i == e.home || e.votes[i].err != nil })
+	next := d.nodes.homeOf(e.t.Name, wait, func(i int) bool { return i == e.home || e.votes[i].err != nil })
 	if next < 0 {
 		return false
 	}
@@ -173,7 +173,7 @@ func (d *Driver) wonLocked(e *entry, token uint64, sent time.Time) driver.Status
 			d.giveBackLocked(e, i)
 		}
 	}
-	return e.heldLocked(d.quorum, sent)
+	return e.heldLocked(d.nodes.quorum, sent)
 }
 
 func (e *entry) heldLocked(quorum int, sent time.Time) driver.Status {

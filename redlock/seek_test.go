@@ -66,7 +66,7 @@ func TestWaiterOutlivesItsHome(t *testing.T) {
 					got <- err
 				}()
 				time.Sleep(time.Second)
-				home := w.nodes[d.homes("n")[0]]
+				home := w.nodes[d.nodes.homes("n")[0]]
 				if how == "dead" {
 					home.dead.Store(true)
 				} else {

@@ -50,7 +50,7 @@ func TestF1_EveryStepCut(t *testing.T) {
 
 // homeAmong returns the first home of a name.
 func homeAmong(n int, name string) int {
-	return (&Driver{nodes: make([]*node, n)}).homes(name)[0]
+	return (&nodeSet{all: make([]*node, n)}).homes(name)[0]
 }
 
 var readies atomic.Int64
@@ -69,7 +69,7 @@ func whole(ctx context.Context, d driver.Driver, name string) error {
 	if err == nil {
 		err = ps[0].Err
 	}
-	for _, n := range d.(*Driver).nodes {
+	for _, n := range d.(*Driver).nodes.all {
 		if !n.responsive() || !n.watched.Load() {
 			err = errors.New("a node is not back")
 		}

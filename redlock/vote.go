@@ -11,7 +11,7 @@ import (
 // replaced in the same request. With wait the ticket may wait in the node's
 // queue. No answer of the node is outstanding.
 func (d *Driver) requestVoteLocked(e *entry, at int, wait bool, ttl time.Duration, minToken uint64, old *driver.Ticket) {
-	n, v := d.nodes[at], &e.votes[at]
+	n, v := d.nodes.all[at], &e.votes[at]
 	t := e.newTicketLocked(ttl, minToken)
 	t.Replaces = old
 	*v = vote{t: t, old: old, busy: true}
@@ -19,13 +19,13 @@ func (d *Driver) requestVoteLocked(e *entry, at int, wait bool, ttl time.Duratio
 	if ttl < e.t.TTL {
 		mark = 0
 	}
-	if !d.ask(n, d.limit(n, e.t.TTL), func(ctx context.Context) (err error) {
+	if !n.ask(n.limit(e.t.TTL), func(ctx context.Context) (err error) {
 		p, err := n.d.Join(ctx, t, wait)
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if err != nil && d.life.Err() != nil && (e.left || v.t != t) {
+		if err != nil && d.nodes.life.Err() != nil && (e.left || v.t != t) {
 			asked := vote{t: t, old: old, busy: true}
-			d.cleanAll(n, asked.refs(true)) // Close makes it leave
+			n.cleanAll(asked.refs(true)) // Close makes it leave
 			return err
 		}
 		if v.t != t {
@@ -101,7 +101,7 @@ func (d *Driver) giveBackLocked(e *entry, at int) {
 		e.back++
 		return
 	}
-	d.leaveLocked(e, d.nodes[at], given.refs(false))
+	d.leaveLocked(e, d.nodes.all[at], given.refs(false))
 }
 
 // leaveLocked makes tickets of an entry leave a node.
@@ -110,11 +110,11 @@ func (d *Driver) leaveLocked(e *entry, n *node, refs []driver.Ref) {
 		return
 	}
 	e.back++
-	if !d.ask(n, d.limit(n, e.t.TTL), func(ctx context.Context) error {
+	if !n.ask(n.limit(e.t.TTL), func(ctx context.Context) error {
 		ps, err := n.d.Leave(ctx, refs)
 		for i := range refs {
 			if err != nil || ps[i].Err != nil {
-				d.clean(n, refs[i])
+				n.clean(refs[i])
 			}
 			if err == nil && ps[i].Err != nil {
 				err = ps[i].Err
@@ -128,7 +128,7 @@ func (d *Driver) leaveLocked(e *entry, n *node, refs []driver.Ref) {
 		e.signalLocked()
 	}) {
 		e.back--
-		d.cleanAll(n, refs)
+		n.cleanAll(refs)
 	}
 }
 
@@ -162,7 +162,7 @@ func (d *Driver) giveAllBackLocked(e *entry, keep int) {
 // that were given back, so that later readers of the queue find nothing. The
 // caller holds no mutex.
 func (d *Driver) awaitReturned(ctx context.Context, e *entry) {
-	timer := time.NewTimer(d.nodeWait())
+	timer := time.NewTimer(d.nodes.nodeWait())
 	defer timer.Stop()
 	for {
 		e.mu.Lock()
@@ -177,7 +177,7 @@ func (d *Driver) awaitReturned(ctx context.Context, e *entry) {
 			return
 		case <-ctx.Done():
 			return
-		case <-d.life.Done():
+		case <-d.nodes.life.Done():
 			return
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // watched now are asked again in the background, and are the home of waiters
 // only if no other node can be. Watch returns once it watches a majority.
 func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.nodes.checkOpen(ctx); err != nil {
 		return err
 	}
 	w := &watcher{ctx, notify}
@@ -23,18 +23,18 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 		n   *node
 		err error
 	}
-	answers := make(chan answer, len(d.nodes))
-	for _, n := range d.nodes {
-		if !d.begin(func() { answers <- answer{n, d.watchNode(ctx, n)} }) {
+	answers := make(chan answer, len(d.nodes.all))
+	for _, n := range d.nodes.all {
+		if !d.nodes.begin(func() { answers <- answer{n, d.watchNode(ctx, n)} }) {
 			return driver.ErrClosed
 		}
 	}
-	watched, rest := 0, len(d.nodes)
-	slow := time.NewTimer(d.nodeWait())
+	watched, rest := 0, len(d.nodes.all)
+	slow := time.NewTimer(d.nodes.nodeWait())
 	defer slow.Stop()
 	mayWait := true
 	var errs []error
-	for rest > 0 && (watched < d.quorum || mayWait) {
+	for rest > 0 && (watched < d.nodes.quorum || mayWait) {
 		select {
 		case a := <-answers:
 			rest--
@@ -43,23 +43,23 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 				continue
 			}
 			errs = append(errs, a.err)
-			d.begin(func() { d.watchNodeAgain(ctx, a.n) })
+			d.nodes.begin(func() { d.watchNodeAgain(ctx, a.n) })
 		case <-slow.C:
 			mayWait = false
 		case <-ctx.Done():
-			return d.ended(ctx)
-		case <-d.life.Done():
+			return d.nodes.ended(ctx)
+		case <-d.nodes.life.Done():
 			return driver.ErrClosed
 		}
 	}
-	if watched < d.quorum {
-		return d.unavailable(watched, errs, "%d of %d nodes can be listened to: %w", watched, len(d.nodes), errors.Join(errs...))
+	if watched < d.nodes.quorum {
+		return d.nodes.unavailable(watched, errs, "%d of %d nodes can be listened to: %w", watched, len(d.nodes.all), errors.Join(errs...))
 	}
 	if rest > 0 {
-		d.begin(func() {
+		d.nodes.begin(func() {
 			for range rest {
 				if a := <-answers; a.err != nil {
-					d.begin(func() { d.watchNodeAgain(ctx, a.n) })
+					d.nodes.begin(func() { d.watchNodeAgain(ctx, a.n) })
 				}
 			}
 		})
@@ -73,7 +73,7 @@ func (d *Driver) watchNode(ctx context.Context, n *node) error {
 		return nil
 	}
 	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(d.life, cancel)
+	stop := context.AfterFunc(d.nodes.life, cancel)
 	err := n.d.Watch(both, func(id string, p driver.Status) { d.onPush(n, id, p) })
 	if err != nil {
 		stop()
@@ -97,7 +97,7 @@ func (d *Driver) watchNodeAgain(ctx context.Context, n *node) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.life.Done():
+		case <-d.nodes.life.Done():
 			return
 		case <-time.After(retry.Next()):
 		}
@@ -162,7 +162,7 @@ func (d *Driver) lostLocked(e *entry, at int) bool {
 				possible++
 			}
 		}
-		return possible < d.quorum
+		return possible < d.nodes.quorum
 	}
 	return false
 }
@@ -174,12 +174,12 @@ func (d *Driver) seekInBackgroundLocked(e *entry) {
 	if e.seeking {
 		return
 	}
-	e.seeking = d.begin(func() {
+	e.seeking = d.nodes.begin(func() {
 		for d.seekOnce(e) {
 			e.mu.Lock()
 			wait := e.backOffLocked()
 			e.mu.Unlock()
-			d.pause(wait)
+			d.nodes.pause(wait)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func (d *Driver) seekInBackgroundLocked(e *entry) {
 // seekOnce makes one try for the majority. It returns false when no further try
 // is needed.
 func (d *Driver) seekOnce(e *entry) (more bool) {
-	if d.takeTurn(d.life, e) != nil {
+	if d.takeTurn(d.nodes.life, e) != nil {
 		return false
 	}
 	defer e.releaseTurn()
@@ -195,11 +195,11 @@ func (d *Driver) seekOnce(e *entry) (more bool) {
 	won := false
 	now := time.Now()
 	if e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(now) {
-		ctx, cancel := context.WithTimeout(d.life, 2*d.limit(d.nodes[e.home], e.t.TTL))
+		ctx, cancel := context.WithTimeout(d.nodes.life, 2*d.nodes.all[e.home].limit(e.t.TTL))
 		p, err := d.seekLocked(ctx, e, true, now)
 		cancel()
 		won = err == nil && p.State == driver.Held
-		more = e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && d.life.Err() == nil
+		more = e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && d.nodes.life.Err() == nil
 	}
 	lost := e.stage == waiting && !more // it has no place, or one elsewhere: the core renews it
 	e.seeking = more

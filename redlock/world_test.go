@@ -90,7 +90,7 @@ func clientOf(t *testing.T, d driver.Driver, ttl time.Duration) *holdfast.Client
 }
 
 // wireTo returns the wire between a driver's client and a node.
-func wireTo(d *Driver, at int) *wire { return d.nodes[at].d.(*wire) }
+func wireTo(d *Driver, at int) *wire { return d.nodes.all[at].d.(*wire) }
 
 // wire is the way between one client and one store; its own gate cuts off this
 // client alone.
