@@ -11,7 +11,7 @@ import (
 
 // cleaner repeats leaves that a node did not confirm at first.
 //
-// Under mu, only Driver.mu is taken.
+// Under mu, only nodeSet.mu is taken.
 type cleaner struct {
 	mu      sync.Mutex
 	refs    []pendingLeave

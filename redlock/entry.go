@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,12 +23,14 @@ const (
 
 // An entry is a ticket of this client, with its votes.
 //
-// The order of locks is turn, mu, cleaner.mu, Driver.mu. The mutexes of
-// estimate and contendedNames are taken under mu as well, and none under them.
-// Two entries are never locked at once.
+// The order of locks is turn, mu, cleaner.mu, and then Driver.mu or nodeSet.mu.
+// The mutexes of estimate and contendedNames are taken under mu as well, and
+// none under them. Two entries are never locked at once.
 type entry struct {
-	t    *driver.Ticket
-	turn chan struct{} // holds a value while a goroutine tries to win the majority
+	d     *Driver
+	nodes *nodeSet
+	t     *driver.Ticket
+	turn  chan struct{} // holds a value while a goroutine tries to win the majority
 
 	mu        sync.Mutex
 	stage     stage
@@ -102,12 +105,12 @@ func (v *vote) holds(now time.Time) bool {
 
 // tallyLocked counts the votes that are held, and those whose answers are
 // outstanding, from nodes that are in time and from the others.
-func (d *Driver) tallyLocked(e *entry, now time.Time) (held, inTime, late int) {
+func (e *entry) tallyLocked(now time.Time) (held, inTime, late int) {
 	for i := range e.votes {
 		switch v := &e.votes[i]; {
 		case v.holds(now):
 			held++
-		case v.busy && d.nodes.all[i].inTime():
+		case v.busy && e.nodes.all[i].inTime():
 			inTime++
 		case v.busy:
 			late++
@@ -143,6 +146,42 @@ func (e *entry) leaseEndLocked(quorum int) time.Time {
 	return ends[quorum-1]
 }
 
+func (e *entry) heldLocked(quorum int, sent time.Time) driver.Status {
+	return driver.Status{State: driver.Held, Token: e.token, Lease: e.leaseEndLocked(quorum).Sub(sent)}
+}
+
+// waitsLocked returns the status of an entry that waits at home. The number of
+// tickets ahead is unknown: some may wait at other nodes, and the home's holder
+// may itself be waiting.
+func (e *entry) waitsLocked(home *vote, sent time.Time) driver.Status {
+	p := home.place
+	p.State, p.Token, p.Err, p.Ahead = driver.Waiting, 0, nil, -1
+	p.Lease = home.until.Sub(sent)
+	return p
+}
+
+// goneLocked gives back all votes and answers Gone, for a Join without wait, or
+// if the home does not have the ticket. It unlocks e.mu while it waits for the
+// nodes.
+func (e *entry) goneLocked(ctx context.Context, holder string) driver.Status {
+	e.giveAllBackLocked(-1)
+	e.stage, e.left = over, true
+	e.signalLocked()
+	e.mu.Unlock()
+	e.d.forget(e.t.ID, false)
+	e.awaitReturned(ctx)
+	e.mu.Lock()
+	return driver.Status{State: driver.Gone, Holder: holder}
+}
+
+// endLocked makes an entry Gone for good.
+func (e *entry) endLocked() {
+	e.stage, e.left = over, true
+	e.giveAllBackLocked(-1)
+	e.d.forget(e.t.ID, true)
+	e.signalLocked()
+}
+
 // find returns the entry of a ticket, or nil.
 func (d *Driver) find(id string) *entry {
 	d.mu.Lock()
@@ -161,7 +200,7 @@ func (d *Driver) enter(t *driver.Ticket) *entry {
 	if d.tombstones.Has(t.ID) {
 		return nil
 	}
-	e := &entry{t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes.all)), home: -1, changed: make(chan struct{})}
+	e := &entry{d: d, nodes: d.nodes, t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes.all)), home: -1, changed: make(chan struct{})}
 	d.serial = (d.serial + idsPerEntry) % 1e8
 	e.nextID = d.serial
 	d.entries[t.ID] = e

@@ -31,7 +31,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	d.leaveAll(ctx, entries)
 	for i, e := range entries {
 		if e != nil {
-			places[i] = d.finishLeave(e, refs[i].JoinPending)
+			places[i] = e.finishLeave(refs[i].JoinPending)
 		}
 	}
 	return places, nil
@@ -84,7 +84,7 @@ func (d *Driver) allLeft(entries []*entry) bool {
 			continue
 		}
 		e.mu.Lock()
-		p := d.leaveStatusLocked(e)
+		p := e.leaveStatusLocked()
 		e.mu.Unlock()
 		if p.Err != nil {
 			return false
@@ -120,7 +120,7 @@ func (d *Driver) leaveAt(ctx context.Context, n *node, batch nodeBatch) error {
 }
 
 // leaveStatusLocked returns the state from which an entry left.
-func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
+func (e *entry) leaveStatusLocked() driver.Status {
 	var held, open int
 	var errs []error
 	for i := range e.votes {
@@ -137,9 +137,9 @@ func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 	switch e.stage {
 	case granted:
 		switch {
-		case held >= d.nodes.quorum:
+		case held >= e.nodes.quorum:
 			return driver.Status{State: driver.Held}
-		case held+open < d.nodes.quorum:
+		case held+open < e.nodes.quorum:
 			return driver.Status{State: driver.Gone}
 		}
 	case waiting:
@@ -159,9 +159,9 @@ func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 		switch {
 		case e.home >= 0 && e.votes[e.home].leftAs == driver.Waiting:
 			return driver.Status{State: driver.Waiting}
-		case held >= d.nodes.quorum:
+		case held >= e.nodes.quorum:
 			return driver.Status{State: driver.Held}
-		case open == 0 || held+open < d.nodes.quorum:
+		case open == 0 || held+open < e.nodes.quorum:
 			return driver.Status{State: driver.Gone}
 		}
 	default:
@@ -169,23 +169,23 @@ func (d *Driver) leaveStatusLocked(e *entry) driver.Status {
 	}
 	if len(errs) == open && !slices.ContainsFunc(errs, func(err error) bool { return driver.ClassOf(err) != driver.Refused }) {
 		// The others have confirmed, and those that refuse will refuse again.
-		return driver.Status{Err: driver.Errorf(driver.Refused, "%d of %d nodes refuse: %w", open, len(d.nodes.all), errors.Join(errs...))}
+		return driver.Status{Err: driver.Errorf(driver.Refused, "%d of %d nodes refuse: %w", open, len(e.nodes.all), errors.Join(errs...))}
 	}
-	return driver.Status{Err: d.nodes.short(open, "have not confirmed", errs)}
+	return driver.Status{Err: e.nodes.short(open, "have not confirmed", errs)}
 }
 
 // finishLeave returns the state from which an entry left, and ends the entry if
 // that state is known.
-func (d *Driver) finishLeave(e *entry, joinPending bool) driver.Status {
+func (e *entry) finishLeave(joinPending bool) driver.Status {
 	e.mu.Lock()
-	p := d.leaveStatusLocked(e)
+	p := e.leaveStatusLocked()
 	if p.Err == nil {
 		e.stage = over
 	}
 	e.signalLocked()
 	e.mu.Unlock()
 	if p.Err == nil {
-		d.forget(e.t.ID, joinPending)
+		e.d.forget(e.t.ID, joinPending)
 	}
 	return p
 }

@@ -36,13 +36,13 @@ func (d *Driver) renewEntries(ctx context.Context, entries []*entry, sent time.T
 			continue
 		}
 		e.mu.Lock()
-		p, known := d.renewedLocked(e, sent, mark)
+		p, known := e.renewedLocked(sent, mark)
 		e.mu.Unlock()
 		if known {
 			places[i] = p
 			continue
 		}
-		wg.Go(func() { places[i] = d.seekAgain(ctx, e, sent, mark, again) })
+		wg.Go(func() { places[i] = e.seekAgain(ctx, sent, mark, again) })
 	}
 	wg.Wait()
 	return places
@@ -65,7 +65,7 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 			}
 			if v.joinUnknown || v.state == driver.Gone {
 				if e.stage == granted {
-					d.giveBackLocked(e, i) // refillLocked asks for it anew
+					e.giveBackLocked(i) // refillLocked asks for it anew
 				}
 				continue
 			}
@@ -139,7 +139,7 @@ func (d *Driver) renewAt(ctx context.Context, n *node, batch nodeBatch) error {
 
 // renewedLocked returns the status of an entry after a renewal sent at that
 // time, and whether the status is known without another try for the majority.
-func (d *Driver) renewedLocked(e *entry, sent time.Time, mark uint64) (driver.Status, bool) {
+func (e *entry) renewedLocked(sent time.Time, mark uint64) (driver.Status, bool) {
 	if e.left { // the nodes' answers are about its Leave
 		return driver.Status{State: driver.Gone}, true
 	}
@@ -155,7 +155,7 @@ func (d *Driver) renewedLocked(e *entry, sent time.Time, mark uint64) (driver.St
 		case home.t != nil && home.err == nil && !home.busy && home.state == driver.Waiting && home.mark > mark:
 			return e.waitsLocked(home, sent), true
 		case home.t != nil && home.state == driver.Gone && home.err == nil:
-			d.endLocked(e)
+			e.endLocked()
 			return driver.Status{State: driver.Gone}, true
 		}
 		return driver.Status{}, false
@@ -174,45 +174,37 @@ func (d *Driver) renewedLocked(e *entry, sent time.Time, mark uint64) (driver.St
 			}
 		}
 		switch {
-		case possible < d.nodes.quorum:
-			d.endLocked(e)
+		case possible < e.nodes.quorum:
+			e.endLocked()
 			return driver.Status{State: driver.Gone}, true
-		case confirmed >= d.nodes.quorum:
-			d.refillLocked(e)
-			return e.heldLocked(d.nodes.quorum, sent), true
+		case confirmed >= e.nodes.quorum:
+			e.refillLocked()
+			return e.heldLocked(e.nodes.quorum, sent), true
 		case e.grantMark > mark:
 			return driver.Status{}, false // granted during the renewal
 		}
-		return driver.Status{Err: d.nodes.short(confirmed, "have confirmed", errs)}, true
+		return driver.Status{Err: e.nodes.short(confirmed, "have confirmed", errs)}, true
 	}
 	return driver.Status{}, false
 }
 
-// endLocked makes an entry Gone for good.
-func (d *Driver) endLocked(e *entry) {
-	e.stage, e.left = over, true
-	d.giveAllBackLocked(e, -1)
-	d.forget(e.t.ID, true)
-	e.signalLocked()
-}
-
 // refillLocked asks nodes for votes that a confirmed hold has lost or never
 // had.
-func (d *Driver) refillLocked(e *entry) {
-	for i, n := range d.nodes.all {
+func (e *entry) refillLocked() {
+	for i, n := range e.nodes.all {
 		v := &e.votes[i]
 		if v.busy || !n.inTime() || v.t != nil && v.state == driver.Held {
 			continue
 		}
-		d.giveBackLocked(e, i)
-		d.requestVoteLocked(e, i, false, e.t.TTL, e.token, nil)
+		e.giveBackLocked(i)
+		e.requestVoteLocked(i, false, e.t.TTL, e.token, nil)
 	}
 }
 
 // seekAgain tries to win the majority for an entry that is not granted: its
 // turn at home has come, its home has failed, or it has no place at any node.
-func (d *Driver) seekAgain(ctx context.Context, e *entry, sent time.Time, mark uint64, again bool) driver.Status {
-	if err := d.takeTurn(ctx, e); err != nil {
+func (e *entry) seekAgain(ctx context.Context, sent time.Time, mark uint64, again bool) driver.Status {
+	if err := e.takeTurn(ctx); err != nil {
 		return driver.Status{Err: err}
 	}
 	e.mu.Lock()
@@ -220,24 +212,25 @@ func (d *Driver) seekAgain(ctx context.Context, e *entry, sent time.Time, mark u
 		e.mu.Unlock()
 		e.releaseTurn()
 		if again {
-			return d.renewEntries(ctx, []*entry{e}, sent, false)[0]
+			return e.d.renewEntries(ctx, []*entry{e}, sent, false)[0]
 		}
 		return driver.Status{Err: driver.Errorf(driver.Unknown, "too few nodes have confirmed")}
 	}
 	defer e.releaseTurn()
 	defer e.mu.Unlock()
-	if p, known := d.renewedLocked(e, sent, mark); known {
+	if p, known := e.renewedLocked(sent, mark); known {
 		return p
 	}
+	s := seek{e, true, sent}
 	if e.home < 0 || e.stage == waiting && !e.votes[e.home].holds(time.Now()) {
-		d.giveAllBackLocked(e, -1)
+		e.giveAllBackLocked(-1)
 		e.home = -1
-		d.contended.set(e.t.Name)
-		if err := d.startLocked(e, true, nil); err != nil {
+		e.d.contended.set(e.t.Name)
+		if err := s.startLocked(nil); err != nil {
 			return driver.Status{Err: err}
 		}
 	}
-	p, err := d.seekLocked(ctx, e, true, sent)
+	p, err := s.runLocked(ctx)
 	if err != nil {
 		return driver.Status{Err: err}
 	}

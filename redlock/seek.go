@@ -2,95 +2,104 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// seekLocked asks for votes until the majority is won, or until it is clear
-// that it cannot be won now. The caller has taken e.turn. It unlocks e.mu while
-// it waits for answers.
+// seek is one try to win the majority for an entry. The caller has taken the
+// entry's turn.
+type seek struct {
+	e    *entry
+	wait bool      // the ticket may wait in a queue
+	sent time.Time // when the core's request was sent; leases count from then
+}
+
+// runLocked asks for votes until the majority is won, or until it is clear
+// that it cannot be won now. It unlocks the entry while it waits for answers.
 //
 // The home is asked first, or at the same time as the others. A ticket that
 // waits at the home gives back the votes of other nodes. Only one ticket at a
 // time holds at the home, and only that ticket asks the others; so equal
 // contenders do not split the votes.
-func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.Time) (driver.Status, error) {
-	d.rounds.Add(1)
+func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
+	s.e.d.rounds.Add(1)
 	asked := false    // the other nodes were asked, after the home was won
 	wrote := 0        // rounds that raised the votes' tokens
 	overtime := false // nodeWait has passed once since the last request
-	slow := time.NewTimer(d.nodes.nodeWait())
+	slow := time.NewTimer(s.e.nodes.nodeWait())
 	defer slow.Stop()
 	for {
 		now := time.Now()
-		held, inTime, late := d.tallyLocked(e, now)
-		home := &e.votes[e.home]
+		held, inTime, late := s.e.tallyLocked(now)
+		home := &s.e.votes[s.e.home]
 		moved := false
 		switch {
-		case e.left || e.stage == over:
+		case s.e.left || s.e.stage == over:
 			return driver.Status{State: driver.Gone}, nil
-		case home.busy && d.nodes.all[e.home].canBeHome():
+		case home.busy && s.e.nodes.all[s.e.home].canBeHome():
 			// Nothing is decided without the home, until the home has failed or
 			// hangs.
 		case !home.busy && home.state == driver.Waiting:
-			d.contended.set(e.t.Name)
-			d.giveAllBackLocked(e, e.home)
-			e.stage = waiting
-			return e.waitsLocked(home, sent), nil
+			s.e.d.contended.set(s.e.t.Name)
+			s.e.giveAllBackLocked(s.e.home)
+			s.e.stage = waiting
+			return s.e.waitsLocked(home, s.sent), nil
 		case !home.busy && home.state == driver.Gone && home.err == nil && home.t != nil:
-			d.contended.set(e.t.Name)
-			return d.goneLocked(ctx, e, home.place.Holder), nil
-		case held >= d.nodes.quorum:
-			if token, ok := final(e.tokensHeldLocked(now), d.nodes.quorum); ok {
-				return d.wonLocked(e, token, sent), nil
+			s.e.d.contended.set(s.e.t.Name)
+			return s.e.goneLocked(ctx, home.place.Holder), nil
+		case held >= s.e.nodes.quorum:
+			if token, ok := final(s.e.tokensHeldLocked(now), s.e.nodes.quorum); ok {
+				return s.wonLocked(token), nil
 			}
 			if inTime == 0 && wrote < 8 {
 				wrote++
-				moved = d.writeBackLocked(e, wait, now)
+				moved = s.writeBackLocked(now)
 			}
 			if !moved && inTime+late == 0 {
-				return d.failLocked(ctx, e, wait, sent)
+				return s.failLocked(ctx)
 			}
 		case !home.holds(now) && !asked:
 			// The home failed: another node becomes the home.
-			if !d.rehomeLocked(e, wait) {
-				return d.failLocked(ctx, e, wait, sent)
+			if !s.rehomeLocked() {
+				return s.failLocked(ctx)
 			}
 			moved = true
-		case !asked && e.back > 0 && !overtime:
+		case !asked && s.e.back > 0 && !overtime:
 			// The ticket that this one replaces leaves the other nodes first.
-		case !asked && held+inTime+late < len(e.votes):
+		case !asked && held+inTime+late < len(s.e.votes):
 			asked = true
 			ttl := home.until.Sub(now)
-			if ttl < d.traits.MinTTL/5 {
-				return d.failLocked(ctx, e, wait, sent)
+			if ttl < s.e.d.traits.MinTTL/5 {
+				return s.failLocked(ctx)
 			}
-			moved = d.voteElsewhereLocked(e, ttl, home.token)
-		case held+inTime+late < d.nodes.quorum:
-			return d.failLocked(ctx, e, wait, sent)
+			moved = s.voteElsewhereLocked(ttl, home.token)
+		case held+inTime+late < s.e.nodes.quorum:
+			return s.failLocked(ctx)
 		}
 		if moved {
 			overtime = false
-			slow.Reset(d.nodes.nodeWait())
+			slow.Reset(s.e.nodes.nodeWait())
 			continue
 		}
-		changed := e.changed
-		e.mu.Unlock()
+		changed := s.e.changed
+		s.e.mu.Unlock()
 		var err error
 		select {
 		case <-changed:
 		case <-slow.C:
-			if d.markSlow(e, overtime); !overtime {
+			if s.markSlow(overtime); !overtime {
 				slow.Reset(maxNodeWait)
 			}
 			overtime = true
 		case <-ctx.Done():
-			err = d.nodes.ended(ctx)
-		case <-d.nodes.life.Done():
-			err = d.nodes.ended(ctx)
+			err = s.e.nodes.ended(ctx)
+		case <-s.e.nodes.life.Done():
+			err = s.e.nodes.ended(ctx)
 		}
-		e.mu.Lock()
+		s.e.mu.Lock()
 		if err != nil {
 			return driver.Status{}, err
 		}
@@ -99,14 +108,14 @@ func (d *Driver) seekLocked(ctx context.Context, e *entry, wait bool, sent time.
 
 // markSlow marks the nodes whose answers are outstanding as slow, and with
 // again also as hung.
-func (d *Driver) markSlow(e *entry, again bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i := range e.votes {
-		if e.votes[i].busy {
-			d.nodes.all[i].slow.Store(true)
+func (s seek) markSlow(again bool) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	for i := range s.e.votes {
+		if s.e.votes[i].busy {
+			s.e.nodes.all[i].slow.Store(true)
 			if again {
-				d.nodes.all[i].hung.Store(true)
+				s.e.nodes.all[i].hung.Store(true)
 			}
 		}
 	}
@@ -114,19 +123,19 @@ func (d *Driver) markSlow(e *entry, again bool) {
 
 // rehomeLocked moves to the next node of the name's order that can be its home.
 // It returns false when there is none.
-func (d *Driver) rehomeLocked(e *entry, wait bool) bool {
-	next := d.nodes.homeOf(e.t.Name, wait, func(i int) bool { return i == e.home || e.votes[i].err != nil })
+func (s seek) rehomeLocked() bool {
+	next := s.e.nodes.homeOf(s.e.t.Name, s.wait, func(i int) bool { return i == s.e.home || s.e.votes[i].err != nil })
 	if next < 0 {
 		return false
 	}
-	if v := &e.votes[next]; !v.busy && v.state != driver.Held {
+	if v := &s.e.votes[next]; !v.busy && v.state != driver.Held {
 		if v.state == driver.Gone {
 			*v = vote{}
 		}
-		d.giveBackLocked(e, next)
-		d.requestVoteLocked(e, next, wait, e.t.TTL, d.minTokenLocked(e, wait), nil)
+		s.e.giveBackLocked(next)
+		s.e.requestVoteLocked(next, s.wait, s.e.t.TTL, s.minTokenLocked(), nil)
 	}
-	e.home = next
+	s.e.home = next
 	return true
 }
 
@@ -138,54 +147,188 @@ func (d *Driver) rehomeLocked(e *entry, wait bool) bool {
 // in the queue again, and comes back with a minimum token ahead of all clocks.
 // No other vote is raised then: its token would be above the minimum tokens of
 // the others in the queue.
-func (d *Driver) writeBackLocked(e *entry, wait bool, now time.Time) bool {
+func (s seek) writeBackLocked(now time.Time) bool {
 	var top uint64
-	for _, t := range e.tokensHeldLocked(now) {
+	for _, t := range s.e.tokensHeldLocked(now) {
 		top = max(top, t)
 	}
-	home := &e.votes[e.home]
-	minToken := max(top, d.tokens.ahead(now, lead(e.rewrites, e.t.TTL)))
-	homeOnly := home.holds(now) && d.contended.has(e.t.Name)
+	home := &s.e.votes[s.e.home]
+	minToken := max(top, s.e.d.tokens.ahead(now, lead(s.e.rewrites, s.e.t.TTL)))
+	homeOnly := home.holds(now) && s.e.d.contended.has(s.e.t.Name)
 	if homeOnly && home.token >= top {
 		minToken, homeOnly = top, false
 	}
-	e.rewrites++
+	s.e.rewrites++
 	wrote := false
-	for i := range e.votes {
-		v := &e.votes[i]
-		if !v.holds(now) || v.token >= minToken || homeOnly && i != e.home {
+	for i := range s.e.votes {
+		v := &s.e.votes[i]
+		if !v.holds(now) || v.token >= minToken || homeOnly && i != s.e.home {
 			continue
 		}
-		d.requestVoteLocked(e, i, wait && i == e.home, v.until.Sub(now), minToken, v.t)
+		s.e.requestVoteLocked(i, s.wait && i == s.e.home, v.until.Sub(now), minToken, v.t)
 		wrote = true
 	}
 	return wrote
 }
 
 // wonLocked makes the entry a holder.
-func (d *Driver) wonLocked(e *entry, token uint64, sent time.Time) driver.Status {
-	e.stage, e.token, e.fails, e.grantMark = granted, token, 0, d.marks.Add(1)
-	d.grants.Add(1)
-	for i := range e.votes {
+func (s seek) wonLocked(token uint64) driver.Status {
+	s.e.stage, s.e.token, s.e.fails, s.e.grantMark = granted, token, 0, s.e.d.marks.Add(1)
+	s.e.d.grants.Add(1)
+	for i := range s.e.votes {
 		// A vote without an answer may still be the ticket that this one
 		// replaced.
-		if v := &e.votes[i]; v.state == driver.Waiting || v.joinUnknown && !v.busy {
-			d.giveBackLocked(e, i)
+		if v := &s.e.votes[i]; v.state == driver.Waiting || v.joinUnknown && !v.busy {
+			s.e.giveBackLocked(i)
 		}
 	}
-	return e.heldLocked(d.nodes.quorum, sent)
+	return s.e.heldLocked(s.e.nodes.quorum, s.sent)
 }
 
-func (e *entry) heldLocked(quorum int, sent time.Time) driver.Status {
-	return driver.Status{State: driver.Held, Token: e.token, Lease: e.leaseEndLocked(quorum).Sub(sent)}
+// startLocked asks the nodes for the first time, all at once. It asks the home
+// alone if the name was contended recently, or if a ticket is replaced, whose
+// successors come first.
+func (s seek) startLocked(old []vote) error {
+	s.e.home = s.e.nodes.homeOf(s.e.t.Name, s.wait, func(int) bool { return false })
+	for i := range old {
+		if old[i].t != nil && i != s.e.home {
+			s.e.votes[i] = old[i]
+			s.e.giveBackLocked(i)
+		}
+	}
+	if s.e.home < 0 {
+		s.e.d.forget(s.e.t.ID, false)
+		return driver.Errorf(driver.Unavailable, "no node answers")
+	}
+	homeOnly := old != nil || s.e.d.contended.has(s.e.t.Name)
+	var oldVote *driver.Ticket
+	if old != nil {
+		oldVote = old[s.e.home].t
+	}
+	minToken := s.minTokenLocked()
+	s.e.requestVoteLocked(s.e.home, s.wait, s.e.t.TTL, minToken, oldVote)
+	if !homeOnly {
+		s.voteElsewhereLocked(s.e.t.TTL, minToken)
+	}
+	return nil
 }
 
-// waitsLocked returns the status of an entry that waits at home. The number of
-// tickets ahead is unknown: some may wait at other nodes, and the home's holder
-// may itself be waiting.
-func (e *entry) waitsLocked(home *vote, sent time.Time) driver.Status {
-	p := home.place
-	p.State, p.Token, p.Err, p.Ahead = driver.Waiting, 0, nil, -1
-	p.Lease = home.until.Sub(sent)
-	return p
+// minTokenLocked returns the minimum token to propose. While all nodes answer,
+// it is 0: the middle one of their tokens is right, and asking for no minimum
+// is faster.
+func (s seek) minTokenLocked() uint64 {
+	tries := s.e.rewrites
+	if s.wait { // its turn may come later
+		tries = max(tries, 3)
+	}
+	for _, n := range s.e.nodes.all {
+		if !n.inTime() {
+			return s.e.d.tokens.ahead(time.Now(), lead(tries, s.e.t.TTL))
+		}
+	}
+	return 0
+}
+
+// lead returns how far ahead of the fastest clock a minimum token is set. It
+// grows with each try that failed because a clock was faster, or because a slow
+// node answered when its clock was past the minimum token. It stays below a
+// quarter of the TTL: a node that comes back without its data grants nothing
+// for one TTL, and then its clock alone has to put it past all minimum tokens.
+func lead(tries int, ttl time.Duration) time.Duration {
+	return min(2*time.Millisecond<<(3*min(tries, 3)), ttl/4)
+}
+
+// voteElsewhereLocked asks all usable nodes that have no vote of e's, except
+// the home.
+func (s seek) voteElsewhereLocked(ttl time.Duration, minToken uint64) (asked bool) {
+	for i, n := range s.e.nodes.all {
+		if v := &s.e.votes[i]; i != s.e.home && n.usable() && v.t == nil {
+			s.e.requestVoteLocked(i, false, ttl, minToken, nil)
+			asked = true
+		}
+	}
+	return asked
+}
+
+// failLocked ends a try that has no majority and cannot win one now. It gives
+// back the votes, except the home's: the home's holder tries again. After some
+// tries that vote goes back as well, and the ticket goes to the end of the
+// queue, in case the other nodes are held by a ticket that waits for this very
+// vote.
+func (s seek) failLocked(ctx context.Context) (driver.Status, error) {
+	var holder string
+	refused, broken := 0, 0
+	var errs []error
+	unknown := false
+	now := time.Now()
+	for i := range s.e.votes {
+		v := &s.e.votes[i]
+		switch {
+		case v.err != nil:
+			broken++
+			unknown = unknown || driver.ClassOf(v.err) == driver.Unknown
+			errs = append(errs, fmt.Errorf("node %d: %w", i+1, v.err))
+		case v.t == nil && !s.e.nodes.all[i].usable():
+			broken++
+			errs = append(errs, fmt.Errorf("node %d does not answer", i+1))
+		case v.state == driver.Gone:
+			refused++
+			holder = v.place.Holder
+		}
+	}
+	home := &s.e.votes[s.e.home]
+	holdsHome := home.holds(now)
+	s.e.fails++
+	if broken >= s.e.nodes.quorum {
+		return driver.Status{}, s.tooFewLocked(errs, unknown)
+	}
+	if !s.wait {
+		return s.e.goneLocked(ctx, holder), nil
+	}
+	s.e.d.contended.set(s.e.t.Name)
+	if holdsHome && s.e.fails < triesAtHome {
+		s.e.giveAllBackLocked(s.e.home)
+		s.e.stage = waiting
+		p := s.e.waitsLocked(home, s.sent)
+		p.Recheck, p.Ahead = s.e.backOffLocked(), -1
+		if holder != "" {
+			p.Holder = holder
+		}
+		return p, nil
+	}
+	// The ticket has no place at any node until its next try.
+	s.e.giveAllBackLocked(-1)
+	s.e.stage = waiting
+	return driver.Status{State: driver.Waiting, Lease: s.e.t.TTL, Ahead: -1, Recheck: s.e.backOffLocked(), Holder: holder}, nil
+}
+
+// triesAtHome is the number of tries after which a ticket that holds the home
+// lets others go first.
+const triesAtHome = 6
+
+// tooFewLocked gives back all votes of a joining entry, and makes one error of
+// the nodes' errors.
+func (s seek) tooFewLocked(errs []error, unknown bool) error {
+	whole := s.e.nodes.unavailable(len(s.e.nodes.all)-len(errs), errs, "too few nodes take part: %w", errors.Join(errs...))
+	class := driver.ClassOf(whole)
+	if _, passes := driver.IsNotReady(whole); unknown && s.e.stage == joining && class == driver.Unavailable && !passes {
+		class = driver.Unknown
+	}
+	if s.e.stage == joining {
+		s.e.giveAllBackLocked(-1)
+		s.e.home = -1
+	}
+	text := errors.Join(errs...)
+	if s.e.stage == joining && class != driver.Unknown {
+		s.e.d.forget(s.e.t.ID, false)
+	}
+	if class == driver.Refused {
+		if le, ok := errors.AsType[*driver.LimitError](text); ok {
+			return &driver.LimitError{Name: s.e.t.Name, Have: le.Have, Want: le.Want}
+		}
+	}
+	if class != driver.Unknown {
+		return whole
+	}
+	return driver.Errorf(class, "too few nodes take part: %w", text)
 }

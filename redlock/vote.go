@@ -10,12 +10,12 @@ import (
 // requestVoteLocked sends a Join to a node, for its vote; old, if not nil, is
 // replaced in the same request. With wait the ticket may wait in the node's
 // queue. No answer of the node is outstanding.
-func (d *Driver) requestVoteLocked(e *entry, at int, wait bool, ttl time.Duration, minToken uint64, old *driver.Ticket) {
-	n, v := d.nodes.all[at], &e.votes[at]
+func (e *entry) requestVoteLocked(at int, wait bool, ttl time.Duration, minToken uint64, old *driver.Ticket) {
+	n, v := e.nodes.all[at], &e.votes[at]
 	t := e.newTicketLocked(ttl, minToken)
 	t.Replaces = old
 	*v = vote{t: t, old: old, busy: true}
-	sent, mark := time.Now(), d.marks.Add(1)
+	sent, mark := time.Now(), e.d.marks.Add(1)
 	if ttl < e.t.TTL {
 		mark = 0
 	}
@@ -23,15 +23,15 @@ func (d *Driver) requestVoteLocked(e *entry, at int, wait bool, ttl time.Duratio
 		p, err := n.d.Join(ctx, t, wait)
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if err != nil && d.nodes.life.Err() != nil && (e.left || v.t != t) {
+		if err != nil && e.nodes.life.Err() != nil && (e.left || v.t != t) {
 			asked := vote{t: t, old: old, busy: true}
 			n.cleanAll(asked.refs(true)) // Close makes it leave
 			return err
 		}
 		if v.t != t {
-			d.onLateVoteLocked(e, n, t, old, p, err)
+			e.onLateVoteLocked(n, t, old, p, err)
 		} else {
-			d.onVoteLocked(e, n, v, t, p, err, sent, mark)
+			e.onVoteLocked(n, v, t, p, err, sent, mark)
 		}
 		return err
 	}, func(error) {}) {
@@ -40,7 +40,7 @@ func (d *Driver) requestVoteLocked(e *entry, at int, wait bool, ttl time.Duratio
 }
 
 // onVoteLocked handles the answer to a Join of t.
-func (d *Driver) onVoteLocked(e *entry, n *node, v *vote, t *driver.Ticket, p driver.Status, err error, sent time.Time, mark uint64) {
+func (e *entry) onVoteLocked(n *node, v *vote, t *driver.Ticket, p driver.Status, err error, sent time.Time, mark uint64) {
 	defer e.signalLocked()
 	v.busy, v.err = false, err
 	switch {
@@ -51,7 +51,7 @@ func (d *Driver) onVoteLocked(e *entry, n *node, v *vote, t *driver.Ticket, p dr
 		v.state, v.token, v.place, v.old = p.State, p.Token, p, nil
 		v.until, v.mark = sent.Add(p.Lease), mark
 		if p.State == driver.Held {
-			d.tokens.observe(n.at, p.Token, t.MinToken, time.Now())
+			e.d.tokens.observe(n.at, p.Token, t.MinToken, time.Now())
 		}
 		// From now on the vote is renewed for the ticket's own TTL, whichever
 		// TTL the Join had.
@@ -62,20 +62,20 @@ func (d *Driver) onVoteLocked(e *entry, n *node, v *vote, t *driver.Ticket, p dr
 		v.joinUnknown = true
 	default:
 		v.t = nil
-		d.giveBackLocked(e, n.at) // gives back the replaced ticket, which may have left or not
+		e.giveBackLocked(n.at) // gives back the replaced ticket, which may have left or not
 		v.err = err
 	}
 	// The home's place is kept until there is a majority, and so is a vote
 	// without an answer.
 	if e.left || v.state == driver.Waiting && n.at != e.home || e.stage == granted && (v.state == driver.Waiting || v.joinUnknown) {
-		d.giveBackLocked(e, n.at)
+		e.giveBackLocked(n.at)
 	}
 }
 
 // onLateVoteLocked handles the answer to a Join of t that was given back while
 // it was under way. Only now is it known which tickets have to leave, so that
 // no node has to remember a ticket that may still come.
-func (d *Driver) onLateVoteLocked(e *entry, n *node, t, old *driver.Ticket, p driver.Status, err error) {
+func (e *entry) onLateVoteLocked(n *node, t, old *driver.Ticket, p driver.Status, err error) {
 	e.back--
 	e.signalLocked()
 	answered := vote{t: t, old: old, state: p.State}
@@ -87,13 +87,13 @@ func (d *Driver) onLateVoteLocked(e *entry, n *node, t, old *driver.Ticket, p dr
 	default:
 		answered.t = nil
 	}
-	d.leaveLocked(e, n, answered.refs(false))
+	e.leaveLocked(n, answered.refs(false))
 }
 
 // giveBackLocked makes a node's ticket leave, and repeats that until the node
 // confirms it. If the ticket's Join is under way, it leaves once the Join is
 // answered.
-func (d *Driver) giveBackLocked(e *entry, at int) {
+func (e *entry) giveBackLocked(at int) {
 	v := &e.votes[at]
 	given := *v
 	*v = vote{}
@@ -101,11 +101,11 @@ func (d *Driver) giveBackLocked(e *entry, at int) {
 		e.back++
 		return
 	}
-	d.leaveLocked(e, d.nodes.all[at], given.refs(false))
+	e.leaveLocked(e.nodes.all[at], given.refs(false))
 }
 
 // leaveLocked makes tickets of an entry leave a node.
-func (d *Driver) leaveLocked(e *entry, n *node, refs []driver.Ref) {
+func (e *entry) leaveLocked(n *node, refs []driver.Ref) {
 	if len(refs) == 0 {
 		return
 	}
@@ -150,10 +150,10 @@ func (v *vote) refs(joinPending bool) []driver.Ref {
 
 // giveAllBackLocked gives back all votes except that of node keep, which may be
 // -1.
-func (d *Driver) giveAllBackLocked(e *entry, keep int) {
+func (e *entry) giveAllBackLocked(keep int) {
 	for i := range e.votes {
 		if i != keep {
-			d.giveBackLocked(e, i)
+			e.giveBackLocked(i)
 		}
 	}
 }
@@ -161,8 +161,8 @@ func (d *Driver) giveAllBackLocked(e *entry, keep int) {
 // awaitReturned waits until the nodes that are in time have dropped the votes
 // that were given back, so that later readers of the queue find nothing. The
 // caller holds no mutex.
-func (d *Driver) awaitReturned(ctx context.Context, e *entry) {
-	timer := time.NewTimer(d.nodes.nodeWait())
+func (e *entry) awaitReturned(ctx context.Context) {
+	timer := time.NewTimer(e.nodes.nodeWait())
 	defer timer.Stop()
 	for {
 		e.mu.Lock()
@@ -177,7 +177,7 @@ func (d *Driver) awaitReturned(ctx context.Context, e *entry) {
 			return
 		case <-ctx.Done():
 			return
-		case <-d.nodes.life.Done():
+		case <-e.nodes.life.Done():
 			return
 		}
 	}

@@ -134,15 +134,15 @@ func (d *Driver) onPush(n *node, id string, p driver.Status) {
 			v.state = driver.Held
 		}
 		if n.at == e.home && e.stage == waiting && !v.busy {
-			d.seekInBackgroundLocked(e)
+			e.seekInBackgroundLocked()
 		}
 	case driver.Gone:
 		v.state = driver.Gone
-		gone = d.lostLocked(e, n.at)
+		gone = e.lostLocked(n.at)
 	}
 	e.signalLocked()
 	if gone {
-		d.endLocked(e)
+		e.endLocked()
 	}
 	e.mu.Unlock()
 	if gone {
@@ -151,7 +151,7 @@ func (d *Driver) onPush(n *node, id string, p driver.Status) {
 }
 
 // lostLocked reports whether an entry is Gone now that one of its votes is.
-func (d *Driver) lostLocked(e *entry, at int) bool {
+func (e *entry) lostLocked(at int) bool {
 	switch e.stage {
 	case waiting:
 		return at == e.home
@@ -162,7 +162,7 @@ func (d *Driver) lostLocked(e *entry, at int) bool {
 				possible++
 			}
 		}
-		return possible < d.nodes.quorum
+		return possible < e.nodes.quorum
 	}
 	return false
 }
@@ -170,24 +170,24 @@ func (d *Driver) lostLocked(e *entry, at int) bool {
 // seekInBackgroundLocked tries to win the majority for an entry whose turn at
 // home has come, on a goroutine of its own. The goroutine ends when the
 // majority is won, or the entry no longer holds at home.
-func (d *Driver) seekInBackgroundLocked(e *entry) {
+func (e *entry) seekInBackgroundLocked() {
 	if e.seeking {
 		return
 	}
-	e.seeking = d.nodes.begin(func() {
-		for d.seekOnce(e) {
+	e.seeking = e.nodes.begin(func() {
+		for e.seekOnce() {
 			e.mu.Lock()
 			wait := e.backOffLocked()
 			e.mu.Unlock()
-			d.nodes.pause(wait)
+			e.nodes.pause(wait)
 		}
 	})
 }
 
 // seekOnce makes one try for the majority. It returns false when no further try
 // is needed.
-func (d *Driver) seekOnce(e *entry) (more bool) {
-	if d.takeTurn(d.nodes.life, e) != nil {
+func (e *entry) seekOnce() (more bool) {
+	if e.takeTurn(e.nodes.life) != nil {
 		return false
 	}
 	defer e.releaseTurn()
@@ -195,11 +195,11 @@ func (d *Driver) seekOnce(e *entry) (more bool) {
 	won := false
 	now := time.Now()
 	if e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(now) {
-		ctx, cancel := context.WithTimeout(d.nodes.life, 2*d.nodes.all[e.home].limit(e.t.TTL))
-		p, err := d.seekLocked(ctx, e, true, now)
+		ctx, cancel := context.WithTimeout(e.nodes.life, 2*e.nodes.all[e.home].limit(e.t.TTL))
+		p, err := seek{e, true, now}.runLocked(ctx)
 		cancel()
 		won = err == nil && p.State == driver.Held
-		more = e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && d.nodes.life.Err() == nil
+		more = e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && e.nodes.life.Err() == nil
 	}
 	lost := e.stage == waiting && !more // it has no place, or one elsewhere: the core renews it
 	e.seeking = more
@@ -207,9 +207,9 @@ func (d *Driver) seekOnce(e *entry) (more bool) {
 	e.mu.Unlock()
 	switch {
 	case won:
-		d.notify(e.t.ID, driver.Status{State: driver.Held, Token: token})
+		e.d.notify(e.t.ID, driver.Status{State: driver.Held, Token: token})
 	case lost:
-		d.notify("", driver.Status{})
+		e.d.notify("", driver.Status{})
 	}
 	return more
 }
