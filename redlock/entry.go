@@ -9,16 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-)
-
-// stage is the progress of a ticket.
-type stage uint8
-
-const (
-	joining stage = iota // its first Join is undecided
-	waiting              // it waits at its home or, between two tries, nowhere
-	granted              // a majority granted it
-	over                 // it is Gone, or has left
+	"github.com/holdfast-go/holdfast/internal/tracker"
 )
 
 // An entry is a ticket of this client, with its votes.
@@ -32,35 +23,30 @@ type entry struct {
 	t     *driver.Ticket
 	turn  chan struct{} // holds a value while a goroutine tries to win the majority
 
-	mu        sync.Mutex
-	stage     stage
-	left      bool // it leaves, or has left: votes that come now are given back
-	seeking   bool // the goroutine of seekInBackgroundLocked is running
-	votes     []vote
-	home      int // the node in whose queue it is, -1 for none
-	nextID    int // number of the next node's ticket, see idsPerEntry
-	fails     int // tries for the majority that failed in a row
-	rewrites  int // rounds that raised the votes' tokens
-	token     uint64
-	grantMark uint64        // the mark of the grant
-	changed   chan struct{} // closed and replaced with every answer
-	back      int           // votes that are being given back
+	mu             sync.Mutex
+	tracker.Ticket      // of the majority; while MustLeave, votes that come are given back
+	seeking        bool // the goroutine of seekInBackgroundLocked is running
+	votes          []vote
+	home           int           // the node in whose queue it is, -1 for none
+	nextID         int           // number of the next node's ticket, see idsPerEntry
+	fails          int           // tries for the majority that failed in a row
+	rewrites       int           // rounds that raised the votes' tokens
+	grantMark      uint64        // the mark of the grant
+	changed        chan struct{} // closed and replaced with every answer
+	back           int           // votes that are being given back
 }
 
 // A vote is a node's ticket for an entry. The zero vote has no ticket.
 type vote struct {
-	t           *driver.Ticket // nil for none
-	old         *driver.Ticket // replaced by t, until the node has answered
-	state       driver.State   // 0 while it is unknown
-	token       uint64
-	until       time.Time // the node keeps it at least until then
-	place       driver.Status
-	busy        bool // a Join of t is under way
-	joinUnknown bool // a Join of t had no answer
-	pushed      bool // a push granted t before the Join's answer
-	err         error
-	leftAs      driver.State // the state that Leave found; 0 until it is confirmed
-	mark        uint64       // of the last answered request for the whole TTL, see Driver.marks
+	tracker.Ticket                // at the node
+	t              *driver.Ticket // nil for none
+	old            *driver.Ticket // replaced by t, until the node has answered
+	place          driver.Status
+	busy           bool // a Join of t is under way
+	joinUnknown    bool // a Join of t had no answer
+	err            error
+	leftAs         driver.State // the state that Leave found; 0 until it is confirmed
+	mark           uint64       // of the last answered request for the whole TTL, see Driver.marks
 }
 
 // idDigits is the number of digits that a node's ticket adds to the id;
@@ -100,7 +86,7 @@ func (e *entry) signalLocked() {
 
 // holds reports whether a vote counts at this time.
 func (v *vote) holds(now time.Time) bool {
-	return v.state == driver.Held && !v.busy && now.Before(v.until)
+	return v.State == driver.Held && !v.busy && now.Before(v.Until)
 }
 
 // tallyLocked counts the votes that are held, and those whose answers are
@@ -124,7 +110,7 @@ func (e *entry) tokensHeldLocked(now time.Time) []uint64 {
 	var ts []uint64
 	for i := range e.votes {
 		if v := &e.votes[i]; v.holds(now) {
-			ts = append(ts, v.token)
+			ts = append(ts, v.Token)
 		}
 	}
 	return ts
@@ -135,8 +121,8 @@ func (e *entry) tokensHeldLocked(now time.Time) []uint64 {
 func (e *entry) leaseEndLocked(quorum int) time.Time {
 	var ends []time.Time
 	for i := range e.votes {
-		if v := &e.votes[i]; v.state == driver.Held && !v.busy {
-			ends = append(ends, v.until)
+		if v := &e.votes[i]; v.State == driver.Held && !v.busy {
+			ends = append(ends, v.Until)
 		}
 	}
 	if len(ends) < quorum {
@@ -147,7 +133,7 @@ func (e *entry) leaseEndLocked(quorum int) time.Time {
 }
 
 func (e *entry) heldLocked(quorum int, sent time.Time) driver.Status {
-	return driver.Status{State: driver.Held, Token: e.token, Lease: e.leaseEndLocked(quorum).Sub(sent)}
+	return driver.Status{State: driver.Held, Token: e.Token, Lease: e.leaseEndLocked(quorum).Sub(sent)}
 }
 
 // waitsLocked returns the status of an entry that waits at home. The number of
@@ -156,7 +142,7 @@ func (e *entry) heldLocked(quorum int, sent time.Time) driver.Status {
 func (e *entry) waitsLocked(home *vote, sent time.Time) driver.Status {
 	p := home.place
 	p.State, p.Token, p.Err, p.Ahead = driver.Waiting, 0, nil, -1
-	p.Lease = home.until.Sub(sent)
+	p.Lease = home.Until.Sub(sent)
 	return p
 }
 
@@ -165,7 +151,7 @@ func (e *entry) waitsLocked(home *vote, sent time.Time) driver.Status {
 // nodes.
 func (e *entry) goneLocked(ctx context.Context, holder string) driver.Status {
 	e.giveAllBackLocked(-1)
-	e.stage, e.left = over, true
+	e.Left()
 	e.signalLocked()
 	e.mu.Unlock()
 	e.d.forget(e.t.ID, false)
@@ -176,7 +162,7 @@ func (e *entry) goneLocked(ctx context.Context, holder string) driver.Status {
 
 // endLocked makes an entry Gone for good.
 func (e *entry) endLocked() {
-	e.stage, e.left = over, true
+	e.Left()
 	e.giveAllBackLocked(-1)
 	e.d.forget(e.t.ID, true)
 	e.signalLocked()
@@ -186,7 +172,7 @@ func (e *entry) endLocked() {
 func (d *Driver) find(id string) *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.entries[id]
+	return d.tickets.Find(id)
 }
 
 // enter returns the entry of a ticket, and makes it if there is none. It
@@ -194,16 +180,10 @@ func (d *Driver) find(id string) *entry {
 func (d *Driver) enter(t *driver.Ticket) *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e := d.entries[t.ID]; e != nil {
-		return e
-	}
-	if d.tombstones.Has(t.ID) {
-		return nil
-	}
-	e := &entry{d: d, nodes: d.nodes, t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes.all)), home: -1, changed: make(chan struct{})}
-	d.serial = (d.serial + idsPerEntry) % 1e8
-	e.nextID = d.serial
-	d.entries[t.ID] = e
+	e, _ := d.tickets.Enter(t.ID, func() *entry {
+		d.serial = (d.serial + idsPerEntry) % 1e8
+		return &entry{d: d, nodes: d.nodes, t: t, turn: make(chan struct{}, 1), votes: make([]vote, len(d.nodes.all)), home: -1, nextID: d.serial, changed: make(chan struct{})}
+	})
 	return e
 }
 
@@ -216,8 +196,5 @@ const tombstoneTTL = 5 * time.Minute
 func (d *Driver) forget(id string, tombstone bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.entries, id)
-	if tombstone {
-		d.tombstones.Add(id)
-	}
+	d.tickets.Forget(id, tombstone)
 }

@@ -26,7 +26,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stage != joining {
+	if e.State != 0 {
 		e.releaseTurn()
 		return e.rejoinLocked(ctx, wait, sent)
 	}
@@ -87,11 +87,11 @@ func (d *Driver) takeReplaced(t *driver.Ticket) []vote {
 	d.forget(t.Replaces.ID, false)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.left, e.stage = true, over
+	e.Left()
 	votes := make([]vote, len(e.votes))
 	copy(votes, e.votes)
 	for i := range e.votes {
-		if v := &votes[i]; v.busy || v.joinUnknown || v.old != nil || v.state != driver.Held {
+		if v := &votes[i]; v.busy || v.joinUnknown || v.old != nil || v.State != driver.Held {
 			e.giveBackLocked(i)
 			*v = vote{}
 		}

@@ -46,10 +46,10 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 			continue
 		}
 		e.mu.Lock()
-		e.left = true
+		e.MustLeave = true
 		for i := range e.votes {
 			v := &e.votes[i]
-			if v.leftAs != 0 || v.busy && e.stage == granted { // onVoteLocked gives that vote back when its Join is answered
+			if v.leftAs != 0 || v.busy && e.State == driver.Held { // onVoteLocked gives that vote back when its Join is answered
 				continue
 			}
 			refs := v.refs(false)
@@ -134,15 +134,15 @@ func (e *entry) leaveStatusLocked() driver.Status {
 			}
 		}
 	}
-	switch e.stage {
-	case granted:
+	switch e.State {
+	case driver.Held:
 		switch {
 		case held >= e.nodes.quorum:
 			return driver.Status{State: driver.Held}
 		case held+open < e.nodes.quorum:
 			return driver.Status{State: driver.Gone}
 		}
-	case waiting:
+	case driver.Waiting:
 		if e.home < 0 {
 			return driver.Status{State: driver.Waiting}
 		}
@@ -155,7 +155,7 @@ func (e *entry) leaveStatusLocked() driver.Status {
 			}
 			return driver.Status{State: driver.Gone}
 		}
-	case joining:
+	case 0:
 		switch {
 		case e.home >= 0 && e.votes[e.home].leftAs == driver.Waiting:
 			return driver.Status{State: driver.Waiting}
@@ -180,7 +180,7 @@ func (e *entry) finishLeave(joinPending bool) driver.Status {
 	e.mu.Lock()
 	p := e.leaveStatusLocked()
 	if p.Err == nil {
-		e.stage = over
+		e.Left()
 	}
 	e.signalLocked()
 	e.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/tombstone"
+	"github.com/holdfast-go/holdfast/internal/tracker"
 )
 
 // Options are the settings of [New]. The zero value is useful.
@@ -34,10 +34,9 @@ type Driver struct {
 	rounds    atomic.Int64  // tries for the majority, counted for tests
 	grants    atomic.Int64  // tries that won the majority
 
-	mu         sync.Mutex            // taken after an entry's, see entry; none is taken under it
-	entries    map[string]*entry     // by the ticket's id
-	serial     int                   // of the last range of ids for nodes' tickets
-	tombstones tombstone.Set[string] // ids that must stay Gone
+	mu      sync.Mutex // taken after an entry's, see entry; none is taken under it
+	tickets tracker.Set[string, *entry]
+	serial  int // of the last range of ids for nodes' tickets
 }
 
 // watcher is the core's Watch: its context, and the function that takes pushes.
@@ -72,11 +71,8 @@ func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 	if len(nodes) < 3 || len(nodes)%2 == 0 {
 		return nil, fmt.Errorf("redlock: %d nodes: it takes an odd number of them, at least 3", len(nodes))
 	}
-	d := &Driver{
-		nodes:      &nodeSet{quorum: len(nodes)/2 + 1},
-		entries:    make(map[string]*entry),
-		tombstones: tombstone.Set[string]{Keep: tombstoneTTL},
-	}
+	d := &Driver{nodes: &nodeSet{quorum: len(nodes)/2 + 1}}
+	d.tickets.Tombstones.Keep = tombstoneTTL
 	d.tokens.start, d.tokens.nodes = time.Now(), make([]offsets, len(nodes))
 	d.nodes.life, d.nodes.end = context.WithCancel(context.Background())
 	for i, n := range nodes {

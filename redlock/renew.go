@@ -60,18 +60,18 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 		e.mu.Lock()
 		for i := range e.votes {
 			v := &e.votes[i]
-			if v.t == nil || v.busy || e.left {
+			if v.t == nil || v.busy || e.MustLeave {
 				continue
 			}
-			if v.joinUnknown || v.state == driver.Gone {
-				if e.stage == granted {
+			if v.joinUnknown || v.State == driver.Gone {
+				if e.State == driver.Held {
 					e.giveBackLocked(i) // refillLocked asks for it anew
 				}
 				continue
 			}
 			v.err = nil // the error of an earlier request
 			batches[i].entries = append(batches[i].entries, e)
-			batches[i].refs = append(batches[i].refs, driver.Ref{Ticket: v.t, State: v.state})
+			batches[i].refs = append(batches[i].refs, driver.Ref{Ticket: v.t, State: v.State})
 		}
 		ttl = max(ttl, e.t.TTL)
 		e.mu.Unlock()
@@ -86,7 +86,7 @@ func (d *Driver) enough(entries []*entry, mark uint64) bool {
 			continue
 		}
 		e.mu.Lock()
-		ok := e.stage != granted || e.confirmedLocked(mark) >= d.nodes.quorum
+		ok := e.State != driver.Held || e.confirmedLocked(mark) >= d.nodes.quorum
 		e.mu.Unlock()
 		if !ok {
 			return false
@@ -100,7 +100,7 @@ func (d *Driver) enough(entries []*entry, mark uint64) bool {
 func (e *entry) confirmedLocked(mark uint64) int {
 	n := 0
 	for i := range e.votes {
-		if v := &e.votes[i]; v.state == driver.Held && !v.busy && v.mark > mark {
+		if v := &e.votes[i]; v.State == driver.Held && !v.busy && v.mark > mark {
 			n++
 		}
 	}
@@ -117,15 +117,9 @@ func (d *Driver) renewAt(ctx context.Context, n *node, batch nodeBatch) error {
 			p = ps[i]
 		}
 		e.mu.Lock()
-		if v := &e.votes[n.at]; v.t != nil && v.t.ID == batch.refs[i].ID && !v.busy && !e.left {
-			if v.err = p.Err; p.Err == nil && v.state != driver.Gone && p.State >= v.state {
-				v.state, v.place = p.State, p
-				if p.State != driver.Gone {
-					v.until, v.mark = sent.Add(p.Lease), mark
-				}
-				if p.Token != 0 {
-					v.token = p.Token
-				}
+		if v := &e.votes[n.at]; v.t != nil && v.t.ID == batch.refs[i].ID && !v.busy && !e.MustLeave {
+			if v.err = p.Err; p.Err == nil && v.Renewed(p, sent) {
+				v.place, v.mark = p, mark
 			}
 		}
 		e.signalLocked()
@@ -140,32 +134,32 @@ func (d *Driver) renewAt(ctx context.Context, n *node, batch nodeBatch) error {
 // renewedLocked returns the status of an entry after a renewal sent at that
 // time, and whether the status is known without another try for the majority.
 func (e *entry) renewedLocked(sent time.Time, mark uint64) (driver.Status, bool) {
-	if e.left { // the nodes' answers are about its Leave
+	if e.MustLeave { // the nodes' answers are about its Leave
 		return driver.Status{State: driver.Gone}, true
 	}
-	switch e.stage {
-	case over:
+	switch e.State {
+	case driver.Gone:
 		return driver.Status{State: driver.Gone}, true
-	case waiting:
+	case driver.Waiting:
 		if e.home < 0 {
 			return driver.Status{}, false
 		}
 		home := &e.votes[e.home]
 		switch {
-		case home.t != nil && home.err == nil && !home.busy && home.state == driver.Waiting && home.mark > mark:
+		case home.t != nil && home.err == nil && !home.busy && home.State == driver.Waiting && home.mark > mark:
 			return e.waitsLocked(home, sent), true
-		case home.t != nil && home.state == driver.Gone && home.err == nil:
+		case home.t != nil && home.State == driver.Gone && home.err == nil:
 			e.endLocked()
 			return driver.Status{State: driver.Gone}, true
 		}
 		return driver.Status{}, false
-	case granted:
+	case driver.Held:
 		possible, confirmed := 0, e.confirmedLocked(mark)
 		var errs []error
 		for i := range e.votes {
 			v := &e.votes[i]
 			switch {
-			case v.t == nil || v.state == driver.Gone:
+			case v.t == nil || v.State == driver.Gone:
 			default:
 				possible++
 				if v.err != nil {
@@ -193,11 +187,11 @@ func (e *entry) renewedLocked(sent time.Time, mark uint64) (driver.Status, bool)
 func (e *entry) refillLocked() {
 	for i, n := range e.nodes.all {
 		v := &e.votes[i]
-		if v.busy || !n.inTime() || v.t != nil && v.state == driver.Held {
+		if v.busy || !n.inTime() || v.t != nil && v.State == driver.Held {
 			continue
 		}
 		e.giveBackLocked(i)
-		e.requestVoteLocked(i, false, e.t.TTL, e.token, nil)
+		e.requestVoteLocked(i, false, e.t.TTL, e.Token, nil)
 	}
 }
 
@@ -208,7 +202,7 @@ func (e *entry) seekAgain(ctx context.Context, sent time.Time, mark uint64, agai
 		return driver.Status{Err: err}
 	}
 	e.mu.Lock()
-	if e.stage == granted {
+	if e.State == driver.Held {
 		e.mu.Unlock()
 		e.releaseTurn()
 		if again {
@@ -222,7 +216,7 @@ func (e *entry) seekAgain(ctx context.Context, sent time.Time, mark uint64, agai
 		return p
 	}
 	s := seek{e, true, sent}
-	if e.home < 0 || e.stage == waiting && !e.votes[e.home].holds(time.Now()) {
+	if e.home < 0 || e.State == driver.Waiting && !e.votes[e.home].holds(time.Now()) {
 		e.giveAllBackLocked(-1)
 		e.home = -1
 		e.d.contended.set(e.t.Name)

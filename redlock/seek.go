@@ -37,17 +37,17 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 		home := &s.e.votes[s.e.home]
 		moved := false
 		switch {
-		case s.e.left || s.e.stage == over:
+		case s.e.MustLeave || s.e.State == driver.Gone:
 			return driver.Status{State: driver.Gone}, nil
 		case home.busy && s.e.nodes.all[s.e.home].canBeHome():
 			// Nothing is decided without the home, until the home has failed or
 			// hangs.
-		case !home.busy && home.state == driver.Waiting:
+		case !home.busy && home.State == driver.Waiting:
 			s.e.d.contended.set(s.e.t.Name)
 			s.e.giveAllBackLocked(s.e.home)
-			s.e.stage = waiting
+			s.e.State = driver.Waiting
 			return s.e.waitsLocked(home, s.sent), nil
-		case !home.busy && home.state == driver.Gone && home.err == nil && home.t != nil:
+		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil:
 			s.e.d.contended.set(s.e.t.Name)
 			return s.e.goneLocked(ctx, home.place.Holder), nil
 		case held >= s.e.nodes.quorum:
@@ -71,11 +71,11 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 			// The ticket that this one replaces leaves the other nodes first.
 		case !asked && held+inTime+late < len(s.e.votes):
 			asked = true
-			ttl := home.until.Sub(now)
+			ttl := home.Until.Sub(now)
 			if ttl < s.e.d.traits.MinTTL/5 {
 				return s.failLocked(ctx)
 			}
-			moved = s.voteElsewhereLocked(ttl, home.token)
+			moved = s.voteElsewhereLocked(ttl, home.Token)
 		case held+inTime+late < s.e.nodes.quorum:
 			return s.failLocked(ctx)
 		}
@@ -128,8 +128,8 @@ func (s seek) rehomeLocked() bool {
 	if next < 0 {
 		return false
 	}
-	if v := &s.e.votes[next]; !v.busy && v.state != driver.Held {
-		if v.state == driver.Gone {
+	if v := &s.e.votes[next]; !v.busy && v.State != driver.Held {
+		if v.State == driver.Gone {
 			*v = vote{}
 		}
 		s.e.giveBackLocked(next)
@@ -155,17 +155,17 @@ func (s seek) writeBackLocked(now time.Time) bool {
 	home := &s.e.votes[s.e.home]
 	minToken := max(top, s.e.d.tokens.ahead(now, lead(s.e.rewrites, s.e.t.TTL)))
 	homeOnly := home.holds(now) && s.e.d.contended.has(s.e.t.Name)
-	if homeOnly && home.token >= top {
+	if homeOnly && home.Token >= top {
 		minToken, homeOnly = top, false
 	}
 	s.e.rewrites++
 	wrote := false
 	for i := range s.e.votes {
 		v := &s.e.votes[i]
-		if !v.holds(now) || v.token >= minToken || homeOnly && i != s.e.home {
+		if !v.holds(now) || v.Token >= minToken || homeOnly && i != s.e.home {
 			continue
 		}
-		s.e.requestVoteLocked(i, s.wait && i == s.e.home, v.until.Sub(now), minToken, v.t)
+		s.e.requestVoteLocked(i, s.wait && i == s.e.home, v.Until.Sub(now), minToken, v.t)
 		wrote = true
 	}
 	return wrote
@@ -173,12 +173,12 @@ func (s seek) writeBackLocked(now time.Time) bool {
 
 // wonLocked makes the entry a holder.
 func (s seek) wonLocked(token uint64) driver.Status {
-	s.e.stage, s.e.token, s.e.fails, s.e.grantMark = granted, token, 0, s.e.d.marks.Add(1)
+	s.e.State, s.e.Token, s.e.fails, s.e.grantMark = driver.Held, token, 0, s.e.d.marks.Add(1)
 	s.e.d.grants.Add(1)
 	for i := range s.e.votes {
 		// A vote without an answer may still be the ticket that this one
 		// replaced.
-		if v := &s.e.votes[i]; v.state == driver.Waiting || v.joinUnknown && !v.busy {
+		if v := &s.e.votes[i]; v.State == driver.Waiting || v.joinUnknown && !v.busy {
 			s.e.giveBackLocked(i)
 		}
 	}
@@ -271,7 +271,7 @@ func (s seek) failLocked(ctx context.Context) (driver.Status, error) {
 		case v.t == nil && !s.e.nodes.all[i].usable():
 			broken++
 			errs = append(errs, fmt.Errorf("node %d does not answer", i+1))
-		case v.state == driver.Gone:
+		case v.State == driver.Gone:
 			refused++
 			holder = v.place.Holder
 		}
@@ -288,7 +288,7 @@ func (s seek) failLocked(ctx context.Context) (driver.Status, error) {
 	s.e.d.contended.set(s.e.t.Name)
 	if holdsHome && s.e.fails < triesAtHome {
 		s.e.giveAllBackLocked(s.e.home)
-		s.e.stage = waiting
+		s.e.State = driver.Waiting
 		p := s.e.waitsLocked(home, s.sent)
 		p.Recheck, p.Ahead = s.e.backOffLocked(), -1
 		if holder != "" {
@@ -298,7 +298,7 @@ func (s seek) failLocked(ctx context.Context) (driver.Status, error) {
 	}
 	// The ticket has no place at any node until its next try.
 	s.e.giveAllBackLocked(-1)
-	s.e.stage = waiting
+	s.e.State = driver.Waiting
 	return driver.Status{State: driver.Waiting, Lease: s.e.t.TTL, Ahead: -1, Recheck: s.e.backOffLocked(), Holder: holder}, nil
 }
 
@@ -311,15 +311,15 @@ const triesAtHome = 6
 func (s seek) tooFewLocked(errs []error, unknown bool) error {
 	whole := s.e.nodes.unavailable(len(s.e.nodes.all)-len(errs), errs, "too few nodes take part: %w", errors.Join(errs...))
 	class := driver.ClassOf(whole)
-	if _, passes := driver.IsNotReady(whole); unknown && s.e.stage == joining && class == driver.Unavailable && !passes {
+	if _, passes := driver.IsNotReady(whole); unknown && s.e.State == 0 && class == driver.Unavailable && !passes {
 		class = driver.Unknown
 	}
-	if s.e.stage == joining {
+	if s.e.State == 0 {
 		s.e.giveAllBackLocked(-1)
 		s.e.home = -1
 	}
 	text := errors.Join(errs...)
-	if s.e.stage == joining && class != driver.Unknown {
+	if s.e.State == 0 && class != driver.Unknown {
 		s.e.d.forget(s.e.t.ID, false)
 	}
 	if class == driver.Refused {

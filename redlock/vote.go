@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tracker"
 )
 
 // requestVoteLocked sends a Join to a node, for its vote; old, if not nil, is
@@ -23,7 +24,7 @@ func (e *entry) requestVoteLocked(at int, wait bool, ttl time.Duration, minToken
 		p, err := n.d.Join(ctx, t, wait)
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if err != nil && e.nodes.life.Err() != nil && (e.left || v.t != t) {
+		if err != nil && e.nodes.life.Err() != nil && (e.MustLeave || v.t != t) {
 			asked := vote{t: t, old: old, busy: true}
 			n.cleanAll(asked.refs(true)) // Close makes it leave
 			return err
@@ -45,11 +46,8 @@ func (e *entry) onVoteLocked(n *node, v *vote, t *driver.Ticket, p driver.Status
 	v.busy, v.err = false, err
 	switch {
 	case err == nil:
-		if v.pushed && p.State == driver.Waiting {
-			p.State, p.Token = driver.Held, v.token
-		}
-		v.state, v.token, v.place, v.old = p.State, p.Token, p, nil
-		v.until, v.mark = sent.Add(p.Lease), mark
+		p = v.Reply(p, sent)
+		v.place, v.old, v.mark = p, nil, mark
 		if p.State == driver.Held {
 			e.d.tokens.observe(n.at, p.Token, t.MinToken, time.Now())
 		}
@@ -67,7 +65,7 @@ func (e *entry) onVoteLocked(n *node, v *vote, t *driver.Ticket, p driver.Status
 	}
 	// The home's place is kept until there is a majority, and so is a vote
 	// without an answer.
-	if e.left || v.state == driver.Waiting && n.at != e.home || e.stage == granted && (v.state == driver.Waiting || v.joinUnknown) {
+	if e.MustLeave || v.State == driver.Waiting && n.at != e.home || e.State == driver.Held && (v.State == driver.Waiting || v.joinUnknown) {
 		e.giveBackLocked(n.at)
 	}
 }
@@ -78,7 +76,7 @@ func (e *entry) onVoteLocked(n *node, v *vote, t *driver.Ticket, p driver.Status
 func (e *entry) onLateVoteLocked(n *node, t, old *driver.Ticket, p driver.Status, err error) {
 	e.back--
 	e.signalLocked()
-	answered := vote{t: t, old: old, state: p.State}
+	answered := vote{Ticket: tracker.Ticket{State: p.State}, t: t, old: old}
 	switch {
 	case err == nil:
 		answered.old = nil
@@ -135,9 +133,9 @@ func (e *entry) leaveLocked(n *node, refs []driver.Ref) {
 // refs returns the tickets that have to leave for the vote to be given back.
 func (v *vote) refs(joinPending bool) []driver.Ref {
 	var refs []driver.Ref
-	if v.t != nil && (v.busy || v.joinUnknown || v.state == driver.Held || v.state == driver.Waiting) {
+	if v.t != nil && (v.busy || v.joinUnknown || v.State == driver.Held || v.State == driver.Waiting) {
 		state := driver.Held
-		if v.state == driver.Waiting {
+		if v.State == driver.Waiting {
 			state = driver.Waiting
 		}
 		refs = append(refs, driver.Ref{Ticket: v.t, State: state, JoinPending: joinPending || v.busy || v.joinUnknown})

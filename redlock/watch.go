@@ -120,24 +120,21 @@ func (d *Driver) onPush(n *node, id string, p driver.Status) {
 	}
 	e.mu.Lock()
 	v := &e.votes[n.at]
-	if v.t == nil || v.t.ID != id || e.left {
+	if v.t == nil || v.t.ID != id || e.MustLeave {
 		e.mu.Unlock()
 		return
 	}
 	gone := false
 	switch p.State {
 	case driver.Held:
-		v.token = p.Token
-		if v.busy {
-			v.pushed = true
-		} else if v.state == driver.Waiting {
-			v.state = driver.Held
+		if v.busy || v.State == driver.Waiting {
+			v.Push(p)
 		}
-		if n.at == e.home && e.stage == waiting && !v.busy {
+		if n.at == e.home && e.State == driver.Waiting && !v.busy {
 			e.seekInBackgroundLocked()
 		}
 	case driver.Gone:
-		v.state = driver.Gone
+		v.Push(p)
 		gone = e.lostLocked(n.at)
 	}
 	e.signalLocked()
@@ -152,13 +149,13 @@ func (d *Driver) onPush(n *node, id string, p driver.Status) {
 
 // lostLocked reports whether an entry is Gone now that one of its votes is.
 func (e *entry) lostLocked(at int) bool {
-	switch e.stage {
-	case waiting:
+	switch e.State {
+	case driver.Waiting:
 		return at == e.home
-	case granted:
+	case driver.Held:
 		possible := 0
 		for i := range e.votes {
-			if v := &e.votes[i]; v.busy || v.t != nil && v.state == driver.Held {
+			if v := &e.votes[i]; v.busy || v.t != nil && v.State == driver.Held {
 				possible++
 			}
 		}
@@ -194,16 +191,16 @@ func (e *entry) seekOnce() (more bool) {
 	e.mu.Lock()
 	won := false
 	now := time.Now()
-	if e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(now) {
+	if e.State == driver.Waiting && e.home >= 0 && e.votes[e.home].holds(now) {
 		ctx, cancel := context.WithTimeout(e.nodes.life, 2*e.nodes.all[e.home].limit(e.t.TTL))
 		p, err := seek{e, true, now}.runLocked(ctx)
 		cancel()
 		won = err == nil && p.State == driver.Held
-		more = e.stage == waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && e.nodes.life.Err() == nil
+		more = e.State == driver.Waiting && e.home >= 0 && e.votes[e.home].holds(time.Now()) && e.nodes.life.Err() == nil
 	}
-	lost := e.stage == waiting && !more // it has no place, or one elsewhere: the core renews it
+	lost := e.State == driver.Waiting && !more // it has no place, or one elsewhere: the core renews it
 	e.seeking = more
-	token := e.token
+	token := e.Token
 	e.mu.Unlock()
 	switch {
 	case won:

@@ -53,7 +53,7 @@ var rows = []Row{
 		"a store knows the seam and its own client, never another store nor the core above it"},
 	{"redislock/goredis", "driver redislock redislock/internal/client redislock/internal/wire", "github.com/redis/go-redis",
 		"the same driver on the user's own client, which only its users import"},
-	{"redlock", "driver internal/backoff internal/tombstone", "",
+	{"redlock", "driver internal/backoff internal/tracker", "",
 		"a majority is made of whatever drivers it is given; anylock gives it those of Redis servers"},
 	{"etcdlock", "driver internal/backoff internal/heap internal/storeurl internal/tombstone internal/tlsurl", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
 		"a store knows the seam and its own client, for which gRPC has the codes of errors and zap the logger to keep quiet"},
@@ -71,6 +71,8 @@ var rows = []Row{
 		"what the core and stores share below the seam rests on the standard library, because the core does"},
 	{"internal/tombstone", "", "",
 		"what the core and stores share below the seam rests on the standard library, because the core does"},
+	{"internal/tracker", "driver internal/tombstone", "",
+		"what drivers know of a ticket is the same for all stores, in the words of the seam"},
 	{"internal/storeurl", "", "",
 		"hosts and options of stores' URLs are read alike, and no store is known"},
 	{"internal/tlsurl", "", "",
@@ -242,6 +244,7 @@ func (r Row) foreignMay(name string) bool {
 // without has the files that decide and neither send nor wait, and what they
 // therefore may not import. A path ends in "/*" for all files of a folder.
 var without = []struct{ Files, Imports string }{
+	{"internal/tracker/*", "context net net/http os sync"},
 	{"queue.go", "context net net/http os"},
 	{"redislock/internal/wire/*", "context net net/http os sync"},
 }

@@ -21,7 +21,7 @@ var tortureFlaws = []string{
 }
 
 // redlockBug is a mistake in the driver of RedLock, which takes a minority for enough.
-var redlockBug = struct{ file, is, was string }{"redlock/redlock.go", "len(nodes)/2 + 1,", "len(nodes) / 2,"}
+var redlockBug = struct{ file, is, was string }{"redlock/redlock.go", "len(nodes)/2 + 1", "len(nodes) / 2"}
 
 // soundNodes is RedLock on nodes in memory that have no flaw.
 const soundNodes = "redlock-flaw="
