@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -12,78 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// inspectWait is the time that a view waits for a node that is not known to be
-// down.
-const inspectWait = time.Second
-
-// each asks all nodes at once and returns the answers of those that gave one,
-// by node. It waits for all nodes that are not known to be down, and for a
-// majority; without a majority it returns an error.
-func each[A any](ctx context.Context, ns *nodeSet, f func(ctx context.Context, n *node) (A, error)) (map[int]A, error) {
-	if err := ns.checkOpen(ctx); err != nil {
-		return nil, err
-	}
-	type answer struct {
-		at  int
-		a   A
-		err error
-	}
-	answers := make(chan answer, len(ns.all))
-	rest, waits := 0, 0
-	need := make([]bool, len(ns.all))
-	for i, n := range ns.all {
-		if !ns.begin(func() {
-			both, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			defer context.AfterFunc(ns.life, cancel)()
-			a, err := f(both, n)
-			answers <- answer{i, a, err}
-		}) {
-			return nil, driver.ErrClosed
-		}
-		rest++
-		if need[i] = n.usable(); need[i] {
-			waits++
-		}
-	}
-	slow := time.NewTimer(inspectWait)
-	defer slow.Stop()
-	got := make(map[int]A)
-	var errs []error
-	for rest > 0 && (waits > 0 || len(got) < ns.quorum) {
-		select {
-		case a := <-answers:
-			rest--
-			if need[a.at] {
-				waits--
-			}
-			if a.err != nil {
-				errs = append(errs, fmt.Errorf("node %d: %w", a.at+1, a.err))
-			} else {
-				got[a.at] = a.a
-			}
-		case <-slow.C:
-			waits = 0
-		case <-ctx.Done():
-			return nil, ns.ended(ctx)
-		case <-ns.life.Done():
-			return nil, ns.ended(ctx)
-		}
-	}
-	if len(got) < ns.quorum {
-		if ctx.Err() != nil {
-			return nil, ns.ended(ctx)
-		}
-		for _, err := range errs {
-			if driver.ClassOf(err) == driver.Unknown && !ns.refused(errs) {
-				return nil, driver.Errorf(driver.Unknown, "%d of %d nodes answer: %w", len(got), len(ns.all), errors.Join(errs...))
-			}
-		}
-		return nil, ns.unavailable(len(got), errs, "%d of %d nodes answer: %w", len(got), len(ns.all), errors.Join(errs...))
-	}
-	return got, nil
-}
 
 // Inspect implements [driver.Driver]: it asks all nodes. The ticket with a
 // majority holds. While no ticket has one, the ticket that holds at its home
@@ -276,56 +203,4 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 		}
 	}
 	return driver.ErrNoTicket
-}
-
-// Identity implements [driver.Identifier]: it joins the identities of all
-// nodes. All of them must have answered once.
-func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.nodes.checkOpen(ctx); err != nil {
-		return "", err
-	}
-	var all []string
-	for i, n := range d.nodes.all {
-		identity := n.identity.Load()
-		if identity == nil {
-			return "", driver.Errorf(driver.Unavailable, "node %d has not answered yet", i+1)
-		}
-		all = append(all, *identity)
-	}
-	slices.Sort(all)
-	return "redlock:" + strings.Join(all, " "), nil
-}
-
-// Check implements [driver.Checker]: it reports which nodes take part, and the
-// findings of nodes that can examine themselves.
-func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	type found struct{ fs []driver.Finding }
-	got, err := each(ctx, d.nodes, func(ctx context.Context, n *node) (found, error) {
-		if c, ok := n.d.(driver.Checker); ok {
-			fs, err := c.Check(ctx)
-			return found{fs}, err
-		}
-		_, err := n.d.Inspect(ctx, "holdfast")
-		return found{}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	f := driver.Finding{Topic: "nodes", Detail: fmt.Sprintf("%d of %d take part", len(got), len(d.nodes.all))}
-	if len(got) < len(d.nodes.all) {
-		f.Level = driver.Warning
-		f.Detail += fmt.Sprintf("; locks work as long as %d do", d.nodes.quorum)
-		f.Advice = "bring the others back: with each missing node, locks survive one failure less"
-	}
-	fs := []driver.Finding{f}
-	for i, n := range d.nodes.all {
-		if duplicate := n.duplicate.Load(); duplicate != nil {
-			fs = append(fs, driver.Finding{Topic: fmt.Sprintf("node %d", i+1), Level: driver.Problem, Detail: (*duplicate).Error(), Advice: "give each node a server of its own"})
-		}
-		for _, one := range got[i].fs {
-			one.Topic = fmt.Sprintf("node %d: %s", i+1, one.Topic)
-			fs = append(fs, one)
-		}
-	}
-	return fs, nil
 }

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -60,6 +61,78 @@ func (ns *nodeSet) askNodes(ctx context.Context, batches []nodeBatch, ttl time.D
 			return
 		}
 	}
+}
+
+// inspectWait is the time that a view waits for a node that is not known to be
+// down.
+const inspectWait = time.Second
+
+// each asks all nodes at once and returns the answers of those that gave one,
+// by node. It waits for all nodes that are not known to be down, and for a
+// majority; without a majority it returns an error.
+func each[A any](ctx context.Context, ns *nodeSet, f func(ctx context.Context, n *node) (A, error)) (map[int]A, error) {
+	if err := ns.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		at  int
+		a   A
+		err error
+	}
+	answers := make(chan answer, len(ns.all))
+	rest, waits := 0, 0
+	need := make([]bool, len(ns.all))
+	for i, n := range ns.all {
+		if !ns.begin(func() {
+			both, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			defer context.AfterFunc(ns.life, cancel)()
+			a, err := f(both, n)
+			answers <- answer{i, a, err}
+		}) {
+			return nil, driver.ErrClosed
+		}
+		rest++
+		if need[i] = n.usable(); need[i] {
+			waits++
+		}
+	}
+	slow := time.NewTimer(inspectWait)
+	defer slow.Stop()
+	got := make(map[int]A)
+	var errs []error
+	for rest > 0 && (waits > 0 || len(got) < ns.quorum) {
+		select {
+		case a := <-answers:
+			rest--
+			if need[a.at] {
+				waits--
+			}
+			if a.err != nil {
+				errs = append(errs, fmt.Errorf("node %d: %w", a.at+1, a.err))
+			} else {
+				got[a.at] = a.a
+			}
+		case <-slow.C:
+			waits = 0
+		case <-ctx.Done():
+			return nil, ns.ended(ctx)
+		case <-ns.life.Done():
+			return nil, ns.ended(ctx)
+		}
+	}
+	if len(got) < ns.quorum {
+		if ctx.Err() != nil {
+			return nil, ns.ended(ctx)
+		}
+		for _, err := range errs {
+			if driver.ClassOf(err) == driver.Unknown && !ns.refused(errs) {
+				return nil, driver.Errorf(driver.Unknown, "%d of %d nodes answer: %w", len(got), len(ns.all), errors.Join(errs...))
+			}
+		}
+		return nil, ns.unavailable(len(got), errs, "%d of %d nodes answer: %w", len(got), len(ns.all), errors.Join(errs...))
+	}
+	return got, nil
 }
 
 // short returns the error of a request that too few nodes have answered: did
