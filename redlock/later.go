@@ -75,49 +75,39 @@ func (l *later) opened() (driver.Driver, error) {
 // Traits implements [driver.Driver].
 func (l *later) Traits() driver.Traits { return l.traits }
 
-// Join implements [driver.Driver].
-func (l *later) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+// with returns what f returns for the driver, or the error of opening it.
+func with[A any](ctx context.Context, l *later, f func(d driver.Driver) (A, error)) (none A, err error) {
 	d, err := l.get(ctx)
 	if err != nil {
-		return driver.Status{}, err
+		return none, err
 	}
-	return d.Join(ctx, t, wait)
+	return f(d)
+}
+
+// Join implements [driver.Driver].
+func (l *later) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	return with(ctx, l, func(d driver.Driver) (driver.Status, error) { return d.Join(ctx, t, wait) })
 }
 
 // Renew implements [driver.Driver].
 func (l *later) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	d, err := l.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return d.Renew(ctx, refs)
+	return with(ctx, l, func(d driver.Driver) ([]driver.Status, error) { return d.Renew(ctx, refs) })
 }
 
 // Leave implements [driver.Driver].
 func (l *later) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	d, err := l.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return d.Leave(ctx, refs)
+	return with(ctx, l, func(d driver.Driver) ([]driver.Status, error) { return d.Leave(ctx, refs) })
 }
 
 // Watch implements [driver.Driver].
 func (l *later) Watch(ctx context.Context, notify func(string, driver.Status)) error {
-	d, err := l.get(ctx)
-	if err != nil {
-		return err
-	}
-	return d.Watch(ctx, notify)
+	_, err := with(ctx, l, func(d driver.Driver) (any, error) { return nil, d.Watch(ctx, notify) })
+	return err
 }
 
 // Inspect implements [driver.Driver].
 func (l *later) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	d, err := l.get(ctx)
-	if err != nil {
-		return driver.Queue{}, err
-	}
-	return d.Inspect(ctx, name)
+	return with(ctx, l, func(d driver.Driver) (driver.Queue, error) { return d.Inspect(ctx, name) })
 }
 
 // Names implements [driver.Driver].
@@ -131,44 +121,33 @@ func (l *later) Names(ctx context.Context, prefix string) iter.Seq2[string, erro
 
 // Break implements [driver.Driver].
 func (l *later) Break(ctx context.Context, name, ticketID string) error {
-	d, err := l.get(ctx)
-	if err != nil {
-		return err
-	}
-	return d.Break(ctx, name, ticketID)
+	_, err := with(ctx, l, func(d driver.Driver) (any, error) { return nil, d.Break(ctx, name, ticketID) })
+	return err
 }
 
 // Identity implements [driver.Identifier].
 func (l *later) Identity(ctx context.Context) (string, error) {
-	d, err := l.get(ctx)
-	if err != nil {
-		return "", err
-	}
-	if named, ok := d.(driver.Identifier); ok {
-		return named.Identity(ctx)
-	}
-	return "", driver.Errorf(driver.Refused, "the node has no identity")
+	return with(ctx, l, func(d driver.Driver) (string, error) {
+		if named, ok := d.(driver.Identifier); ok {
+			return named.Identity(ctx)
+		}
+		return "", driver.Errorf(driver.Refused, "the node has no identity")
+	})
 }
 
 // Server implements [Hosted].
 func (l *later) Server(ctx context.Context) (string, error) {
-	d, err := l.get(ctx)
-	if err != nil {
-		return "", err
-	}
-	return identityOf(ctx, d)
+	return with(ctx, l, func(d driver.Driver) (string, error) { return identityOf(ctx, d) })
 }
 
 // Check implements [driver.Checker].
 func (l *later) Check(ctx context.Context) ([]driver.Finding, error) {
-	d, err := l.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if c, ok := d.(driver.Checker); ok {
-		return c.Check(ctx)
-	}
-	return nil, nil
+	return with(ctx, l, func(d driver.Driver) ([]driver.Finding, error) {
+		if c, ok := d.(driver.Checker); ok {
+			return c.Check(ctx)
+		}
+		return nil, nil
+	})
 }
 
 // Close implements [driver.Driver].
