@@ -23,27 +23,27 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	var fs []driver.Finding
-	if e := d.do(ctx, func() { fs, err = s.check() }, s); e != nil {
+	if e := d.do(ctx, func() { fs, err = (tree{s}).check() }, s); e != nil {
 		return nil, e
 	}
 	return fs, err
 }
 
-func (s *session) check() ([]driver.Finding, error) {
+func (t tree) check() ([]driver.Finding, error) {
 	begun := time.Now()
-	if err := s.sync(); err != nil {
+	if err := t.s.sync(); err != nil {
 		return nil, err
 	}
 	trip := time.Since(begun)
-	fs := []driver.Finding{s.d.checkTrip(trip), s.d.checkTTL(), s.checkServer()}
-	acl, _, err := s.conn.GetACL(s.d.syncPath())
+	fs := []driver.Finding{t.s.d.checkTrip(trip), t.s.d.checkTTL(), t.checkServer()}
+	acl, _, err := t.s.conn.GetACL(t.s.d.syncPath())
 	if err == nil {
 		fs = append(fs, checkACL(acl))
 	}
-	if f := s.checkRights(); f != nil {
+	if f := t.checkRights(); f != nil {
 		fs = append(fs, *f)
 	}
-	if f := s.checkMarks(); f != nil {
+	if f := t.checkMarks(); f != nil {
 		fs = append(fs, *f)
 	}
 	return fs, nil
@@ -65,18 +65,18 @@ func (d *Driver) checkTTL() driver.Finding {
 
 // checkServer asks the server for its version and mode, with a command that
 // every version answers.
-func (s *session) checkServer() driver.Finding {
+func (t tree) checkServer() driver.Finding {
 	f := driver.Finding{Topic: "server"}
-	if s.users || s.d.opts.Dial != nil {
-		f.Detail = "connected to " + s.conn.Server()
+	if t.s.users || t.s.d.opts.Dial != nil {
+		f.Detail = "connected to " + t.s.conn.Server()
 		return f
 	}
-	version, mode, err := srvr(s.conn.Server(), 2*time.Second)
+	version, mode, err := srvr(t.s.conn.Server(), 2*time.Second)
 	if err != nil {
-		f.Detail = fmt.Sprintf("connected to %s, which does not answer the command srvr: %v", s.conn.Server(), err)
+		f.Detail = fmt.Sprintf("connected to %s, which does not answer the command srvr: %v", t.s.conn.Server(), err)
 		return f
 	}
-	f.Detail = fmt.Sprintf("connected to %s, version %s, %s", s.conn.Server(), version, mode)
+	f.Detail = fmt.Sprintf("connected to %s, version %s, %s", t.s.conn.Server(), version, mode)
 	if mode == "standalone" {
 		f.Level = driver.Warning
 		f.Advice = "one server alone: nobody locks while it is down; use an ensemble of three or five"

@@ -99,28 +99,30 @@ func (s *session) newEntry(t *driver.Ticket, uuid string, now time.Time) *entry 
 }
 
 // forget ends an entry whose nodes are gone.
-func (s *session) forget(r *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unwatch(r)
+func (r *entry) forget() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.unwatch()
 	if r.path != "" {
-		delete(s.byPath, r.path)
+		delete(r.s.byPath, r.path)
 	}
 	r.state, r.mustLeave = driver.Gone, true
-	delete(s.byUUID, r.uuid)
-	s.d.disown(r.uuid)
+	delete(r.s.byUUID, r.uuid)
+	r.s.d.disown(r.uuid)
 }
 
 // setNodeLocked notes the node of a ticket.
-func (s *session) setNodeLocked(r *entry, name string, token uint64, based bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *entry) setNodeLocked(name string, token uint64, based bool) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	if r.path != "" {
-		delete(s.byPath, r.path)
+		delete(r.s.byPath, r.path)
 	}
-	r.path, r.token, r.hasBase, r.watched, r.epoch = r.queue+"/"+name, token, based, false, s.epoch
-	s.byPath[r.path] = r
+	r.path, r.token, r.hasBase, r.watched, r.epoch = r.queue+"/"+name, token, based, false, r.s.epoch
+	r.s.byPath[r.path] = r
 }
+
+func (r *entry) list() (view, error) { return queueNode{r.s, r.queue}.list() }
 
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
@@ -128,20 +130,20 @@ func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1
 // session is promised for the ticket's whole TTL after began (Join 9). Usually it is, and
 // nothing is sent. After a stall the last confirmed heartbeat is too old: a sync confirms
 // those before the stall, and one that is sent confirmAfter later confirms that sync.
-func (s *session) answer(r *entry, began time.Time) (driver.Status, error) {
+func (r *entry) answer(began time.Time) (driver.Status, error) {
 	for {
-		if p, ok, err := s.answerIfPromised(r, began); ok || err != nil {
+		if p, ok, err := r.answerIfPromised(began); ok || err != nil {
 			return p, err
 		}
-		if err := s.sync(); err != nil {
+		if err := r.s.sync(); err != nil {
 			return driver.Status{}, err
 		}
-		if p, ok, err := s.answerIfPromised(r, began); ok || err != nil {
+		if p, ok, err := r.answerIfPromised(began); ok || err != nil {
 			return p, err
 		}
 		select {
-		case <-time.After(confirmAfter(s.d.tick)):
-		case <-s.stop:
+		case <-time.After(confirmAfter(r.s.d.tick)):
+		case <-r.s.stop:
 			return driver.Status{}, driver.ErrClosed
 		}
 	}
@@ -149,9 +151,9 @@ func (s *session) answer(r *entry, began time.Time) (driver.Status, error) {
 
 // answerIfPromised returns the status of a ticket. It reports false if the session is not
 // yet promised for the ticket's TTL after began.
-func (s *session) answerIfPromised(r *entry, began time.Time) (p driver.Status, ok bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *entry) answerIfPromised(began time.Time) (p driver.Status, ok bool, err error) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	p = driver.Status{State: r.state, Holder: r.holder, Lease: r.t.TTL}
 	switch r.state {
 	case driver.Gone:
@@ -163,17 +165,17 @@ func (s *session) answerIfPromised(r *entry, began time.Time) (p driver.Status, 
 	default:
 		return driver.Status{}, false, driver.Errorf(driver.Unknown, "the ticket's place is not known yet")
 	}
-	return p, s.promise(began) >= r.t.TTL, nil
+	return p, r.s.promise(began) >= r.t.TTL, nil
 }
 
 // extend starts the ticket's time anew, counted from entry. It returns false if
 // the time was over already.
-func (s *session) extend(r *entry, began time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *entry) extend(began time.Time) bool {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	if r.mustLeave || began.After(r.until) {
 		r.mustLeave = true
-		s.d.addTombstone(r.uuid)
+		r.s.d.addTombstone(r.uuid)
 		return false
 	}
 	r.until = began.Add(driver.Keep(r.t.TTL))
@@ -182,10 +184,10 @@ func (s *session) extend(r *entry, began time.Time) bool {
 
 // verifyLocked checks that the ticket's node exists, and watches the node, so that
 // the driver learns of the node's end from now on.
-func (s *session) verifyLocked(r *entry) error {
-	s.mu.Lock()
-	path, watched, epoch := r.path, r.watched, s.epoch
-	s.mu.Unlock()
+func (r *entry) verifyLocked() error {
+	r.s.mu.Lock()
+	path, watched, epoch := r.path, r.watched, r.s.epoch
+	r.s.mu.Unlock()
 	if path == "" {
 		return nil
 	}
@@ -193,20 +195,20 @@ func (s *session) verifyLocked(r *entry) error {
 	if watched {
 		// The client library sets its watches again after a new connection.
 		var there bool
-		if there, _, err = s.conn.Exists(path); err == nil && !there {
+		if there, _, err = r.s.conn.Exists(path); err == nil && !there {
 			err = zk.ErrNoNode
 		}
 	} else {
-		_, _, _, err = s.conn.GetW(path)
+		_, _, _, err = r.s.conn.GetW(path)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	switch {
 	case err == nil:
 		r.epoch, r.watched = epoch, true
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		s.vanishedLocked(r)
+		r.vanishedLocked()
 		return nil
 	}
 	return classed("look at "+path, err)
@@ -231,7 +233,7 @@ func (s *session) refresh(rs []*entry) []error {
 		r := rs[doubt[k]]
 		r.busy.Lock()
 		defer r.busy.Unlock()
-		errs[doubt[k]] = s.verifyLocked(r)
+		errs[doubt[k]] = r.verifyLocked()
 	})
 	if err := s.sync(); err != nil {
 		for i := range errs {
@@ -255,9 +257,9 @@ func (s *session) refresh(rs []*entry) []error {
 		r.busy.Lock()
 		defer r.busy.Unlock()
 		if moved[i] {
-			errs[i] = s.resolveLocked(r)
+			errs[i] = r.resolveLocked()
 		} else {
-			errs[i] = s.recountLocked(r)
+			errs[i] = r.recountLocked()
 		}
 	})
 	return errs

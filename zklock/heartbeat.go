@@ -160,7 +160,7 @@ func (s *session) sweep() {
 	s.mu.Unlock()
 	for _, r := range gone {
 		if r.busy.TryLock() {
-			_, _ = s.departLocked(r) // on an error the next sweep tries again
+			_, _ = r.departLocked() // on an error the next sweep tries again
 			r.busy.Unlock()
 		}
 	}
@@ -170,7 +170,7 @@ func (s *session) sweep() {
 			watched := r.watched // by a renewal, since the sweep began
 			s.mu.Unlock()
 			if !watched {
-				_ = s.verifyLocked(r)
+				_ = r.verifyLocked()
 			}
 			r.busy.Unlock()
 		}

@@ -2,11 +2,9 @@ package zklock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -27,11 +25,11 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 	var entries []driver.Entry
 	var v view
 	if e := d.do(ctx, func() {
-		if v, err = s.list(d.queuePath(name)); err == nil {
+		if v, err = (queueNode{s, d.queuePath(name)}).list(); err == nil {
 			err = v.check(d.queuePath(name))
 		}
 		if err == nil {
-			entries, err = s.entries(d.queuePath(name), &v)
+			entries, err = queueNode{s, d.queuePath(name)}.entries(&v)
 		}
 	}, s); e != nil {
 		return queue, e
@@ -48,46 +46,6 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 		queue.Tickets = append(queue.Tickets, e)
 	}
 	return queue, nil
-}
-
-// entries reads all nodes of a queue.
-func (s *session) entries(queue string, v *view) ([]driver.Entry, error) {
-	entries := make([]driver.Entry, len(v.nodes))
-	errs := make([]error, len(v.nodes))
-	held := make(map[int32]bool)
-	units := make(map[int32]int64)
-	sum, limit := int64(0), v.shown()
-	for _, p := range v.places() {
-		n := p.nodes[0]
-		if n.limit != limit {
-			p.units = limit
-		}
-		sum = add(sum, p.units)
-		held[n.seq], units[n.seq] = sum <= limit, p.units
-	}
-	inParallel(len(v.nodes), func(i int) {
-		n := v.nodes[i]
-		data, stat, err := s.conn.Get(queue + "/" + n.name)
-		if err != nil {
-			if !errors.Is(err, zk.ErrNoNode) {
-				errs[i] = classed("read "+queue+"/"+n.name, err)
-			}
-			return
-		}
-		d := readData(n.name, data)
-		e := driver.Entry{
-			ID: d.ID, Owner: d.Owner, Meta: d.Meta, Units: units[n.seq], State: driver.Waiting,
-			Left: time.Duration(d.TTL) * time.Millisecond,
-		}
-		if held[n.seq] {
-			e.State = driver.Held
-			if e.Token = d.Token; e.Token == 0 {
-				e.Token = uint64(stat.Czxid) + v.base(n.seq)
-			}
-		}
-		entries[i] = e
-	})
-	return entries, errors.Join(errs...)
 }
 
 // shown returns the limit of a queue for display: a queue that has only kazoo's
@@ -154,43 +112,15 @@ const namesAtOnce = 256
 // namesOfQueues is nameOfLine for several queues at once.
 func (s *session) namesOfQueues(elements, plain []string) ([]string, error) {
 	names, errs := make([]string, len(elements)), make([]error, len(elements))
-	inParallel(len(elements), func(i int) { names[i], errs[i] = s.nameOfQueue(elements[i], plain[i]) })
+	inParallel(len(elements), func(i int) {
+		names[i], errs[i] = queueNode{s, s.d.base + "/" + elements[i]}.nameOfQueue(elements[i], plain[i])
+	})
 	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
 	}
 	return names, nil
-}
-
-// nameOfQueue returns the name of a queue that has tickets, and "" for any other
-// path.
-func (s *session) nameOfQueue(element, name string) (string, error) {
-	queue := s.d.base + "/" + element
-	children, _, err := s.conn.Children(queue)
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		return "", nil // gone, or not readable by this user
-	}
-	if err != nil {
-		return "", classed("list "+queue, err)
-	}
-	v := viewOf(children)
-	if len(v.nodes) == 0 || !isHashed(element) {
-		if len(v.nodes) == 0 {
-			name = ""
-		}
-		return name, nil
-	}
-	for _, n := range v.nodes {
-		data, _, err := s.conn.Get(queue + "/" + n.name)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return "", classed("read "+queue+"/"+n.name, err)
-		}
-		if d := readData(n.name, data); err == nil && encodeName(d.Name) == element {
-			return d.Name, nil
-		}
-	}
-	return "", nil
 }
 
 // Break implements [driver.Driver]. The tickets of other libraries are
@@ -203,34 +133,10 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if err != nil {
 		return err
 	}
-	if e := d.do(ctx, func() { err = s.breakTicket(d.queuePath(name), ticketID) }, s); e != nil {
+	if e := d.do(ctx, func() { err = (queueNode{s, d.queuePath(name)}).breakTicket(ticketID) }, s); e != nil {
 		return e
 	}
 	return err
-}
-
-func (s *session) breakTicket(queue, id string) error {
-	children, _, err := s.conn.Children(queue)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return classed("list "+queue, err)
-	}
-	v := viewOf(children)
-	uuid, found := nodeUUID(id), false
-	for _, n := range v.nodes {
-		if n.uuid != uuid && n.name != id {
-			continue
-		}
-		switch err := s.conn.Delete(queue+"/"+n.name, -1); {
-		case err == nil:
-			found = true
-		case !errors.Is(err, zk.ErrNoNode):
-			return classed("delete "+queue+"/"+n.name, err)
-		}
-	}
-	if !found {
-		return driver.ErrNoTicket
-	}
-	return nil
 }
 
 // Identity implements [driver.Identifier]. The identity is the content of a
@@ -245,29 +151,8 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var id string
-	if e := d.do(ctx, func() { id, err = s.identity() }, s); e != nil {
+	if e := d.do(ctx, func() { id, err = (tree{s}).identity() }, s); e != nil {
 		return "", e
 	}
 	return id, err
-}
-
-func (s *session) identity() (string, error) {
-	path := s.d.base + "/" + identityNode
-	for range 5 {
-		data, _, err := s.conn.Get(path)
-		if err == nil {
-			return "zk:" + string(data), nil
-		}
-		if !errors.Is(err, zk.ErrNoNode) {
-			return "", classed("read "+path, err)
-		}
-		_, err = s.conn.Create(path, []byte(strings.ToLower(rand.Text())), zk.FlagPersistent, s.d.acl)
-		if errors.Is(err, zk.ErrNoNode) {
-			err = s.makeParents(s.d.base)
-		}
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return "", classed("create "+path, err)
-		}
-	}
-	return "", driver.Errorf(driver.NotDone, "create %s: the path keeps vanishing", path)
 }

@@ -68,7 +68,7 @@ func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driv
 	var alive []*entry
 	var places, over []int
 	for _, i := range at {
-		if s.extend(recs[i], began) {
+		if recs[i].extend(began) {
 			alive, places = append(alive, recs[i]), append(places, i)
 		} else {
 			over = append(over, i)
@@ -86,7 +86,7 @@ func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driv
 		r.busy.Lock()
 		defer r.busy.Unlock()
 		var err error
-		if answers[i], err = s.overdueLocked(r); err != nil {
+		if answers[i], err = r.overdueLocked(); err != nil {
 			answers[i].Err = err
 		}
 	})
@@ -101,7 +101,7 @@ func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driv
 		case err != nil:
 			answers[i].Err = err
 		default:
-			if answers[i], err = s.answer(alive[k], began); err != nil {
+			if answers[i], err = alive[k].answer(began); err != nil {
 				answers[i] = driver.Status{Err: err}
 			}
 		}
@@ -143,7 +143,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 			for _, i := range queues[k] { // in order: each may grant the next
 				r := recs[i]
 				r.busy.Lock()
-				state, err := r.s.leaveLocked(r)
+				state, err := r.leaveLocked()
 				r.s.mu.Lock()
 				r.leaving = false
 				r.s.mu.Unlock()
@@ -162,42 +162,42 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 // that moment. This driver may not have heard yet that a waiter was granted. So the
 // transaction that deletes the node of a waiter checks that the tickets that keep it
 // out are still there.
-func (s *session) leaveLocked(r *entry) (driver.State, error) {
-	if !s.up() {
-		return s.departLocked(r)
+func (r *entry) leaveLocked() (driver.State, error) {
+	if !r.s.up() {
+		return r.departLocked()
 	}
 	if r.createUnknown {
-		found, err := s.find(r)
+		found, err := r.find()
 		if err != nil {
-			return 0, s.retireIfRefused(err)
+			return 0, r.s.retireIfRefused(err)
 		}
 		if !found {
-			return s.departLocked(r)
+			return r.departLocked()
 		}
 	}
-	s.mu.Lock()
+	r.s.mu.Lock()
 	state, path := r.state, r.path
 	var behind []string
 	if state == driver.Waiting && r.target != "" && !r.manyAhead {
 		behind = []string{r.target}
 	}
-	s.mu.Unlock()
+	r.s.mu.Unlock()
 	for state != driver.Held && state != driver.Gone && path != "" {
 		if behind == nil {
-			v, err := s.list(r.queue)
+			v, err := r.list()
 			if err != nil {
-				return 0, s.retireIfRefused(err)
+				return 0, r.s.retireIfRefused(err)
 			}
 			st := v.position(nameOf(path))
 			if !st.found {
 				break // the delete finds nothing, either
 			}
 			if st.held {
-				s.mu.Lock()
+				r.s.mu.Lock()
 				if r.state != driver.Gone {
 					r.state = driver.Held
 				}
-				s.mu.Unlock()
+				r.s.mu.Unlock()
 				break
 			}
 			if behind = v.keepingOut(r.queue, nameOf(path)); len(behind) > maxChecks {
@@ -208,21 +208,21 @@ func (s *session) leaveLocked(r *entry) (driver.State, error) {
 		for _, p := range behind {
 			ops = append(ops, &zk.CheckVersionRequest{Path: p, Version: -1})
 		}
-		res, err := s.conn.Multi(append(ops, &zk.DeleteRequest{Path: path, Version: -1})...)
+		res, err := r.s.conn.Multi(append(ops, &zk.DeleteRequest{Path: path, Version: -1})...)
 		if err == nil {
-			s.forget(r)
+			r.forget()
 			return driver.Waiting, nil
 		}
 		failed := failing(res)
 		if failed < 0 {
-			return 0, s.retireIfRefused(classed("delete "+path, err))
+			return 0, r.s.retireIfRefused(classed("delete "+path, err))
 		}
 		if failed == len(ops) || !errors.Is(res[failed].Error, zk.ErrNoNode) {
 			break // the check is refused, or the node is: departLocked tells
 		}
 		behind = nil
 	}
-	return s.departLocked(r)
+	return r.departLocked()
 }
 
 // maxChecks is the most nodes that one transaction checks.
@@ -230,55 +230,55 @@ const maxChecks = 1000
 
 // departLocked deletes the ticket's node and returns the state that the ticket last
 // was known to have. Every sweep repeats it until it has succeeded.
-func (s *session) departLocked(r *entry) (driver.State, error) {
-	s.mu.Lock()
+func (r *entry) departLocked() (driver.State, error) {
+	r.s.mu.Lock()
 	r.mustLeave = true
-	s.unwatch(r)
-	state, path, connected := r.state, r.path, s.connected
-	s.mu.Unlock()
+	r.unwatch()
+	state, path, connected := r.state, r.path, r.s.connected
+	r.s.mu.Unlock()
 	if state == driver.Gone || path == "" && !r.createUnknown {
-		s.forget(r)
+		r.forget()
 		return driver.Gone, nil
 	}
 	if !connected {
-		return 0, s.away()
+		return 0, r.s.away()
 	}
 	if r.createUnknown {
-		if err := s.deleteNodes(r); err != nil {
-			return 0, s.retireIfRefused(err)
+		if err := r.deleteNodes(); err != nil {
+			return 0, r.s.retireIfRefused(err)
 		}
 		if state == 0 {
 			state = driver.Gone
 		}
 	} else {
-		err := s.conn.Delete(path, -1)
+		err := r.s.conn.Delete(path, -1)
 		if errors.Is(err, zk.ErrNoNode) {
 			state = driver.Gone
 		} else if err != nil {
-			return 0, s.retireIfRefused(classed("delete "+path, err))
+			return 0, r.s.retireIfRefused(classed("delete "+path, err))
 		}
 	}
 	if state == 0 {
 		state = driver.Waiting
 	}
-	s.forget(r)
+	r.forget()
 	return state, nil
 }
 
 // deleteNodes deletes all nodes of a ticket whose create had no answer. r.busy is
 // held.
-func (s *session) deleteNodes(r *entry) error {
-	if err := s.sync(); err != nil {
+func (r *entry) deleteNodes() error {
+	if err := r.s.sync(); err != nil {
 		return err
 	}
-	children, _, err := s.conn.Children(r.queue)
+	children, _, err := r.s.conn.Children(r.queue)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return classed("list "+r.queue, err)
 	}
 	v := viewOf(children)
 	for _, n := range v.ofUUID(r.uuid) {
 		path := r.queue + "/" + n.name
-		if err := s.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if err := r.s.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return classed("delete "+path, err)
 		}
 	}
@@ -312,9 +312,9 @@ func (r *entry) where() string {
 }
 
 // replacedBy notes that another ticket's Join has removed the node of r.
-func (s *session) replacedBy(r *entry) {
-	s.d.addTombstone(r.uuid)
-	s.forget(r)
+func (r *entry) replacedBy() {
+	r.s.d.addTombstone(r.uuid)
+	r.forget()
 }
 
 // replace makes a ticket leave by a request of its own, where the Join's
@@ -327,6 +327,6 @@ func (d *Driver) replace(t *driver.Ticket) error {
 	d.addTombstone(r.uuid)
 	r.busy.Lock()
 	defer r.busy.Unlock()
-	_, err := r.s.departLocked(r)
+	_, err := r.departLocked()
 	return err
 }

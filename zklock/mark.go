@@ -35,7 +35,7 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 		return driver.Mark{}, err
 	}
 	return doFor(ctx, s, func() (driver.Mark, error) {
-		m, _, err := s.readMark(d.markPath(name))
+		m, _, err := tree{s}.readMark(d.markPath(name))
 		return m, err
 	})
 }
@@ -54,7 +54,7 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 		return err
 	}
 	data := append([]byte(markVersion+strconv.FormatUint(m.Token, 10)+"\n"), m.Value...)
-	if e := d.do(ctx, func() { err = s.setMark(d.markPath(name), m.Token, data) }, s); e != nil {
+	if e := d.do(ctx, func() { err = (tree{s}).setMark(d.markPath(name), m.Token, data) }, s); e != nil {
 		return e
 	}
 	return err
@@ -65,11 +65,11 @@ const noMark int32 = -1
 
 // readMark reads a mark and the version of its node. The server of a session may
 // lag behind the one that confirmed the mark, so it catches up first.
-func (s *session) readMark(path string) (m driver.Mark, version int32, err error) {
-	if _, err := s.conn.Sync(s.d.syncPath()); err != nil && !errors.Is(err, zk.ErrNoNode) {
+func (t tree) readMark(path string) (m driver.Mark, version int32, err error) {
+	if _, err := t.s.conn.Sync(t.s.d.syncPath()); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return m, noMark, classed("sync "+path, err)
 	}
-	data, stat, err := s.conn.Get(path)
+	data, stat, err := t.s.conn.Get(path)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return m, noMark, nil
@@ -85,25 +85,25 @@ func (s *session) readMark(path string) (m driver.Mark, version int32, err error
 	return m, stat.Version, nil
 }
 
-func (s *session) setMark(path string, token uint64, data []byte) error {
+func (t tree) setMark(path string, token uint64, data []byte) error {
 	const tries = 64
 	for range tries {
-		old, version, err := s.readMark(path)
+		old, version, err := t.readMark(path)
 		switch {
 		case err != nil:
 			return err
 		case token < old.Token:
 			return driver.ErrStaleMark
 		case version == noMark:
-			_, err = s.conn.Create(path, data, zk.FlagPersistent, s.d.acl)
+			_, err = t.s.conn.Create(path, data, zk.FlagPersistent, t.s.d.acl)
 		default:
-			_, err = s.conn.Set(path, data, version)
+			_, err = t.s.conn.Set(path, data, version)
 		}
 		switch {
 		case err == nil:
 			return nil
 		case version == noMark && errors.Is(err, zk.ErrNoNode):
-			if err := s.makeParents(s.d.base + "/" + marksNode); err != nil {
+			if err := t.makeParents(t.s.d.base + "/" + marksNode); err != nil {
 				return err
 			}
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode):

@@ -125,7 +125,7 @@ func (d *Driver) adopt(ctx context.Context, conn *zk.Conn, tap *Tap) error {
 	d.traits = traitsOf(d.tick, timeout, timeout)
 	d.traits.MinTTL = d.traits.MaxTTL * 24 / 25
 	s.serve()
-	if err := d.readServer(ctx, s); err != nil {
+	if err := (tree{s}).readServer(ctx); err != nil {
 		d.Close()
 		return err
 	}
@@ -158,7 +158,7 @@ func connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 		if errs[i] = s.ready(ctx); errs[i] == nil {
 			_, granted[i], _ = s.tap.granted()
 			if i > 0 { // the session with the longest time-out
-				errs[i] = d.readServer(ctx, s)
+				errs[i] = tree{s}.readServer(ctx)
 			}
 		}
 		s.close(false)
@@ -181,45 +181,6 @@ func connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 
 // maxTimeout is the longest time-out that a client can ask for in the protocol.
 const maxTimeout = (1<<31 - 1) * time.Millisecond
-
-// readServer checks that the chroot exists, that this user may read it, and that no
-// foreign node is in the queues' place.
-func (d *Driver) readServer(ctx context.Context, s *session) error {
-	var err error
-	e := d.do(ctx, func() {
-		var there bool
-		var stat *zk.Stat
-		if d.chroot != "" {
-			if there, stat, err = s.conn.Exists(d.chroot); err != nil {
-				err = classed("look at the chroot "+d.chroot, err)
-				return
-			}
-			if !there {
-				err = s.noChroot()
-				return
-			}
-			if stat.EphemeralOwner != 0 {
-				err = foreign(d.chroot, "is an ephemeral node and can have no lines below it")
-				return
-			}
-		}
-		_, stat, err = s.conn.Children(d.syncPath())
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			err = nil
-		case errors.Is(err, zk.ErrNoAuth):
-			err = driver.Errorf(driver.Refused, "no right to read %s: wrong user or password, or an ACL: %w", d.syncPath(), err)
-		case err != nil:
-			err = classed("list "+d.syncPath(), err)
-		case stat.EphemeralOwner != 0:
-			err = foreign(d.base, "is an ephemeral node and can have no lines below it")
-		}
-	})
-	if e != nil {
-		return e
-	}
-	return err
-}
 
 func parseURL(address string) (servers []string, opts *Options, limit time.Duration, err error) {
 	u, err := url.Parse(address)

@@ -14,44 +14,44 @@ func childKey(queue string) string { return queue + "/" }
 
 // resolveLocked reads the ticket's place and, if the ticket waits, watches the one
 // node that it waits for.
-func (s *session) resolveLocked(r *entry) error {
-	s.mu.Lock()
+func (r *entry) resolveLocked() error {
+	r.s.mu.Lock()
 	name := nameOf(r.path)
-	epoch := s.epoch
+	epoch := r.s.epoch
 	held := r.state == driver.Held || r.state == driver.Gone
-	s.mu.Unlock()
+	r.s.mu.Unlock()
 	if held {
 		return nil
 	}
 	if n, ok := parseNode(name); ok && spent(n.seq) {
-		return s.restartLocked(r)
+		return r.restartLocked()
 	}
 	// If the ticket was the first waiter behind several holders, it is assumed
 	// to be that still: one request lists and watches the queue.
 	for headed := r.wasFirst; ; {
 		// An event from here on makes the ticket be resolved again.
-		s.mu.Lock()
+		r.s.mu.Lock()
 		events := r.events
-		s.mu.Unlock()
+		r.s.mu.Unlock()
 		var v view
 		var err error
 		if headed {
-			s.mu.Lock()
-			s.watch(r, childKey(r.queue), false)
-			s.mu.Unlock()
-			children, stat, _, e := s.conn.ChildrenW(r.queue)
-			v, err = s.listed(r.queue, children, stat, e)
+			r.s.mu.Lock()
+			r.watch(childKey(r.queue), false)
+			r.s.mu.Unlock()
+			children, stat, _, e := r.s.conn.ChildrenW(r.queue)
+			v, err = queueNode{r.s, r.queue}.listed(children, stat, e)
 		} else {
-			v, err = s.list(r.queue)
+			v, err = r.list()
 		}
 		if err == nil && len(v.nodes) > maxTickets {
 			err = driver.Errorf(driver.Refused, "%s has %d tickets; the maximum is %d", r.queue, len(v.nodes), maxTickets)
 		}
 		st := v.position(name)
 		if err == nil && !st.found {
-			s.mu.Lock()
-			s.vanishedLocked(r)
-			s.mu.Unlock()
+			r.s.mu.Lock()
+			r.vanishedLocked()
+			r.s.mu.Unlock()
 			return nil
 		}
 		if err == nil {
@@ -61,27 +61,27 @@ func (s *session) resolveLocked(r *entry) error {
 			err = &driver.LimitError{Name: r.t.Name, Have: have, Want: r.t.Limit}
 		}
 		if err != nil {
-			return s.unresolvedLocked(r, err)
+			return r.unresolvedLocked(err)
 		}
-		if s.setPosition(r, &v, &st, epoch) {
-			return s.wakeNext(r, &st)
+		if r.setPosition(&v, &st, epoch) {
+			return r.wakeNext(&st)
 		}
 		if st.manyAhead && st.head {
 			if headed {
 				r.wasFirst = true
-				s.noteResolved(r, events) // the watch was set before the listing
+				r.noteResolved(events) // the watch was set before the listing
 				return nil
 			}
 			headed = true
 			continue
 		}
 		r.wasFirst = false
-		again, err := s.waitFor(r, &st)
+		again, err := r.waitFor(&st)
 		if err != nil {
-			return s.unresolvedLocked(r, err)
+			return r.unresolvedLocked(err)
 		}
 		if !again {
-			s.noteResolved(r, events)
+			r.noteResolved(events)
 			return nil
 		}
 		headed = false
@@ -94,15 +94,15 @@ const maxRecounted = 1000
 
 // recountLocked counts the places ahead of a ticket that waits for the same node as
 // before. Tickets before that node may have left.
-func (s *session) recountLocked(r *entry) error {
-	s.mu.Lock()
+func (r *entry) recountLocked() error {
+	r.s.mu.Lock()
 	waits, target, alone, was := r.state == driver.Waiting, r.target, r.alone, r.aheadAt
 	name := nameOf(r.path)
-	s.mu.Unlock()
+	r.s.mu.Unlock()
 	if !waits {
 		return nil
 	}
-	_, stat, err := s.conn.Exists(r.queue)
+	_, stat, err := r.s.conn.Exists(r.queue)
 	if err != nil {
 		return classed("look at "+r.queue, err)
 	}
@@ -111,18 +111,18 @@ func (s *session) recountLocked(r *entry) error {
 	case stat.Pzxid == was:
 		return nil
 	case stat.NumChildren <= maxRecounted:
-		v, err := s.list(r.queue)
+		v, err := r.list()
 		if err != nil {
 			return err
 		}
 		st := v.position(name)
 		if !st.found || st.held || st.manyAhead || st.alone != alone || r.queue+"/"+st.target != target {
-			return s.resolveLocked(r)
+			return r.resolveLocked()
 		}
 		ahead, was = st.ahead, v.pzxid
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	r.ahead, r.aheadAt = ahead, was
 	return nil
 }
@@ -131,11 +131,11 @@ func (s *session) recountLocked(r *entry) error {
 // queue has used up its numbers. It deletes the queue if it is empty, so that
 // the queue begins anew. Tickets that are still in the queue have lower
 // numbers, and their turn comes first.
-func (s *session) restartLocked(r *entry) error {
-	if _, err := s.departLocked(r); err != nil {
+func (r *entry) restartLocked() error {
+	if _, err := r.departLocked(); err != nil {
 		return err
 	}
-	switch err := s.conn.Delete(r.queue, -1); {
+	switch err := r.s.conn.Delete(r.queue, -1); {
 	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNotEmpty):
 	default:
 		return classed("delete the empty queue "+r.queue, err)
@@ -144,16 +144,16 @@ func (s *session) restartLocked(r *entry) error {
 }
 
 // noteResolved notes that the ticket's events up to this number are dealt with.
-func (s *session) noteResolved(r *entry, events int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *entry) noteResolved(events int) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	r.resolvedAt = events
 }
 
 // setPosition notes a position, and reports whether the ticket holds.
-func (s *session) setPosition(r *entry, v *view, st *position, epoch int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *entry) setPosition(v *view, st *position, epoch int) bool {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	if n, ok := parseNode(nameOf(r.path)); ok && !r.hasBase {
 		r.token += v.base(n.seq)
 		r.hasBase = true
@@ -163,7 +163,7 @@ func (s *session) setPosition(r *entry, v *view, st *position, epoch int) bool {
 		return r.state == driver.Held
 	}
 	if st.held {
-		s.unwatch(r)
+		r.unwatch()
 		r.state, r.holder = driver.Held, ""
 		return true
 	}
@@ -173,20 +173,20 @@ func (s *session) setPosition(r *entry, v *view, st *position, epoch int) bool {
 
 // waitFor watches the node that the ticket waits for. It asks to list again if
 // that node has gone in the meantime.
-func (s *session) waitFor(r *entry, st *position) (again bool, err error) {
+func (r *entry) waitFor(st *position) (again bool, err error) {
 	path := r.queue + "/" + st.target
-	s.mu.Lock()
-	s.watch(r, path, st.alone)
-	s.mu.Unlock()
-	data, stat, _, err := s.conn.GetW(path)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r.s.mu.Lock()
+	r.watch(path, st.alone)
+	r.s.mu.Unlock()
+	data, stat, _, err := r.s.conn.GetW(path)
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	if r.state != driver.Waiting {
 		return false, nil // the ticket's state changed during the request
 	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		s.unwatch(r)
+		r.unwatch()
 		return true, nil
 	case err != nil:
 		return false, classed("watch "+path, err)
@@ -195,7 +195,7 @@ func (s *session) waitFor(r *entry, st *position) (again bool, err error) {
 	case st.manyAhead && stat.Version > 0:
 		// That node was granted, and announced its grant before the watch was
 		// set.
-		s.unwatch(r)
+		r.unwatch()
 		return true, nil
 	}
 	if st.ahead == 1 {
@@ -206,62 +206,62 @@ func (s *session) waitFor(r *entry, st *position) (again bool, err error) {
 
 // wakeNext wakes the next waiter of a semaphore, which is now the first waiter. The
 // next waiter watches this ticket's node, and no other event would reach it.
-func (s *session) wakeNext(r *entry, st *position) error {
+func (r *entry) wakeNext(st *position) error {
 	if st.last || r.t.Limit == 1 || r.t.Limit == driver.RWLimit {
 		return nil
 	}
-	s.mu.Lock()
+	r.s.mu.Lock()
 	path, token := r.path, uint64(0)
 	if r.t.Owner != "" {
 		token = r.token
 	}
-	s.mu.Unlock()
+	r.s.mu.Unlock()
 	// If the write fails, the next waiter still reads the queue at its renewal.
-	_, _ = s.conn.Set(path, dataOf(r.t, token), -1)
+	_, _ = r.s.conn.Set(path, dataOf(r.t, token), -1)
 	return nil
 }
 
 // unresolvedLocked handles an error that left the ticket's position unknown. A refused
 // ticket can never have a place: unresolvedLocked removes its node. For any other
 // error only the position is unknown.
-func (s *session) unresolvedLocked(r *entry, err error) error {
-	s.mu.Lock()
+func (r *entry) unresolvedLocked(err error) error {
+	r.s.mu.Lock()
 	fresh := r.state == 0
 	r.epoch = -1
-	s.unwatch(r)
-	s.mu.Unlock()
+	r.unwatch()
+	r.s.mu.Unlock()
 	if driver.ClassOf(err) != driver.Refused {
 		if fresh {
 			r.createUnknown = true // the next Join finds the node and goes on
 		}
 		return err
 	}
-	if _, e := s.departLocked(r); e != nil {
+	if _, e := r.departLocked(); e != nil {
 		return e
 	}
 	return err
 }
 
 // onTargetEvent resolves the ticket after an event on its target.
-func (s *session) onTargetEvent(r *entry) {
+func (r *entry) onTargetEvent() {
 	r.busy.Lock()
 	defer r.busy.Unlock()
-	s.mu.Lock()
+	r.s.mu.Lock()
 	idle := r.state != driver.Waiting || r.mustLeave || r.events == r.resolvedAt
-	s.mu.Unlock()
+	r.s.mu.Unlock()
 	if idle {
 		return
 	}
-	err := s.resolveLocked(r)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	err := r.resolveLocked()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	switch {
 	case err != nil && driver.ClassOf(err) == driver.Refused:
 		// The core joins again, and that Join returns the reason.
-		s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
+		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
 	case err != nil:
 		r.events++ // makes the next renewal resolve it
 	case r.state == driver.Held && !r.mustLeave:
-		s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.token}})
+		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.token}})
 	}
 }

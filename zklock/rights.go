@@ -59,7 +59,7 @@ func (s *session) retire() {
 		}
 		s.mu.Unlock()
 		for _, r := range rs {
-			s.forget(r)
+			r.forget()
 		}
 	})
 }
@@ -67,20 +67,20 @@ func (s *session) retire() {
 // checkMarks asks for the rights that marks need, at their node and at one of them, and
 // reports the missing right. It returns nil if there is no such node yet: whoever may
 // lock may make it, as checkRights says.
-func (s *session) checkMarks() *driver.Finding {
-	path := s.d.base + "/" + marksNode
-	marks, _, err := s.conn.Children(path)
+func (t tree) checkMarks() *driver.Finding {
+	path := t.s.d.base + "/" + marksNode
+	marks, _, err := t.s.conn.Children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	right := "read"
 	if err == nil {
-		right, err = "create", s.mayDo(&zk.CreateRequest{Path: path + "/%check-" + strings.ToLower(rand.Text()), Acl: s.d.acl})
+		right, err = "create", t.mayDo(&zk.CreateRequest{Path: path + "/%check-" + strings.ToLower(rand.Text()), Acl: t.s.d.acl})
 	}
 	if err == nil && len(marks) > 0 {
 		right = "read"
-		if _, _, err = s.conn.Get(path + "/" + marks[0]); err == nil {
-			right, err = "write", s.mayDo(&zk.SetDataRequest{Path: path + "/" + marks[0], Version: -1})
+		if _, _, err = t.s.conn.Get(path + "/" + marks[0]); err == nil {
+			right, err = "write", t.mayDo(&zk.SetDataRequest{Path: path + "/" + marks[0], Version: -1})
 		}
 	}
 	switch {
@@ -96,8 +96,8 @@ func (s *session) checkMarks() *driver.Finding {
 
 // mayDo returns an error if the user has no right to a request. It sends the request in
 // a transaction that always fails; the server checks the rights before.
-func (s *session) mayDo(request any) error {
-	_, err := s.conn.Multi(request, &zk.CheckVersionRequest{Path: s.d.syncPath(), Version: 1<<31 - 1})
+func (t tree) mayDo(request any) error {
+	_, err := t.s.conn.Multi(request, &zk.CheckVersionRequest{Path: t.s.d.syncPath(), Version: 1<<31 - 1})
 	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
 		return nil // as planned, or something is gone
 	}
@@ -107,32 +107,32 @@ func (s *session) mayDo(request any) error {
 // checkRights performs a lock's operations below a path of its own, and reports
 // the missing right. It returns nil if the queues' path, which has the rights,
 // does not exist yet.
-func (s *session) checkRights() *driver.Finding {
-	if there, _, err := s.conn.Exists(s.d.syncPath()); err != nil || !there {
+func (t tree) checkRights() *driver.Finding {
+	if there, _, err := t.s.conn.Exists(t.s.d.syncPath()); err != nil || !there {
 		return nil
 	}
-	probe := s.d.base + "/%check-" + strings.ToLower(rand.Text())
+	probe := t.s.d.base + "/%check-" + strings.ToLower(rand.Text())
 	node := probe + "/node"
 	for _, step := range []struct {
 		right string
 		do    func() error
 	}{
-		{"create", func() error { _, err := s.conn.CreateContainer(probe, nil, zk.FlagContainer, s.d.acl); return err }},
-		{"create", func() error { _, err := s.conn.Create(node, nil, zk.FlagEphemeral, s.d.acl); return err }},
-		{"read", func() error { _, _, err := s.conn.Children(probe); return err }},
-		{"write", func() error { _, err := s.conn.Set(node, nil, -1); return err }},
-		{"delete", func() error { return s.conn.Delete(node, -1) }},
-		{"delete", func() error { return s.conn.Delete(probe, -1) }},
+		{"create", func() error { _, err := t.s.conn.CreateContainer(probe, nil, zk.FlagContainer, t.s.d.acl); return err }},
+		{"create", func() error { _, err := t.s.conn.Create(node, nil, zk.FlagEphemeral, t.s.d.acl); return err }},
+		{"read", func() error { _, _, err := t.s.conn.Children(probe); return err }},
+		{"write", func() error { _, err := t.s.conn.Set(node, nil, -1); return err }},
+		{"delete", func() error { return t.s.conn.Delete(node, -1) }},
+		{"delete", func() error { return t.s.conn.Delete(probe, -1) }},
 	} {
 		if err := step.do(); errors.Is(err, zk.ErrNoAuth) {
 			// The server removes the node with the session, and the container
 			// once it is empty.
-			return &driver.Finding{Topic: "rights", Level: driver.Problem, Detail: "the user has no right to " + step.right + " below " + s.d.syncPath(),
+			return &driver.Finding{Topic: "rights", Level: driver.Problem, Detail: "the user has no right to " + step.right + " below " + t.s.d.syncPath(),
 				Advice: "give the user create, read, write and delete there"}
 		} else if err != nil {
 			return &driver.Finding{Topic: "rights", Level: driver.Warning, Detail: "they could not be examined: " + classed(step.right, err).Error(),
 				Advice: "examine them again"}
 		}
 	}
-	return &driver.Finding{Topic: "rights", Detail: "the user may create, read, write and delete below " + s.d.syncPath()}
+	return &driver.Finding{Topic: "rights", Detail: "the user may create, read, write and delete below " + t.s.d.syncPath()}
 }

@@ -196,7 +196,7 @@ func (s *session) event(ev zk.Event) {
 		s.onStateLocked(ev.State)
 	case zk.EventNodeDeleted:
 		if r := s.byPath[ev.Path]; r != nil {
-			s.vanishedLocked(r)
+			r.vanishedLocked()
 		}
 		s.wakeLocked(ev.Path, true)
 	case zk.EventNodeDataChanged:
@@ -243,22 +243,22 @@ func (s *session) onStateLocked(state zk.State) {
 		s.epoch++
 		s.mark = ""
 		for _, r := range s.byUUID {
-			s.vanishedLocked(r)
+			r.vanishedLocked()
 		}
 	}
 }
 
 // vanishedLocked notes that the entry's node is gone, and the ticket with it.
-func (s *session) vanishedLocked(r *entry) {
-	delete(s.byPath, r.path)
-	s.unwatch(r)
+func (r *entry) vanishedLocked() {
+	delete(r.s.byPath, r.path)
+	r.unwatch()
 	if r.state == driver.Gone || r.path == "" {
 		return
 	}
 	r.state = driver.Gone
 	if !r.mustLeave {
-		s.d.addTombstone(r.uuid)
-		s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
+		r.s.d.addTombstone(r.uuid)
+		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
 	}
 }
 
@@ -281,22 +281,22 @@ func (s *session) wakeLocked(path string, deleted bool) {
 	delete(s.watchers, path)
 }
 
-func (s *session) watch(r *entry, key string, alone bool) {
-	s.unwatch(r)
-	m := s.watchers[key]
+func (r *entry) watch(key string, alone bool) {
+	r.unwatch()
+	m := r.s.watchers[key]
 	if m == nil {
 		m = make(map[*entry]bool, 1)
-		s.watchers[key] = m
+		r.s.watchers[key] = m
 	}
 	m[r] = true
 	r.target, r.alone = key, alone
 }
 
-func (s *session) unwatch(r *entry) {
-	if m := s.watchers[r.target]; m != nil {
+func (r *entry) unwatch() {
+	if m := r.s.watchers[r.target]; m != nil {
 		delete(m, r)
 		if len(m) == 0 {
-			delete(s.watchers, r.target)
+			delete(r.s.watchers, r.target)
 		}
 	}
 	r.target, r.alone = "", false
@@ -329,7 +329,7 @@ func (s *session) work() {
 			case t.gap:
 				s.d.push("", driver.Status{})
 			case t.resolve != nil:
-				s.goInSlot(func() { s.onTargetEvent(t.resolve) })
+				s.goInSlot(func() { t.resolve.onTargetEvent() })
 			default:
 				s.d.push(t.id, t.place)
 			}

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"strings"
@@ -54,7 +55,7 @@ func (s *session) ownNode() (mark, error) {
 	for range 5 {
 		_, err := s.conn.Create(m.path, nil, zk.FlagEphemeral, s.d.acl)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := s.makeParents(folder); err != nil {
+			if err := (tree{s}).makeParents(folder); err != nil {
 				return mark{}, err
 			}
 			continue
@@ -94,28 +95,32 @@ func (s *session) marked(zxid int64) {
 	s.zxid = max(s.zxid, zxid)
 }
 
+// tree is the part of the server that the driver uses, as a session may read and
+// change it: the nodes that belong to no ticket.
+type tree struct{ s *session }
+
 // makeParents makes the path and the missing nodes above it, below the chroot.
 // It makes containers: the server removes them once they have been empty for a
 // while. Servers too old to know containers get persistent nodes.
-func (s *session) makeParents(path string) error {
-	rest := strings.TrimPrefix(path, s.d.chroot)
-	at := s.d.chroot
+func (t tree) makeParents(path string) error {
+	rest := strings.TrimPrefix(path, t.s.d.chroot)
+	at := t.s.d.chroot
 	for _, field := range strings.Split(strings.TrimPrefix(rest, "/"), "/") {
 		at += "/" + field
-		_, err := s.conn.CreateContainer(at, nil, zk.FlagContainer, s.d.acl)
+		_, err := t.s.conn.CreateContainer(at, nil, zk.FlagContainer, t.s.d.acl)
 		if err != nil && strings.Contains(err.Error(), "unknown error: -6") { // -6: unimplemented
-			_, err = s.conn.Create(at, nil, zk.FlagPersistent, s.d.acl)
+			_, err = t.s.conn.Create(at, nil, zk.FlagPersistent, t.s.d.acl)
 		}
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
 		case errors.Is(err, zk.ErrNoAuth):
 			// This user may have no right to create above the driver's own part
 			// of the chroot.
-			if there, _, e := s.conn.Exists(at); e != nil || !there {
+			if there, _, e := t.s.conn.Exists(at); e != nil || !there {
 				return classed("create "+at, err)
 			}
 		case errors.Is(err, zk.ErrNoNode):
-			return s.noChroot()
+			return t.noChroot()
 		case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 			return foreign(at[:strings.LastIndexByte(at, '/')], "is an ephemeral node and can have no lines below it")
 		default:
@@ -126,9 +131,70 @@ func (s *session) makeParents(path string) error {
 }
 
 // noChroot returns the error of a missing path that has to exist.
-func (s *session) noChroot() error {
-	if s.d.chroot == "" {
-		return driver.Errorf(driver.NotDone, "create in %s: the path keeps vanishing", s.d.base)
+func (t tree) noChroot() error {
+	if t.s.d.chroot == "" {
+		return driver.Errorf(driver.NotDone, "create in %s: the path keeps vanishing", t.s.d.base)
 	}
-	return driver.Errorf(driver.Refused, "the chroot %s does not exist; create it, or correct the address", s.d.chroot)
+	return driver.Errorf(driver.Refused, "the chroot %s does not exist; create it, or correct the address", t.s.d.chroot)
+}
+
+func (t tree) identity() (string, error) {
+	path := t.s.d.base + "/" + identityNode
+	for range 5 {
+		data, _, err := t.s.conn.Get(path)
+		if err == nil {
+			return "zk:" + string(data), nil
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			return "", classed("read "+path, err)
+		}
+		_, err = t.s.conn.Create(path, []byte(strings.ToLower(rand.Text())), zk.FlagPersistent, t.s.d.acl)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = t.makeParents(t.s.d.base)
+		}
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return "", classed("create "+path, err)
+		}
+	}
+	return "", driver.Errorf(driver.NotDone, "create %s: the path keeps vanishing", path)
+}
+
+// readServer checks that the chroot exists, that this user may read it, and that no
+// foreign node is in the queues' place.
+func (t tree) readServer(ctx context.Context) error {
+	d := t.s.d
+	var err error
+	e := d.do(ctx, func() {
+		var there bool
+		var stat *zk.Stat
+		if d.chroot != "" {
+			if there, stat, err = t.s.conn.Exists(d.chroot); err != nil {
+				err = classed("look at the chroot "+d.chroot, err)
+				return
+			}
+			if !there {
+				err = t.noChroot()
+				return
+			}
+			if stat.EphemeralOwner != 0 {
+				err = foreign(d.chroot, "is an ephemeral node and can have no lines below it")
+				return
+			}
+		}
+		_, stat, err = t.s.conn.Children(d.syncPath())
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			err = nil
+		case errors.Is(err, zk.ErrNoAuth):
+			err = driver.Errorf(driver.Refused, "no right to read %s: wrong user or password, or an ACL: %w", d.syncPath(), err)
+		case err != nil:
+			err = classed("list "+d.syncPath(), err)
+		case stat.EphemeralOwner != 0:
+			err = foreign(d.base, "is an ephemeral node and can have no lines below it")
+		}
+	})
+	if e != nil {
+		return e
+	}
+	return err
 }

@@ -308,22 +308,6 @@ func (d *Driver) hasTombstone(uuid string) bool {
 	return err == nil && d.tombstones.Has(b)
 }
 
-// deleteStrays deletes nodes that this client made but has no entry of. Creates left
-// them that were carried out although they seemed to have failed.
-func (d *Driver) deleteStrays(s *session, queue string, v *view) {
-	var found []string
-	d.mu.Lock()
-	for _, n := range v.nodes {
-		if n.uuid != "" && d.clients[n.uuid[:clientLen]] && d.homes[n.uuid] == nil {
-			found = append(found, n.name)
-		}
-	}
-	d.mu.Unlock()
-	for _, name := range found {
-		_ = s.conn.Delete(queue+"/"+name, -1) // if this fails, the next listing shows the node again
-	}
-}
-
 // Watch implements [driver.Driver]. Pushes come from the watches of waiting
 // tickets; a session that had to connect again reports the gap.
 func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
