@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tracker"
 )
 
 // entry is a session's knowledge of one of its tickets. It exists from before
@@ -29,24 +30,21 @@ type entry struct {
 	busy sync.Mutex
 
 	// Guarded by session.mu.
-	state        driver.State // 0 until the first answer
-	token        uint64
-	hasBase      bool   // the token includes the queue's base
-	path         string // of its node, "" if it has none
-	until        time.Time
-	epoch        int  // the connection in which it was last read
-	watched      bool // its own node is watched
-	mustLeave    bool // its node must be deleted; no push about it is sent
-	leaving      bool // a Leave is under way, which reports the state that it finds
-	events       int  // number of events on its target
-	resolvedAt   int  // number of events when it was last resolved
-	manyAhead    bool
-	severalNodes bool   // see position
-	target       string // key in session.watchers
-	alone        bool
-	ahead        int   // -1 if it is not known
-	aheadAt      int64 // the pzxid of the queue at which ahead was counted
-	holder       string
+	tracker.Ticket        // while MustLeave its node must be deleted, and no push about it is sent
+	hasBase        bool   // the token includes the queue's base
+	path           string // of its node, "" if it has none
+	epoch          int    // the connection in which it was last read
+	watched        bool   // its own node is watched
+	leaving        bool   // a Leave is under way, which reports the state that it finds
+	events         int    // number of events on its target
+	resolvedAt     int    // number of events when it was last resolved
+	manyAhead      bool
+	severalNodes   bool   // see position
+	target         string // key in session.watchers
+	alone          bool
+	ahead          int   // -1 if it is not known
+	aheadAt        int64 // the pzxid of the queue at which ahead was counted
+	holder         string
 }
 
 // nodeData is the content of a ticket's node, as JSON, for people and Inspect.
@@ -86,16 +84,45 @@ func readData(name string, b []byte) nodeData {
 	return d
 }
 
-// newEntry returns the entry of a ticket, and makes one if there is none.
-func (s *session) newEntry(t *driver.Ticket, uuid string, now time.Time) *entry {
+// enter returns the entry of a ticket, and makes one in the session s if there is
+// none. It returns nil if the ticket must stay gone.
+func (d *Driver) enter(s *session, t *driver.Ticket, uuid string, now time.Time) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.byUUID[uuid]
-	if r == nil {
-		r = &entry{s: s, t: t, id: t.ID, uuid: uuid, queue: s.d.queuePath(t.Name), born: now, until: now.Add(driver.Keep(t.TTL))}
-		s.byUUID[uuid] = r
-	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, _ := d.tickets.Enter(binaryUUID(uuid), func() *entry {
+		r := &entry{s: s, t: t, id: t.ID, uuid: uuid, queue: d.queuePath(t.Name), born: now}
+		r.Until = now.Add(driver.Keep(t.TTL))
+		s.entries[r] = true
+		d.clients[uuid[:clientLen]] = true
+		return r
+	})
 	return r
+}
+
+// find returns the entry of a ticket, or nil if the ticket has none.
+func (d *Driver) find(uuid string) *entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tickets.Find(binaryUUID(uuid))
+}
+
+// tombstoneTTL is the life of a tombstone: longer than any request of a ticket can be
+// under way.
+const tombstoneTTL = time.Minute
+
+func (d *Driver) addTombstone(uuid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tickets.Tombstones.Add(binaryUUID(uuid))
+}
+
+// mustStayGone reports whether a ticket without an entry has a tombstone.
+func (d *Driver) mustStayGone(uuid string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tickets.Gone(binaryUUID(uuid))
 }
 
 // forget ends an entry whose nodes are gone.
@@ -106,9 +133,11 @@ func (r *entry) forget() {
 	if r.path != "" {
 		delete(r.s.byPath, r.path)
 	}
-	r.state, r.mustLeave = driver.Gone, true
-	delete(r.s.byUUID, r.uuid)
-	r.s.d.disown(r.uuid)
+	r.Left()
+	delete(r.s.entries, r)
+	r.s.d.mu.Lock()
+	defer r.s.d.mu.Unlock()
+	r.s.d.tickets.Forget(binaryUUID(r.uuid), false)
 }
 
 // setNodeLocked notes the node of a ticket.
@@ -118,7 +147,7 @@ func (r *entry) setNodeLocked(name string, token uint64, based bool) {
 	if r.path != "" {
 		delete(r.s.byPath, r.path)
 	}
-	r.path, r.token, r.hasBase, r.watched, r.epoch = r.queue+"/"+name, token, based, false, r.s.epoch
+	r.path, r.Token, r.hasBase, r.watched, r.epoch = r.queue+"/"+name, token, based, false, r.s.epoch
 	r.s.byPath[r.path] = r
 }
 
@@ -154,12 +183,12 @@ func (r *entry) answer(began time.Time) (driver.Status, error) {
 func (r *entry) answerIfPromised(began time.Time) (p driver.Status, ok bool, err error) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	p = driver.Status{State: r.state, Holder: r.holder, Lease: r.t.TTL}
-	switch r.state {
+	p = driver.Status{State: r.State, Holder: r.holder, Lease: r.t.TTL}
+	switch r.State {
 	case driver.Gone:
 		return driver.Status{State: driver.Gone}, true, nil
 	case driver.Held:
-		p.Token, p.Holder = r.token, ""
+		p.Token, p.Holder = r.Token, ""
 	case driver.Waiting:
 		p.Ahead = r.ahead
 	default:
@@ -173,13 +202,11 @@ func (r *entry) answerIfPromised(began time.Time) (p driver.Status, ok bool, err
 func (r *entry) extend(began time.Time) bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.mustLeave || began.After(r.until) {
-		r.mustLeave = true
+	ok := r.Extend(began, driver.Keep(r.t.TTL))
+	if !ok {
 		r.s.d.addTombstone(r.uuid)
-		return false
 	}
-	r.until = began.Add(driver.Keep(r.t.TTL))
-	return true
+	return ok
 }
 
 // verifyLocked checks that the ticket's node exists, and watches the node, so that
@@ -221,9 +248,9 @@ func (s *session) refresh(rs []*entry) []error {
 	s.mu.Lock()
 	var doubt []int
 	for i, r := range rs {
-		if r.state != driver.Gone && (!r.watched || r.epoch != s.epoch) {
+		if r.State != driver.Gone && (!r.watched || r.epoch != s.epoch) {
 			doubt = append(doubt, i)
-			if r.epoch != s.epoch && r.state == driver.Waiting {
+			if r.epoch != s.epoch && r.State == driver.Waiting {
 				r.events++
 			}
 		}
@@ -245,7 +272,7 @@ func (s *session) refresh(rs []*entry) []error {
 	var waiting []int
 	moved := make(map[int]bool)
 	for i, r := range rs {
-		if errs[i] == nil && r.state == driver.Waiting {
+		if errs[i] == nil && r.State == driver.Waiting {
 			waiting = append(waiting, i)
 			moved[i] = r.events != r.resolvedAt || r.manyAhead || r.severalNodes
 		}

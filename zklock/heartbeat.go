@@ -144,16 +144,15 @@ func (s *session) sweep() {
 		s.mu.Unlock()
 		return
 	}
-	for _, r := range s.byUUID {
+	for r := range s.entries {
 		switch {
 		case r.leaving:
-		case r.mustLeave:
+		case r.MustLeave:
 			gone = append(gone, r)
-		case now.After(r.until):
-			r.mustLeave = true
+		case r.Due(now):
 			s.d.addTombstone(r.uuid)
 			gone = append(gone, r)
-		case (r.state == driver.Held || r.state == driver.Waiting) && !r.watched && now.Sub(r.born) > watchAfter:
+		case (r.State == driver.Held || r.State == driver.Waiting) && !r.watched && now.Sub(r.born) > watchAfter:
 			grown = append(grown, r)
 		}
 	}

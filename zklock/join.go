@@ -21,17 +21,19 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	}
 	began := time.Now()
 	uuid := nodeUUID(t.ID)
-	if d.hasTombstone(uuid) && d.find(uuid) == nil {
+	if d.mustStayGone(uuid) {
 		return driver.Status{State: driver.Gone}, nil
 	}
 	s, err := d.session(ctx, t.TTL)
 	if err != nil {
 		return driver.Status{}, err
 	}
-	s = d.home(uuid, s)
-	r := s.newEntry(t, uuid, began)
+	r := d.enter(s, t, uuid, began)
+	if r == nil {
+		return driver.Status{State: driver.Gone}, nil
+	}
 	var p driver.Status
-	if e := d.do(ctx, func() { p, err = join{r, t, ownerTag(t.Owner), began, wait}.run() }, s); e != nil {
+	if e := d.do(ctx, func() { p, err = join{r, t, ownerTag(t.Owner), began, wait}.run() }, r.s); e != nil {
 		return driver.Status{}, e
 	}
 	return p, err
@@ -50,7 +52,7 @@ func (j join) run() (driver.Status, error) {
 	j.r.busy.Lock()
 	defer j.r.busy.Unlock()
 	j.r.s.mu.Lock()
-	known, left := j.r.state, j.r.mustLeave
+	known, left := j.r.State, j.r.MustLeave
 	j.r.s.mu.Unlock()
 	if left || known == driver.Gone {
 		return j.r.overdueLocked()
@@ -68,7 +70,7 @@ func (j join) run() (driver.Status, error) {
 		return driver.Status{}, err
 	}
 	j.r.s.mu.Lock()
-	state := j.r.state
+	state := j.r.State
 	j.r.s.mu.Unlock()
 	if !j.wait && state != driver.Held {
 		return j.r.tooBusyLocked()
@@ -115,7 +117,7 @@ func (j join) rejoinLocked() error {
 		return err
 	}
 	j.r.s.mu.Lock()
-	waiting := j.r.state == driver.Waiting
+	waiting := j.r.State == driver.Waiting
 	j.r.s.mu.Unlock()
 	if waiting {
 		return j.r.resolveLocked()
@@ -167,7 +169,7 @@ func (j join) enterLocked() error {
 				return err
 			}
 			j.r.s.mu.Lock()
-			j.r.state, j.r.holder = driver.Waiting, holder
+			j.r.State, j.r.holder = driver.Waiting, holder
 			j.r.s.mu.Unlock()
 			return nil
 		}

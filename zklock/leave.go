@@ -125,7 +125,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 		s := recs[i].s
 		in[s] = true
 		s.mu.Lock()
-		recs[i].mustLeave, recs[i].leaving = true, true // from here on no event grants the ticket, and nothing renews it
+		recs[i].MustLeave, recs[i].leaving = true, true // from here on no event grants the ticket, and nothing renews it
 		s.mu.Unlock()
 	}
 	answers := make([]driver.Status, len(refs))
@@ -176,7 +176,7 @@ func (r *entry) leaveLocked() (driver.State, error) {
 		}
 	}
 	r.s.mu.Lock()
-	state, path := r.state, r.path
+	state, path := r.State, r.path
 	var behind []string
 	if state == driver.Waiting && r.target != "" && !r.manyAhead {
 		behind = []string{r.target}
@@ -194,9 +194,7 @@ func (r *entry) leaveLocked() (driver.State, error) {
 			}
 			if st.held {
 				r.s.mu.Lock()
-				if r.state != driver.Gone {
-					r.state = driver.Held
-				}
+				r.Push(driver.Status{State: driver.Held, Token: r.Token})
 				r.s.mu.Unlock()
 				break
 			}
@@ -232,9 +230,9 @@ const maxChecks = 1000
 // was known to have. Every sweep repeats it until it has succeeded.
 func (r *entry) departLocked() (driver.State, error) {
 	r.s.mu.Lock()
-	r.mustLeave = true
+	r.MustLeave = true
 	r.unwatch()
-	state, path, connected := r.state, r.path, r.s.connected
+	state, path, connected := r.State, r.path, r.s.connected
 	r.s.mu.Unlock()
 	if state == driver.Gone || path == "" && !r.createUnknown {
 		r.forget()
@@ -298,10 +296,10 @@ func (d *Driver) replaced(t *driver.Ticket) *entry {
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.path == "" || r.state == driver.Gone {
+	if r.path == "" || r.State == driver.Gone {
 		return nil
 	}
-	r.mustLeave = true
+	r.MustLeave = true
 	return r
 }
 

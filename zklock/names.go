@@ -91,6 +91,12 @@ func formatUUID(b [16]byte) string {
 	return string(text[:])
 }
 
+// binaryUUID returns the bytes of a UUID of this package's own.
+func binaryUUID(s string) [16]byte {
+	b, _ := parseUUID(s)
+	return b
+}
+
 // uuidGroups are the groups of bytes of a UUID, and the positions of their
 // digits.
 var uuidGroups = [...]struct{ at, end, text int }{{0, 4, 0}, {4, 6, 9}, {6, 8, 14}, {8, 10, 19}, {10, 16, 24}}

@@ -39,7 +39,7 @@ func (j join) share(v *view) (shared bool, err error) {
 			if !j.wait && !v.position(n.name).held {
 				holder, err := queueNode{j.r.s, j.r.queue}.holder(v.nodes[0].name)
 				j.r.s.mu.Lock()
-				j.r.state, j.r.holder = driver.Waiting, holder
+				j.r.State, j.r.holder = driver.Waiting, holder
 				j.r.s.mu.Unlock()
 				return true, err
 			}

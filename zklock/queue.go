@@ -60,7 +60,7 @@ func (q queueNode) deleteStrays(v *view) {
 	var found []string
 	d.mu.Lock()
 	for _, n := range v.nodes {
-		if n.uuid != "" && d.clients[n.uuid[:clientLen]] && d.homes[n.uuid] == nil {
+		if n.uuid != "" && d.clients[n.uuid[:clientLen]] && d.tickets.Find(binaryUUID(n.uuid)) == nil {
 			found = append(found, n.name)
 		}
 	}

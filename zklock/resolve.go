@@ -18,7 +18,7 @@ func (r *entry) resolveLocked() error {
 	r.s.mu.Lock()
 	name := nameOf(r.path)
 	epoch := r.s.epoch
-	held := r.state == driver.Held || r.state == driver.Gone
+	held := r.State == driver.Held || r.State == driver.Gone
 	r.s.mu.Unlock()
 	if held {
 		return nil
@@ -96,7 +96,7 @@ const maxRecounted = 1000
 // before. Tickets before that node may have left.
 func (r *entry) recountLocked() error {
 	r.s.mu.Lock()
-	waits, target, alone, was := r.state == driver.Waiting, r.target, r.alone, r.aheadAt
+	waits, target, alone, was := r.State == driver.Waiting, r.target, r.alone, r.aheadAt
 	name := nameOf(r.path)
 	r.s.mu.Unlock()
 	if !waits {
@@ -155,20 +155,19 @@ func (r *entry) setPosition(v *view, st *position, epoch int) bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if n, ok := parseNode(nameOf(r.path)); ok && !r.hasBase {
-		r.token += v.base(n.seq)
+		r.Token += v.base(n.seq)
 		r.hasBase = true
 	}
 	r.ahead, r.aheadAt, r.manyAhead, r.severalNodes, r.epoch = st.ahead, v.pzxid, st.manyAhead, st.severalNodes, epoch
-	if r.state == driver.Held || r.state == driver.Gone {
-		return r.state == driver.Held
-	}
+	p := driver.Status{State: driver.Waiting}
 	if st.held {
-		r.unwatch()
-		r.state, r.holder = driver.Held, ""
-		return true
+		p = driver.Status{State: driver.Held, Token: r.Token}
 	}
-	r.state = driver.Waiting
-	return false
+	if r.Push(p) && st.held {
+		r.unwatch()
+		r.holder = ""
+	}
+	return r.State == driver.Held
 }
 
 // waitFor watches the node that the ticket waits for. It asks to list again if
@@ -181,7 +180,7 @@ func (r *entry) waitFor(st *position) (again bool, err error) {
 	data, stat, _, err := r.s.conn.GetW(path)
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.state != driver.Waiting {
+	if r.State != driver.Waiting {
 		return false, nil // the ticket's state changed during the request
 	}
 	switch {
@@ -213,7 +212,7 @@ func (r *entry) wakeNext(st *position) error {
 	r.s.mu.Lock()
 	path, token := r.path, uint64(0)
 	if r.t.Owner != "" {
-		token = r.token
+		token = r.Token
 	}
 	r.s.mu.Unlock()
 	// If the write fails, the next waiter still reads the queue at its renewal.
@@ -226,7 +225,7 @@ func (r *entry) wakeNext(st *position) error {
 // error only the position is unknown.
 func (r *entry) unresolvedLocked(err error) error {
 	r.s.mu.Lock()
-	fresh := r.state == 0
+	fresh := r.State == 0
 	r.epoch = -1
 	r.unwatch()
 	r.s.mu.Unlock()
@@ -247,7 +246,7 @@ func (r *entry) onTargetEvent() {
 	r.busy.Lock()
 	defer r.busy.Unlock()
 	r.s.mu.Lock()
-	idle := r.state != driver.Waiting || r.mustLeave || r.events == r.resolvedAt
+	idle := r.State != driver.Waiting || r.MustLeave || r.events == r.resolvedAt
 	r.s.mu.Unlock()
 	if idle {
 		return
@@ -261,7 +260,7 @@ func (r *entry) onTargetEvent() {
 		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
 	case err != nil:
 		r.events++ // makes the next renewal resolve it
-	case r.state == driver.Held && !r.mustLeave:
-		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.token}})
+	case r.State == driver.Held && !r.MustLeave:
+		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.Token}})
 	}
 }

@@ -36,8 +36,8 @@ func (s *session) retireIfRefused(err error) error {
 // to leave. A Leave that is under way gets its answer before that.
 func (s *session) retire() {
 	s.mu.Lock()
-	for _, r := range s.byUUID {
-		if !r.mustLeave || r.leaving {
+	for r := range s.entries {
+		if !r.MustLeave || r.leaving {
 			s.mu.Unlock()
 			return
 		}
@@ -54,7 +54,7 @@ func (s *session) retire() {
 		s.close(false)
 		s.mu.Lock()
 		var rs []*entry
-		for _, r := range s.byUUID {
+		for r := range s.entries {
 			rs = append(rs, r)
 		}
 		s.mu.Unlock()

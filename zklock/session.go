@@ -35,10 +35,10 @@ type session struct {
 	timeout       time.Duration
 	confirmed     time.Time // when the last request was sent that surely reached the leader, see heartbeat
 	answeredSyncs []answeredSync
-	syncTime      time.Duration // the longest recent sync; decays with each sync
-	mark          string        // path of the session's own node, "" when it has to be made
-	zxid          int64         // the last known transaction of that node
-	byUUID        map[string]*entry
+	syncTime      time.Duration   // the longest recent sync; decays with each sync
+	mark          string          // path of the session's own node, "" when it has to be made
+	zxid          int64           // the last known transaction of that node
+	entries       map[*entry]bool // those of Driver.tickets that live in it
 	byPath        map[string]*entry
 	watchers      map[string]map[*entry]bool // the waiting entries, by the path that they watch
 	queue         []task
@@ -69,7 +69,7 @@ func newSession(d *Driver, tap *Tap) *session {
 		first:     make(chan struct{}),
 		known:     make(chan struct{}),
 		stop:      make(chan struct{}),
-		byUUID:    make(map[string]*entry),
+		entries:   make(map[*entry]bool),
 		byPath:    make(map[string]*entry),
 		watchers:  make(map[string]map[*entry]bool),
 		taskReady: make(chan struct{}, 1),
@@ -242,7 +242,7 @@ func (s *session) onStateLocked(state zk.State) {
 		s.connected = false
 		s.epoch++
 		s.mark = ""
-		for _, r := range s.byUUID {
+		for r := range s.entries {
 			r.vanishedLocked()
 		}
 	}
@@ -252,11 +252,7 @@ func (s *session) onStateLocked(state zk.State) {
 func (r *entry) vanishedLocked() {
 	delete(r.s.byPath, r.path)
 	r.unwatch()
-	if r.state == driver.Gone || r.path == "" {
-		return
-	}
-	r.state = driver.Gone
-	if !r.mustLeave {
+	if r.path != "" && r.Push(driver.Status{State: driver.Gone}) && !r.MustLeave {
 		r.s.d.addTombstone(r.uuid)
 		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
 	}
@@ -269,10 +265,11 @@ func (s *session) wakeLocked(path string, deleted bool) {
 		delete(s.watchers[path], r)
 		r.target = ""
 		switch {
-		case r.state != driver.Waiting || r.mustLeave:
+		case r.State != driver.Waiting || r.MustLeave:
 		case deleted && r.alone:
-			r.state = driver.Held
-			s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.token}})
+			p := driver.Status{State: driver.Held, Token: r.Token}
+			r.Push(p)
+			s.pushLocked(task{id: r.id, place: p})
 		default:
 			r.events++
 			s.pushLocked(task{resolve: r})

@@ -56,7 +56,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/tombstone"
+	"github.com/holdfast-go/holdfast/internal/tracker"
 )
 
 // Options configure how a driver uses ZooKeeper. The zero value is right for
@@ -101,15 +101,14 @@ type Driver struct {
 
 	watch atomic.Pointer[watcher]
 
-	mu         sync.Mutex
-	closed     bool
-	calls      sync.WaitGroup
-	sessions   map[time.Duration]*session
-	retired    map[*session]bool       // sessions that take no more tickets, see session.retireIfRefused
-	homes      map[string]*session     // the session of each ticket, by the ticket's UUID
-	clients    map[string]bool         // the first clientLen characters of this client's UUIDs
-	tombstones tombstone.Set[[16]byte] // the UUIDs of tickets that are gone
-	down       chan struct{}           // closed when a session loses its connection, then replaced
+	mu       sync.Mutex
+	closed   bool
+	calls    sync.WaitGroup
+	sessions map[time.Duration]*session
+	retired  map[*session]bool             // sessions that take no more tickets, see session.retireIfRefused
+	tickets  tracker.Set[[16]byte, *entry] // by UUID
+	clients  map[string]bool               // the first clientLen characters of this client's UUIDs
+	down     chan struct{}                 // closed when a session loses its connection, then replaced
 }
 
 type watcher struct {
@@ -155,11 +154,10 @@ func newDriver(opts *Options) (*Driver, error) {
 	d := &Driver{
 		sessions: make(map[time.Duration]*session),
 		retired:  make(map[*session]bool),
-		homes:    make(map[string]*session),
 		clients:  make(map[string]bool),
 		down:     make(chan struct{}),
 	}
-	d.tombstones.Keep = tombstoneTTL
+	d.tickets.Tombstones.Keep = tombstoneTTL
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -257,57 +255,6 @@ func (d *Driver) any(ctx context.Context) (*session, error) {
 	return d.session(ctx, min(max(10*time.Second, d.traits.MinTTL), d.traits.MaxTTL))
 }
 
-// home returns the session in which the ticket of a UUID lives. If the ticket
-// has none, s becomes that session.
-func (d *Driver) home(uuid string, s *session) *session {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if old := d.homes[uuid]; old != nil {
-		return old
-	}
-	d.homes[uuid] = s
-	d.clients[uuid[:clientLen]] = true
-	return s
-}
-
-func (d *Driver) disown(uuid string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.homes, uuid)
-}
-
-// find returns the entry of a ticket, or nil if the ticket has none.
-func (d *Driver) find(uuid string) *entry {
-	d.mu.Lock()
-	s := d.homes[uuid]
-	d.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.byUUID[uuid]
-}
-
-// tombstoneTTL is the life of a tombstone: longer than any request of a ticket can be
-// under way.
-const tombstoneTTL = time.Minute
-
-func (d *Driver) addTombstone(uuid string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if b, err := parseUUID(uuid); err == nil {
-		d.tombstones.Add(b)
-	}
-}
-
-func (d *Driver) hasTombstone(uuid string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	b, err := parseUUID(uuid)
-	return err == nil && d.tombstones.Has(b)
-}
-
 // Watch implements [driver.Driver]. Pushes come from the watches of waiting
 // tickets; a session that had to connect again reports the gap.
 func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
@@ -348,8 +295,8 @@ func (d *Driver) Close() error {
 func (s *session) inUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range s.byUUID {
-		if r.path != "" && !r.mustLeave && r.state != driver.Gone {
+	for r := range s.entries {
+		if r.path != "" && !r.MustLeave && r.State != driver.Gone {
 			return true
 		}
 	}

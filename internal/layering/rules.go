@@ -57,7 +57,7 @@ var rows = []Row{
 		"a majority is made of whatever drivers it is given; anylock gives it those of Redis servers"},
 	{"etcdlock", "driver internal/backoff internal/heap internal/storeurl internal/tombstone internal/tlsurl", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
 		"a store knows the seam and its own client, for which gRPC has the codes of errors and zap the logger to keep quiet"},
-	{"zklock", "driver internal/tombstone internal/tlsurl", "github.com/go-zookeeper/zk",
+	{"zklock", "driver internal/tlsurl internal/tracker", "github.com/go-zookeeper/zk",
 		"a store knows the seam and its own client"},
 	{"mysqllock", "driver internal/backoff internal/sqlqueue", "github.com/go-sql-driver/mysql",
 		"a store knows the seam, its own client, and the core that the SQL stores share"},

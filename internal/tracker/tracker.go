@@ -89,7 +89,7 @@ func (s *Set[K, E]) Find(id K) E { return s.entries[id] }
 // false if there is none and the id must stay gone.
 func (s *Set[K, E]) Enter(id K, enter func() E) (E, bool) {
 	e, ok := s.entries[id]
-	if !ok && !s.Tombstones.Has(id) {
+	if !ok && !s.Gone(id) {
 		if s.entries == nil {
 			s.entries = make(map[K]E)
 		}
@@ -97,6 +97,12 @@ func (s *Set[K, E]) Enter(id K, enter func() E) (E, bool) {
 		s.entries[id] = e
 	}
 	return e, ok
+}
+
+// Gone reports whether an id has no entry and must stay gone.
+func (s *Set[K, E]) Gone(id K) bool {
+	_, ok := s.entries[id]
+	return !ok && s.Tombstones.Has(id)
 }
 
 // Forget removes the entry of an id. With tombstone, the id stays gone.

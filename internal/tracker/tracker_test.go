@@ -109,10 +109,16 @@ func TestForgottenIDsStayGone(t *testing.T) {
 		t.Errorf("the second Enter of a: %v, %v; made %d", e, ok, made)
 	}
 	s.Tombstones.Add("a")
+	if s.Gone("a") {
+		t.Error("a is gone although it has an entry")
+	}
 	if _, ok := s.Enter("a", enter); !ok {
 		t.Error("a tombstone hides the entry that is there")
 	}
 	s.Forget("a", false)
+	if !s.Gone("a") || s.Gone("b") {
+		t.Errorf("gone: a %v, b %v", s.Gone("a"), s.Gone("b"))
+	}
 	if e, ok := s.Enter("a", enter); e != nil || ok || made != 1 {
 		t.Errorf("Enter of a beside its tombstone: %v, %v; made %d", e, ok, made)
 	}
