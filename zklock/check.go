@@ -15,18 +15,7 @@ import (
 
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.checkOpen(ctx); err != nil {
-		return nil, err
-	}
-	s, err := d.any(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var fs []driver.Finding
-	if e := d.do(ctx, func() { fs, err = (tree{s}).check() }, s); e != nil {
-		return nil, e
-	}
-	return fs, err
+	return request(ctx, d, func(s *session) ([]driver.Finding, error) { return tree{s}.check() })
 }
 
 func (t tree) check() ([]driver.Finding, error) {
@@ -35,7 +24,7 @@ func (t tree) check() ([]driver.Finding, error) {
 		return nil, err
 	}
 	trip := time.Since(begun)
-	fs := []driver.Finding{t.s.d.checkTrip(trip), t.s.d.checkTTL(), t.checkServer()}
+	fs := []driver.Finding{t.checkTrip(trip), t.checkTTL(), t.checkServer()}
 	acl, _, err := t.s.conn.GetACL(t.s.d.syncPath())
 	if err == nil {
 		fs = append(fs, checkACL(acl))
@@ -49,18 +38,18 @@ func (t tree) check() ([]driver.Finding, error) {
 	return fs, nil
 }
 
-func (d *Driver) checkTrip(trip time.Duration) driver.Finding {
+func (t tree) checkTrip(trip time.Duration) driver.Finding {
 	f := driver.Finding{Topic: "round trip", Detail: fmt.Sprintf("the leader answers after %v", trip.Round(10*time.Microsecond))}
-	if trip > d.tick/2 {
+	if trip > t.s.d.tick/2 {
 		f.Level = driver.Warning
 		f.Advice = "the servers are slow for their tickTime: sessions may expire that should not"
 	}
 	return f
 }
 
-func (d *Driver) checkTTL() driver.Finding {
+func (t tree) checkTTL() driver.Finding {
 	return driver.Finding{Topic: "TTL", Detail: fmt.Sprintf("TTLs from %v to %v are granted; a dead holder may be in the way for up to %v longer than its TTL and 4 %%",
-		d.traits.MinTTL, d.traits.MaxTTL, d.traits.Granularity)}
+		t.s.d.traits.MinTTL, t.s.d.traits.MaxTTL, t.s.d.traits.Granularity)}
 }
 
 // checkServer asks the server for its version and mode, with a command that

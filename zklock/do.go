@@ -67,6 +67,18 @@ func doFor[T any](ctx context.Context, s *session, f func() (T, error)) (T, erro
 	return got, err
 }
 
+// request runs f in some session, for a request that belongs to no ticket.
+func request[T any](ctx context.Context, d *Driver, f func(s *session) (T, error)) (none T, err error) {
+	if err := d.checkOpen(ctx); err != nil {
+		return none, err
+	}
+	s, err := d.any(ctx)
+	if err != nil {
+		return none, err
+	}
+	return doFor(ctx, s, func() (T, error) { return f(s) })
+}
+
 // disconnected notifies the calls under way that a session has lost its
 // connection.
 func (d *Driver) disconnected() {

@@ -14,38 +14,29 @@ import (
 // Inspect implements [driver.Driver]. Entry.Left is always the TTL: ZooKeeper
 // does not tell how long a session still has.
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	queue := driver.Queue{Name: name}
-	if err := d.checkOpen(ctx); err != nil {
-		return queue, err
-	}
-	s, err := d.any(ctx)
-	if err != nil {
-		return queue, err
-	}
-	var entries []driver.Entry
-	var v view
-	if e := d.do(ctx, func() {
-		if v, err = (queueNode{s, d.queuePath(name)}).list(); err == nil {
-			err = v.check(d.queuePath(name))
-		}
+	return request(ctx, d, func(s *session) (driver.Queue, error) {
+		queue, q := driver.Queue{Name: name}, queueNode{s, d.queuePath(name)}
+		v, err := q.list()
 		if err == nil {
-			entries, err = queueNode{s, d.queuePath(name)}.entries(&v)
+			err = v.check(q.path)
 		}
-	}, s); e != nil {
-		return queue, e
-	}
-	if err != nil {
-		return queue, err
-	}
-	for _, e := range entries {
-		if e.ID == "" {
-			continue // the node went while the queue was read
+		if err != nil {
+			return queue, err
 		}
-		queue.Limit = v.shown()
-		queue.Token = max(queue.Token, e.Token)
-		queue.Tickets = append(queue.Tickets, e)
-	}
-	return queue, nil
+		entries, err := q.entries(&v)
+		if err != nil {
+			return queue, err
+		}
+		for _, e := range entries {
+			if e.ID == "" {
+				continue // the node went while the queue was read
+			}
+			queue.Limit = v.shown()
+			queue.Token = max(queue.Token, e.Token)
+			queue.Tickets = append(queue.Tickets, e)
+		}
+		return queue, nil
+	})
 }
 
 // shown returns the limit of a queue for display: a queue that has only kazoo's
@@ -126,16 +117,9 @@ func (s *session) namesOfQueues(elements, plain []string) ([]string, error) {
 // Break implements [driver.Driver]. The tickets of other libraries are
 // identified by the names of their nodes.
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.checkOpen(ctx); err != nil {
-		return err
-	}
-	s, err := d.any(ctx)
-	if err != nil {
-		return err
-	}
-	if e := d.do(ctx, func() { err = (queueNode{s, d.queuePath(name)}).breakTicket(ticketID) }, s); e != nil {
-		return e
-	}
+	_, err := request(ctx, d, func(s *session) (any, error) {
+		return nil, queueNode{s, d.queuePath(name)}.breakTicket(ticketID)
+	})
 	return err
 }
 
@@ -143,16 +127,5 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 // node beside the queues; the first client that needs the node creates it, for
 // good.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.checkOpen(ctx); err != nil {
-		return "", err
-	}
-	s, err := d.any(ctx)
-	if err != nil {
-		return "", err
-	}
-	var id string
-	if e := d.do(ctx, func() { id, err = (tree{s}).identity() }, s); e != nil {
-		return "", e
-	}
-	return id, err
+	return request(ctx, d, func(s *session) (string, error) { return tree{s}.identity() })
 }

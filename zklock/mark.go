@@ -21,21 +21,14 @@ const marksNode = "%marks"
 // the mark's value the rest.
 const markVersion = "hf1\n"
 
-func (d *Driver) markPath(name string) string {
-	return d.base + "/" + marksNode + "/" + encodeName(name)
+func (t tree) markPath(name string) string {
+	return t.s.d.base + "/" + marksNode + "/" + encodeName(name)
 }
 
 // Mark implements [driver.Marker].
 func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
-	if err := d.checkOpen(ctx); err != nil {
-		return driver.Mark{}, err
-	}
-	s, err := d.any(ctx)
-	if err != nil {
-		return driver.Mark{}, err
-	}
-	return doFor(ctx, s, func() (driver.Mark, error) {
-		m, _, err := tree{s}.readMark(d.markPath(name))
+	return request(ctx, d, func(s *session) (driver.Mark, error) {
+		m, _, err := tree{s}.readMark(tree{s}.markPath(name))
 		return m, err
 	})
 }
@@ -49,14 +42,10 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 	if err := driver.CheckMark(m); err != nil {
 		return driver.Wrap(driver.Refused, err)
 	}
-	s, err := d.any(ctx)
-	if err != nil {
-		return err
-	}
 	data := append([]byte(markVersion+strconv.FormatUint(m.Token, 10)+"\n"), m.Value...)
-	if e := d.do(ctx, func() { err = (tree{s}).setMark(d.markPath(name), m.Token, data) }, s); e != nil {
-		return e
-	}
+	_, err := request(ctx, d, func(s *session) (any, error) {
+		return nil, tree{s}.setMark(tree{s}.markPath(name), m.Token, data)
+	})
 	return err
 }
 
