@@ -33,7 +33,7 @@ func childMakes(args []string) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = d.mailbox()
+	_, _, err = d.beside.mailbox()
 	return errors.Join(err, errors.New("made fewer files"))
 }
 
@@ -138,10 +138,10 @@ func TestF129_RootFollowsNoLinks(t *testing.T) {
 		dir, v := elsewhere(t, base)
 		must(t, os.Symlink(dir, path+"-wake"))
 		d := openAt(t, path, nil)
-		if _, _, err := d.mailbox(); err == nil || !strings.Contains(err.Error(), "the path exists and is no directory") {
+		if _, _, err := d.beside.mailbox(); err == nil || !strings.Contains(err.Error(), "the path exists and is no directory") {
 			t.Errorf("mailbox: %v", err)
 		}
-		d.appendPush(pushTo(address))
+		d.beside.appendPush(pushTo(address))
 		untouched(t, dir, v)
 	})
 	t.Run("wake folder, exchanged", func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestF129_RootFollowsNoLinks(t *testing.T) {
 			must(t, os.Remove(path+"-wake"))
 			must(t, os.Symlink(dir, path+"-wake"))
 		}
-		if _, _, err := d.mailbox(); err == nil {
+		if _, _, err := d.beside.mailbox(); err == nil {
 			t.Error("made a mailbox")
 		}
 		untouched(t, dir, v)
@@ -162,13 +162,13 @@ func TestF129_RootFollowsNoLinks(t *testing.T) {
 		base, path := foreign(t)
 		_, v := elsewhere(t, base)
 		d := openAt(t, path, nil)
-		f, _, err := d.mailbox()
+		f, _, err := d.beside.mailbox()
 		must(t, err)
 		defer func() { _ = f.Close() }()
-		link := filepath.Join(d.folder(), address)
+		link := filepath.Join(d.beside.folder(), address)
 		for _, make := range []func(string, string) error{os.Link, os.Symlink} {
 			must(t, make(v.path, link))
-			d.appendPush(pushTo(address))
+			d.beside.appendPush(pushTo(address))
 			v.check(t)
 			must(t, os.Remove(link))
 		}

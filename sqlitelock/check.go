@@ -17,17 +17,21 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := d.checkOpen(ctx); err != nil {
 		return nil, err
 	}
+	c := checks{d}
 	return sqlqueue.RunChecks(ctx, nil,
-		d.checkFileSystem, d.checkSpace, d.checkRights, d.checkJournal, d.checkSync, d.checkDamage,
-		d.checkRoundTrip, d.checkClock, d.checkWake, d.checkSize)
+		c.checkFileSystem, c.checkSpace, c.checkRights, c.checkJournal, c.checkSync, c.checkDamage,
+		c.checkRoundTrip, c.checkClock, c.checkWake, c.checkSize)
 }
 
-func (d *Driver) checkFileSystem(context.Context) (driver.Finding, error) {
-	where, err := fileSystemOf(d.path)
+// checks are the parts of Check.
+type checks struct{ d *Driver }
+
+func (c checks) checkFileSystem(context.Context) (driver.Finding, error) {
+	where, err := fileSystemOf(c.d.path)
 	if err != nil {
 		return driver.Finding{}, driver.Wrap(driver.Unavailable, err)
 	}
-	return where.finding(d.path), nil
+	return where.finding(c.d.path), nil
 }
 
 func (where fileSystem) finding(path string) driver.Finding {
@@ -44,8 +48,8 @@ func (where fileSystem) finding(path string) driver.Finding {
 	return f
 }
 
-func (d *Driver) checkSpace(context.Context) (driver.Finding, error) {
-	where, err := fileSystemOf(d.path)
+func (c checks) checkSpace(context.Context) (driver.Finding, error) {
+	where, err := fileSystemOf(c.d.path)
 	if err != nil {
 		return driver.Finding{}, driver.Wrap(driver.Unavailable, err)
 	}
@@ -59,8 +63,8 @@ func (d *Driver) checkSpace(context.Context) (driver.Finding, error) {
 	return f, nil
 }
 
-func (d *Driver) checkRights(context.Context) (driver.Finding, error) {
-	info, err := os.Stat(d.path)
+func (c checks) checkRights(context.Context) (driver.Finding, error) {
+	info, err := os.Stat(c.d.path)
 	if err != nil {
 		return driver.Finding{}, driver.Wrap(driver.Unavailable, err)
 	}
@@ -68,13 +72,13 @@ func (d *Driver) checkRights(context.Context) (driver.Finding, error) {
 	if info.Mode().Perm()&0o002 != 0 {
 		f.Level = driver.Warning
 		f.Detail += ": every user of the machine can take and break locks"
-		f.Advice = "chmod o-w " + d.path
+		f.Advice = "chmod o-w " + c.d.path
 	}
 	return f, nil
 }
 
-func (d *Driver) checkJournal(ctx context.Context) (driver.Finding, error) {
-	mode, err := d.pragma(ctx, "journal_mode")
+func (c checks) checkJournal(ctx context.Context) (driver.Finding, error) {
+	mode, err := c.pragma(ctx, "journal_mode")
 	f := driver.Finding{Topic: "journal", Detail: "mode " + mode}
 	if !strings.EqualFold(mode, "wal") {
 		f.Level = driver.Problem
@@ -84,15 +88,15 @@ func (d *Driver) checkJournal(ctx context.Context) (driver.Finding, error) {
 	return f, err
 }
 
-func (d *Driver) checkSync(ctx context.Context) (driver.Finding, error) {
-	mode, err := d.pragma(ctx, "synchronous")
+func (c checks) checkSync(ctx context.Context) (driver.Finding, error) {
+	mode, err := c.pragma(ctx, "synchronous")
 	f := driver.Finding{Topic: "durability", Detail: "every change is on the disk before it is answered"}
 	switch {
 	case mode == "0":
 		f.Level = driver.Problem
 		f.Detail = "a crash of the machine may damage the file"
 		f.Advice = "PRAGMA synchronous = NORMAL"
-	case d.opt.Sync != SyncFull:
+	case c.d.opt.Sync != SyncFull:
 		f.Level = driver.Warning
 		f.Detail = "a crash of the machine may lose the last changes; holds are void then in any case, tokens go by the clock"
 		f.Advice = "sync=full, if the machine's clock may be wrong after a crash"
@@ -100,8 +104,8 @@ func (d *Driver) checkSync(ctx context.Context) (driver.Finding, error) {
 	return f, err
 }
 
-func (d *Driver) checkDamage(ctx context.Context) (driver.Finding, error) {
-	said, err := d.pragma(ctx, "quick_check(1)")
+func (c checks) checkDamage(ctx context.Context) (driver.Finding, error) {
+	said, err := c.pragma(ctx, "quick_check(1)")
 	f := driver.Finding{Topic: "integrity", Detail: said}
 	if said != "ok" {
 		f.Level = driver.Problem
@@ -111,21 +115,21 @@ func (d *Driver) checkDamage(ctx context.Context) (driver.Finding, error) {
 }
 
 // checkRoundTrip times a write that changes nothing.
-func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
+func (c checks) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
 	return sqlqueue.CheckRoundTrip(20*time.Millisecond, "use a faster disk, or sync=normal", func() error {
-		return d.worker.do(ctx, true, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
-			return nil, db.Auto(ctx, d.queues.Touch())
+		return c.d.worker.do(ctx, true, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
+			return nil, db.Auto(ctx, c.d.queues.Touch())
 		})
 	})
 }
 
-func (d *Driver) checkClock(context.Context) (driver.Finding, error) {
-	up, err := d.clock.boot()
+func (c checks) checkClock(context.Context) (driver.Finding, error) {
+	up, err := c.d.clock.boot()
 	if err != nil {
 		return driver.Finding{}, driver.Wrap(driver.Unavailable, err)
 	}
 	f := driver.Finding{Topic: "clock", Detail: fmt.Sprintf("deadlines count from the start of the machine, %v ago", up.Round(time.Second))}
-	if d.clock.wall().Before(driver.Epoch) {
+	if c.d.clock.wall().Before(driver.Epoch) {
 		f.Level = driver.Warning
 		f.Detail += "; the wall clock is before " + driver.Epoch.Format(time.DateOnly) + ", so tokens would begin anew if the file were lost"
 		f.Advice = "set the system's clock"
@@ -134,18 +138,18 @@ func (d *Driver) checkClock(context.Context) (driver.Finding, error) {
 }
 
 // checkWake creates a mailbox, as a waiting client does.
-func (d *Driver) checkWake(context.Context) (driver.Finding, error) {
+func (c checks) checkWake(context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "wake-up", Detail: "by file notification"}
-	box, address, err := d.mailbox()
+	box, address, err := c.d.beside.mailbox()
 	if err != nil {
 		f.Level = driver.Warning
 		f.Detail = fmt.Sprintf("unavailable, so waiters poll: %v", err)
-		f.Advice = "give " + d.folder() + " to the file's owner, or remove it"
+		f.Advice = "give " + c.d.beside.folder() + " to the file's owner, or remove it"
 		return f, nil
 	}
-	_ = os.Remove(filepath.Join(d.folder(), address))
+	_ = os.Remove(filepath.Join(c.d.beside.folder(), address))
 	_ = box.Close()
-	_ = os.Remove(d.folder()) // fails if another client has a file there
+	_ = os.Remove(c.d.beside.folder()) // fails if another client has a file there
 	n, err := newNotifier()
 	if err != nil {
 		f.Level = driver.Warning
@@ -157,17 +161,17 @@ func (d *Driver) checkWake(context.Context) (driver.Finding, error) {
 	return f, nil
 }
 
-func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
+func (c checks) checkSize(ctx context.Context) (driver.Finding, error) {
 	var queues, held, waiting int64
-	err := d.worker.do(ctx, false, func(db sqlqueue.DB) (_ []sqlqueue.Push, err error) {
-		queues, held, waiting, err = d.queues.Count(ctx, db)
+	err := c.d.worker.do(ctx, false, func(db sqlqueue.DB) (_ []sqlqueue.Push, err error) {
+		queues, held, waiting, err = c.d.queues.Count(ctx, db)
 		return nil, err
 	})
 	if err != nil {
 		return driver.Finding{}, err
 	}
 	size := int64(0)
-	for _, name := range []string{d.path, d.path + "-wal"} {
+	for _, name := range []string{c.d.path, c.d.path + "-wal"} {
 		if info, err := os.Stat(name); err == nil {
 			size += info.Size()
 		}
@@ -175,11 +179,11 @@ func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
 	return driver.Finding{Topic: "size", Detail: fmt.Sprintf("%d queues, %d places hold, %d wait; %d KiB", queues, held, waiting, size>>10)}, nil
 }
 
-func (d *Driver) pragma(ctx context.Context, name string) (string, error) {
+func (c checks) pragma(ctx context.Context, name string) (string, error) {
 	var value string
-	err := d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
-		err := d.worker.conn.query("PRAGMA "+name, &value)
-		return nil, d.worker.conn.fail(err)
+	err := c.d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+		err := c.d.worker.conn.query("PRAGMA "+name, &value)
+		return nil, c.d.worker.conn.fail(err)
 	})
 	if err != nil {
 		return "", err

@@ -169,7 +169,7 @@ func TestF127_AnotherBootIDIsRefusedWhileInUse(t *testing.T) {
 
 	// The file by which drivers know of each other is removed: they create it
 	// again.
-	must(t, os.Remove(first.usersPath()))
+	must(t, os.Remove(first.beside.usersPath()))
 	if queue, err := first.Inspect(ctx, "n"); err != nil || len(queue.Tickets) != 1 {
 		t.Errorf("the queue is %+v, %v", queue, err)
 	}

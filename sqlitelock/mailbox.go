@@ -10,10 +10,10 @@ import (
 )
 
 // mailbox creates a client's file and locks it.
-func (d *Driver) mailbox() (f *os.File, address string, err error) {
+func (b beside) mailbox() (f *os.File, address string, err error) {
 	for range 100 {
 		address = newAddress()
-		f, err = d.mailboxAt(address, true)
+		f, err = b.mailboxAt(address, true)
 		if err == nil {
 			return f, address, nil
 		}
@@ -37,8 +37,8 @@ var errTaken = errors.New("another client removed the new file while cleaning up
 
 // mailboxAt creates the file of the client at address and locks it. With clear,
 // it first removes the files of dead clients.
-func (d *Driver) mailboxAt(address string, clear bool) (*os.File, error) {
-	folder, err := d.makeFolder()
+func (b beside) mailboxAt(address string, clear bool) (*os.File, error) {
+	folder, err := b.makeFolder()
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +46,12 @@ func (d *Driver) mailboxAt(address string, clear bool) (*os.File, error) {
 	if clear {
 		clearFolder(folder)
 	}
-	_, mode := d.modes()
+	_, mode := b.modes()
 	f, err := openIn(folder, address, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, err
 	}
-	d.giveToUsers(f)
+	b.giveToUsers(f)
 	err = f.Chmod(mode) // independent of the umask
 	var mine bool
 	if err == nil {
@@ -74,15 +74,15 @@ func (d *Driver) mailboxAt(address string, clear bool) (*os.File, error) {
 // makeFolder opens the folder of the clients' files, and creates it if it is
 // missing. It gives an existing folder to the users of the database, because
 // root may have created it.
-func (d *Driver) makeFolder() (*os.File, error) {
-	path := d.folder()
-	mode, _ := d.modes()
+func (b beside) makeFolder() (*os.File, error) {
+	path := b.folder()
+	mode, _ := b.modes()
 	err := os.Mkdir(path, mode)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if err == nil && d.opt.afterCreate != nil {
-		(*d.opt.afterCreate)()
+	if err == nil && b.opt.afterCreate != nil {
+		(*b.opt.afterCreate)()
 	}
 	f, err := openFolder(path)
 	if errors.Is(err, fs.ErrPermission) && os.Remove(path) == nil {
@@ -97,7 +97,7 @@ func (d *Driver) makeFolder() (*os.File, error) {
 	case err != nil:
 		return nil, err
 	}
-	d.giveAccess(f, mode)
+	b.giveAccess(f, mode)
 	return f, nil
 }
 

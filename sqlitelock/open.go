@@ -59,6 +59,8 @@ func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error
 		return nil, driver.Wrap(driver.Refused, err)
 	}
 	d := &Driver{path: path, opt: *o, clock: c, sweptTo: sqlqueue.RandomKey()}
+	d.beside = beside{path, &d.opt}
+	d.users.beside = d.beside
 	d.queues = sqlqueue.New(sqlqueue.Dialect{Clock: d.clock.read, Types: sqlqueue.SQLiteTypes, ExtraChanges: o.later})
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
@@ -69,11 +71,11 @@ func open(ctx context.Context, path string, o *Options, c clock) (*Driver, error
 			break
 		}
 		if !errors.Is(err, errBusy) {
-			d.leaveUsers()
+			d.users.leave()
 			return nil, err
 		}
 		if !retry.Wait(ctx) {
-			d.leaveUsers()
+			d.users.leave()
 			return nil, driver.Errorf(driver.Unavailable, "%s: %w: %w", path, context.Cause(ctx), errBusy)
 		}
 	}
@@ -146,7 +148,7 @@ func (o *Options) accept(path string, where fileSystem) error {
 func (d *Driver) ready() error {
 	info, err := os.Stat(d.path)
 	same := err == nil && d.worker.conn != nil && os.SameFile(info, d.file)
-	if same && d.isUser() {
+	if same && d.users.joined() {
 		return nil
 	}
 	if same {
@@ -308,7 +310,7 @@ func (d *Driver) setUpTables(c *conn, boot string) error {
 		if err := c.exec(fmt.Sprintf("PRAGMA user_version = %d", layout)); err != nil {
 			return err
 		}
-		if err := d.joinUsers(boot); err != nil {
+		if err := d.users.join(boot); err != nil {
 			return err
 		}
 		return c.Do(ctx, d.queues.Begin(boot))
@@ -328,7 +330,7 @@ func (d *Driver) setUpTables(c *conn, boot string) error {
 	if found.Layout != layout {
 		return driver.Errorf(driver.Refused, "the file's table of the layout is not one of this version")
 	}
-	if err := d.joinUsers(boot); err != nil {
+	if err := d.users.join(boot); err != nil {
 		return err
 	}
 	if found.Boot == boot {

@@ -176,7 +176,7 @@ func TestModesOfFiles(t *testing.T) {
 	if err := os.Chmod(path, 0o660); err != nil {
 		t.Fatal(err)
 	}
-	if dirMode, mode := d.modes(); dirMode != 0o770 || mode != 0o660 {
+	if dirMode, mode := d.beside.modes(); dirMode != 0o770 || mode != 0o660 {
 		t.Errorf("modes are %v and %v", dirMode, mode)
 	}
 }

@@ -87,13 +87,13 @@ func newProgram(t *testing.T, seed uint64, path string) *program {
 		}
 		// Notifications come from the kernel, which does not know the bubble's
 		// time. So the client's file is read after each step instead.
-		f, address, err := d.mailbox()
+		f, address, err := d.beside.mailbox()
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &watcher{d: d, ctx: ctx, cancel: cancel, notify: tell(&p.told, i), address: address, file: f,
-			path: filepath.Join(d.folder(), address), ended: make(chan struct{})}
+			path: filepath.Join(d.beside.folder(), address), ended: make(chan struct{})}
 		close(w.ended)
 		d.watch.Store(w)
 		p.file[i] = d

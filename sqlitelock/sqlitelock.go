@@ -69,6 +69,7 @@ var traits = driver.Traits{
 // waits for the watcher under mu, so the watcher's goroutine takes neither.
 type Driver struct {
 	path   string // absolute, without symbolic links
+	beside beside
 	opt    Options
 	clock  clock
 	queues *sqlqueue.Queues
@@ -88,7 +89,7 @@ type Driver struct {
 
 	// The rest belongs to the worker alone.
 	file  os.FileInfo // identifies the file that is open
-	users *os.File    // the file of the users, see joinUsers
+	users users
 }
 
 var (
@@ -251,7 +252,7 @@ func (d *Driver) Close() error {
 		if d.worker.conn != nil {
 			d.err = d.worker.conn.close()
 		}
-		d.leaveUsers()
+		d.users.leave()
 	})
 	return d.err
 }

@@ -21,17 +21,23 @@ import (
 // A driver takes its lock in a transaction that writes to the database. The
 // file remains when the last driver is closed: removing it would be a race.
 
-// usersPath returns the path of that file.
-func (d *Driver) usersPath() string { return d.path + "-open" }
+// users is a driver's membership in the file of the users.
+type users struct {
+	beside beside
+	file   *os.File // nil unless the driver is one of them
+}
 
-// joinUsers makes the driver one of the file's users. It fails if the others
+// usersPath returns the path of that file.
+func (b beside) usersPath() string { return b.path + "-open" }
+
+// join makes the driver one of the file's users. It fails if the others
 // see another start of the machine.
-func (d *Driver) joinUsers(boot string) error {
-	if d.isUser() {
+func (u *users) join(boot string) error {
+	if u.joined() {
 		return nil
 	}
-	d.leaveUsers()
-	f, err := d.openUsers()
+	u.leave()
+	f, err := u.beside.openUsers()
 	if errors.Is(err, fs.ErrPermission) {
 		return driver.Errorf(driver.Refused, "this user may not use the file beside the database: %w; "+
 			"give it the database's owner, group and mode", err)
@@ -40,46 +46,46 @@ func (d *Driver) joinUsers(boot string) error {
 		return driver.Wrap(driver.Unavailable, err)
 	}
 	if err = register(f, boot); err == nil {
-		d.users = f
-		if !d.isUser() { // the file was removed meanwhile
+		u.file = f
+		if !u.joined() { // the file was removed meanwhile
 			err = errBusy
 		}
 	}
 	if err != nil {
-		d.users = nil
+		u.file = nil
 		_ = f.Close()
 	}
 	return err
 }
 
-// isUser reports whether the driver is one of the file's users, and the file is
+// joined reports whether the driver is one of the file's users, and the file is
 // the one that others find.
-func (d *Driver) isUser() bool {
-	if d.users == nil {
+func (u *users) joined() bool {
+	if u.file == nil {
 		return false
 	}
-	own, err := d.users.Stat()
+	own, err := u.file.Stat()
 	if err != nil {
 		return false
 	}
-	there, err := os.Lstat(d.usersPath())
+	there, err := os.Lstat(u.beside.usersPath())
 	return err == nil && os.SameFile(own, there)
 }
 
-// leaveUsers undoes joinUsers.
-func (d *Driver) leaveUsers() {
-	if d.users != nil {
-		_ = d.users.Close()
-		d.users = nil
+// leave undoes join.
+func (u *users) leave() {
+	if u.file != nil {
+		_ = u.file.Close()
+		u.file = nil
 	}
 }
 
 // openUsers opens the file of the users, and creates it if it is missing.
-func (d *Driver) openUsers() (*os.File, error) {
-	path := d.usersPath()
+func (b beside) openUsers() (*os.File, error) {
+	path := b.usersPath()
 	f, err := os.OpenFile(path, usersFlags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.makeUsers()
+		return b.makeUsers()
 	}
 	if err != nil {
 		return nil, err
@@ -88,8 +94,8 @@ func (d *Driver) openUsers() (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	_, mode := d.modes()
-	d.giveAccess(f, mode)
+	_, mode := b.modes()
+	b.giveAccess(f, mode)
 	return f, nil
 }
 
@@ -97,20 +103,20 @@ func (d *Driver) openUsers() (*os.File, error) {
 // all users of the database may open it, so a process that is killed before
 // that does no harm. The transaction around the call keeps other processes from
 // creating the file.
-func (d *Driver) makeUsers() (*os.File, error) {
-	d.clearUsers()
-	_, mode := d.modes()
-	path := d.usersPath() + "-" + newAddress()
+func (b beside) makeUsers() (*os.File, error) {
+	b.clearUsers()
+	_, mode := b.modes()
+	path := b.usersPath() + "-" + newAddress()
 	f, err := os.OpenFile(path, usersFlags|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, err
 	}
-	if d.opt.afterCreate != nil {
-		(*d.opt.afterCreate)()
+	if b.opt.afterCreate != nil {
+		(*b.opt.afterCreate)()
 	}
 	_ = f.Chmod(mode) // independent of the umask
-	d.giveToUsers(f)
-	if err := os.Rename(path, d.usersPath()); err != nil {
+	b.giveToUsers(f)
+	if err := os.Rename(path, b.usersPath()); err != nil {
 		_ = f.Close()
 		_ = os.Remove(path)
 		return nil, err
@@ -119,14 +125,14 @@ func (d *Driver) makeUsers() (*os.File, error) {
 }
 
 // clearUsers removes the files of processes that were killed in makeUsers.
-func (d *Driver) clearUsers() {
-	dir := filepath.Dir(d.path)
+func (b beside) clearUsers() {
+	dir := filepath.Dir(b.path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if random, ok := strings.CutPrefix(e.Name(), filepath.Base(d.usersPath())+"-"); ok && isAddress(random) {
+		if random, ok := strings.CutPrefix(e.Name(), filepath.Base(b.usersPath())+"-"); ok && isAddress(random) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}

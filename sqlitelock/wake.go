@@ -24,7 +24,7 @@ import (
 const addressLen = 32
 
 // folder returns the path of the folder with the clients' files.
-func (d *Driver) folder() string { return d.path + "-wake" }
+func (b beside) folder() string { return b.path + "-wake" }
 
 // isAddress reports whether s is the name of a client's file. Addresses are
 // read from the database, and must not lead outside the folder.
@@ -61,7 +61,7 @@ func (d *Driver) deliver(pushes []sqlqueue.Push) {
 				w.notify(p.ID, p.Status)
 			}
 		} else if isAddress(p.Wake) {
-			d.appendPush(p)
+			d.beside.appendPush(p)
 		}
 	}
 }
@@ -69,8 +69,8 @@ func (d *Driver) deliver(pushes []sqlqueue.Push) {
 // appendPush notifies a client of another process or driver. A client without a
 // file is gone; a client that could not be notified learns of the push when it
 // renews.
-func (d *Driver) appendPush(p sqlqueue.Push) {
-	folder, err := openFolder(d.folder())
+func (b beside) appendPush(p sqlqueue.Push) {
+	folder, err := openFolder(b.folder())
 	if err != nil {
 		return
 	}

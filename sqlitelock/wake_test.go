@@ -53,8 +53,8 @@ func TestMailboxIsRestored(t *testing.T) {
 				leave(t, b, second)
 				_, before := told.all()
 				if i == 1 {
-					_ = os.RemoveAll(b.folder()) // the folder may not be empty any more
-				} else if err := os.Remove(filepath.Join(b.folder(), b.address())); err != nil {
+					_ = os.RemoveAll(b.beside.folder()) // the folder may not be empty any more
+				} else if err := os.Remove(filepath.Join(b.beside.folder(), b.address())); err != nil {
 					t.Fatal(err)
 				}
 				until(t, "a gap is told", func() bool { _, gaps := told.all(); return gaps > before })
@@ -67,7 +67,7 @@ func TestMailboxIsRestored(t *testing.T) {
 			if err := b.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := os.Stat(b.folder()); !os.IsNotExist(err) {
+			if _, err := os.Stat(b.beside.folder()); !os.IsNotExist(err) {
 				t.Errorf("the folder is left behind: %v", err)
 			}
 		})
@@ -129,7 +129,7 @@ func TestDeadMailboxesAreRemoved(t *testing.T) {
 	a := openAt(t, path, nil)
 	watched(t, a)
 	list := func() (names []string) {
-		entries, err := os.ReadDir(a.folder())
+		entries, err := os.ReadDir(a.beside.folder())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestDeadMailboxesAreRemoved(t *testing.T) {
 		t.Errorf("two clients have %q", names)
 	}
 	c.kill()
-	if err := os.WriteFile(filepath.Join(a.folder(), "README"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(a.beside.folder(), "README"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := openAt(t, path, nil)
@@ -165,7 +165,7 @@ func TestAddressStaysInFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := strings.Repeat("b", addressLen)
-	if err := os.Symlink(victim, filepath.Join(d.folder(), link)); err != nil {
+	if err := os.Symlink(victim, filepath.Join(d.beside.folder(), link)); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range []string{
@@ -198,7 +198,7 @@ func TestAddressStaysInFolder(t *testing.T) {
 func TestWatchOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	a, b := openAt(t, path, nil), openAt(t, path, nil)
-	if err := os.WriteFile(b.folder(), nil, 0o600); err != nil {
+	if err := os.WriteFile(b.beside.folder(), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -207,7 +207,7 @@ func TestWatchOnce(t *testing.T) {
 	if err := b.Watch(ctx, never); driver.ClassOf(err) != driver.Unavailable {
 		t.Errorf("Watch: %v", err)
 	}
-	if err := os.Remove(b.folder()); err != nil {
+	if err := os.Remove(b.beside.folder()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Watch(ctx, never); err != nil {

@@ -39,11 +39,11 @@ type watcher struct {
 
 // listen creates the client's file and starts to read it.
 func (d *Driver) listen(ctx context.Context, moved func(string, driver.Status)) (*watcher, error) {
-	f, address, err := d.mailbox()
+	f, address, err := d.beside.mailbox()
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{d: d, notify: moved, ended: make(chan struct{}), address: address, file: f, path: filepath.Join(d.folder(), address)}
+	w := &watcher{d: d, notify: moved, ended: make(chan struct{}), address: address, file: f, path: filepath.Join(d.beside.folder(), address)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.subscribe()
 	go w.loop()
@@ -131,7 +131,7 @@ func (w *watcher) read() (removed bool) {
 func (w *watcher) restore() bool {
 	retry := backoff.Backoff{First: pollInterval, Last: time.Second}
 	for {
-		f, err := w.d.mailboxAt(w.address, false)
+		f, err := w.d.beside.mailboxAt(w.address, false)
 		if err == nil {
 			_ = w.file.Close()
 			w.file, w.offset, w.partial = f, 0, nil
@@ -154,7 +154,7 @@ func (w *watcher) release() {
 	}
 	_ = os.Remove(w.path)
 	_ = w.file.Close()
-	_ = os.Remove(w.d.folder())
+	_ = os.Remove(w.d.beside.folder())
 }
 
 // close ends the watcher.
