@@ -30,14 +30,12 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 // Check implements [driver.Checker]: it reports which nodes take part, and the
 // findings of nodes that can examine themselves.
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	type found struct{ fs []driver.Finding }
-	got, err := each(ctx, d.nodes, func(ctx context.Context, n *node) (found, error) {
+	got, err := each(ctx, d.nodes, func(ctx context.Context, n *node) ([]driver.Finding, error) {
 		if c, ok := n.d.(driver.Checker); ok {
-			fs, err := c.Check(ctx)
-			return found{fs}, err
+			return c.Check(ctx)
 		}
 		_, err := n.d.Inspect(ctx, "holdfast")
-		return found{}, err
+		return nil, err
 	})
 	if err != nil {
 		return nil, err
@@ -53,7 +51,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		if duplicate := n.duplicate.Load(); duplicate != nil {
 			fs = append(fs, driver.Finding{Topic: fmt.Sprintf("node %d", i+1), Level: driver.Problem, Detail: (*duplicate).Error(), Advice: "give each node a server of its own"})
 		}
-		for _, one := range got[i].fs {
+		for _, one := range got[i] {
 			one.Topic = fmt.Sprintf("node %d: %s", i+1, one.Topic)
 			fs = append(fs, one)
 		}

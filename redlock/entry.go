@@ -116,6 +116,23 @@ func (e *entry) tokensHeldLocked(now time.Time) []uint64 {
 	return ts
 }
 
+// all reports whether is holds for all entries, each locked for it; nil ones are
+// passed over.
+func all(entries []*entry, is func(e *entry) bool) bool {
+	for _, e := range entries {
+		if e == nil {
+			continue
+		}
+		e.mu.Lock()
+		ok := is(e)
+		e.mu.Unlock()
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // leaseEndLocked returns the time until which a majority of nodes keeps the
 // entry.
 func (e *entry) leaseEndLocked(quorum int) time.Time {

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -88,8 +89,7 @@ func (d *Driver) takeReplaced(t *driver.Ticket) []vote {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Left()
-	votes := make([]vote, len(e.votes))
-	copy(votes, e.votes)
+	votes := slices.Clone(e.votes)
 	for i := range e.votes {
 		if v := &votes[i]; v.busy || v.joinUnknown || v.old != nil || v.State != driver.Held {
 			e.giveBackLocked(i)

@@ -68,29 +68,13 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 	}
 	for i, p := range batches {
 		if n := d.nodes.all[i]; !n.usable() {
-			for _, r := range p.refs {
-				n.clean(r)
-			}
+			n.cleanAll(p.refs)
 			batches[i] = nodeBatch{}
 		}
 	}
-	d.nodes.askNodes(ctx, batches, ttl, d.leaveAt, func() bool { return d.allLeft(entries) })
-}
-
-// allLeft reports whether enough is known about all leaving entries.
-func (d *Driver) allLeft(entries []*entry) bool {
-	for _, e := range entries {
-		if e == nil {
-			continue
-		}
-		e.mu.Lock()
-		p := e.leaveStatusLocked()
-		e.mu.Unlock()
-		if p.Err != nil {
-			return false
-		}
-	}
-	return true
+	d.nodes.askNodes(ctx, batches, ttl, d.leaveAt, func() bool {
+		return all(entries, func(e *entry) bool { return e.leaveStatusLocked().Err == nil })
+	})
 }
 
 // leaveAt makes tickets leave one node and handles the answers. The cleaner

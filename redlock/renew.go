@@ -76,23 +76,9 @@ func (d *Driver) renewAll(ctx context.Context, entries []*entry, mark uint64) {
 		ttl = max(ttl, e.t.TTL)
 		e.mu.Unlock()
 	}
-	d.nodes.askNodes(ctx, batches, ttl, d.renewAt, func() bool { return d.enough(entries, mark) })
-}
-
-// enough reports whether the answers so far decide about all entries.
-func (d *Driver) enough(entries []*entry, mark uint64) bool {
-	for _, e := range entries {
-		if e == nil {
-			continue
-		}
-		e.mu.Lock()
-		ok := e.State != driver.Held || e.confirmedLocked(mark) >= d.nodes.quorum
-		e.mu.Unlock()
-		if !ok {
-			return false
-		}
-	}
-	return true
+	d.nodes.askNodes(ctx, batches, ttl, d.renewAt, func() bool {
+		return all(entries, func(e *entry) bool { return e.State != driver.Held || e.confirmedLocked(mark) >= d.nodes.quorum })
+	})
 }
 
 // confirmedLocked counts the votes that were confirmed for the whole TTL since
@@ -157,10 +143,7 @@ func (e *entry) renewedLocked(sent time.Time, mark uint64) (driver.Status, bool)
 		possible, confirmed := 0, e.confirmedLocked(mark)
 		var errs []error
 		for i := range e.votes {
-			v := &e.votes[i]
-			switch {
-			case v.t == nil || v.State == driver.Gone:
-			default:
+			if v := &e.votes[i]; v.t != nil && v.State != driver.Gone {
 				possible++
 				if v.err != nil {
 					errs = append(errs, fmt.Errorf("node %d: %w", i+1, v.err))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -148,10 +149,7 @@ func (s seek) rehomeLocked() bool {
 // No other vote is raised then: its token would be above the minimum tokens of
 // the others in the queue.
 func (s seek) writeBackLocked(now time.Time) bool {
-	var top uint64
-	for _, t := range s.e.tokensHeldLocked(now) {
-		top = max(top, t)
-	}
+	top := slices.Max(append(s.e.tokensHeldLocked(now), 0))
 	home := &s.e.votes[s.e.home]
 	minToken := max(top, s.e.d.tokens.ahead(now, lead(s.e.rewrites, s.e.t.TTL)))
 	homeOnly := home.holds(now) && s.e.d.contended.has(s.e.t.Name)
@@ -316,12 +314,11 @@ func (s seek) tooFewLocked(errs []error, unknown bool) error {
 	}
 	if s.e.State == 0 {
 		s.e.giveAllBackLocked(-1)
-		s.e.home = -1
+		if s.e.home = -1; class != driver.Unknown {
+			s.e.d.forget(s.e.t.ID, false)
+		}
 	}
 	text := errors.Join(errs...)
-	if s.e.State == 0 && class != driver.Unknown {
-		s.e.d.forget(s.e.t.ID, false)
-	}
 	if class == driver.Refused {
 		if le, ok := errors.AsType[*driver.LimitError](text); ok {
 			return &driver.LimitError{Name: s.e.t.Name, Have: le.Have, Want: le.Want}

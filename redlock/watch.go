@@ -19,13 +19,14 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 	}
 	w := &watcher{ctx, notify}
 	d.watch.Store(w)
-	type answer struct {
-		n   *node
-		err error
-	}
-	answers := make(chan answer, len(d.nodes.all))
+	answers := make(chan error, len(d.nodes.all))
 	for _, n := range d.nodes.all {
-		if !d.nodes.begin(func() { answers <- answer{n, d.watchNode(ctx, n)} }) {
+		if !d.nodes.begin(func() {
+			err := d.watchNode(ctx, n)
+			if answers <- err; err != nil {
+				d.watchNodeAgain(ctx, n)
+			}
+		}) {
 			return driver.ErrClosed
 		}
 	}
@@ -36,14 +37,12 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 	var errs []error
 	for rest > 0 && (watched < d.nodes.quorum || mayWait) {
 		select {
-		case a := <-answers:
-			rest--
-			if a.err == nil {
+		case err := <-answers:
+			if rest--; err == nil {
 				watched++
 				continue
 			}
-			errs = append(errs, a.err)
-			d.nodes.begin(func() { d.watchNodeAgain(ctx, a.n) })
+			errs = append(errs, err)
 		case <-slow.C:
 			mayWait = false
 		case <-ctx.Done():
@@ -54,15 +53,6 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 	}
 	if watched < d.nodes.quorum {
 		return d.nodes.unavailable(watched, errs, "%d of %d nodes can be listened to: %w", watched, len(d.nodes.all), errors.Join(errs...))
-	}
-	if rest > 0 {
-		d.nodes.begin(func() {
-			for range rest {
-				if a := <-answers; a.err != nil {
-					d.nodes.begin(func() { d.watchNodeAgain(ctx, a.n) })
-				}
-			}
-		})
 	}
 	return nil
 }
@@ -92,15 +82,10 @@ func (d *Driver) watchNode(ctx context.Context, n *node) error {
 // watchNodeAgain subscribes to a node to which watchNode could not, and reports
 // the gap.
 func (d *Driver) watchNodeAgain(ctx context.Context, n *node) {
-	retry := backoff.Backoff{First: minProbeWait, Last: maxProbeWait}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.nodes.life.Done():
-			return
-		case <-time.After(retry.Next()):
-		}
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.nodes.life, cancel)()
+	for retry := (backoff.Backoff{First: minProbeWait, Last: maxProbeWait}); retry.Wait(both); {
 		if n.usable() && d.watchNode(ctx, n) == nil {
 			d.notify("", driver.Status{})
 			return
