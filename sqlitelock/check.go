@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
@@ -150,7 +152,7 @@ func (c checks) checkWake(context.Context) (driver.Finding, error) {
 	_ = os.Remove(filepath.Join(c.d.beside.folder(), address))
 	_ = box.Close()
 	_ = os.Remove(c.d.beside.folder()) // fails if another client has a file there
-	n, err := newNotifier()
+	n, err := fsnotify.NewWatcher()
 	if err != nil {
 		f.Level = driver.Warning
 		f.Detail = fmt.Sprintf("by reading a file every %v, because the system has no file notifications left: %v", pollInterval, err)
@@ -180,13 +182,8 @@ func (c checks) checkSize(ctx context.Context) (driver.Finding, error) {
 }
 
 func (c checks) pragma(ctx context.Context, name string) (string, error) {
-	var value string
-	err := c.d.worker.do(ctx, false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+	return ask(ctx, c.d, false, func(sqlqueue.DB) (value string, _ []sqlqueue.Push, _ error) {
 		err := c.d.worker.conn.query("PRAGMA "+name, &value)
-		return nil, c.d.worker.conn.fail(err)
+		return value, nil, c.d.worker.conn.fail(err)
 	})
-	if err != nil {
-		return "", err
-	}
-	return value, nil
 }

@@ -11,33 +11,29 @@ var _ driver.Marker = (*Driver)(nil)
 
 // Mark implements [driver.Marker].
 func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
-	var m driver.Mark // not read after an error: the worker may still write it
-	err := d.withMarks(ctx, func(db sqlqueue.DB) (err error) {
-		m, err = d.queues.Mark(ctx, db, name)
-		return err
-	})
-	if err != nil {
-		return driver.Mark{}, err
-	}
-	return m, nil
+	return withMarks(ctx, d, func(db sqlqueue.DB) (driver.Mark, error) { return d.queues.Mark(ctx, db, name) })
 }
 
 // SetMark implements [driver.Marker].
 func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error {
-	return d.withMarks(ctx, func(db sqlqueue.DB) error { return d.queues.SetMark(ctx, db, name, m) })
+	_, err := withMarks(ctx, d, func(db sqlqueue.DB) (any, error) { return nil, d.queues.SetMark(ctx, db, name, m) })
+	return err
 }
 
 // withMarks makes a request about a mark. The first one of a driver creates the
 // table unless it exists.
-func (d *Driver) withMarks(ctx context.Context, request func(db sqlqueue.DB) error) error {
+func withMarks[T any](ctx context.Context, d *Driver, request func(db sqlqueue.DB) (T, error)) (none T, err error) {
 	if !d.hasMarks.Load() {
 		err := d.worker.do(ctx, false, func(db sqlqueue.DB) ([]sqlqueue.Push, error) {
 			return nil, db.Auto(ctx, d.queues.MarkTable())
 		})
 		if err != nil {
-			return err
+			return none, err
 		}
 		d.hasMarks.Store(true)
 	}
-	return d.worker.do(ctx, false, func(db sqlqueue.DB) ([]sqlqueue.Push, error) { return nil, request(db) })
+	return ask(ctx, d, false, func(db sqlqueue.DB) (T, []sqlqueue.Push, error) {
+		got, err := request(db)
+		return got, nil, err
+	})
 }

@@ -299,16 +299,10 @@ func (d *Driver) setUpTables(c *conn, boot string) error {
 		return err
 	}
 	if empty {
-		for _, stmt := range d.queues.Schema() {
+		for _, stmt := range append(d.queues.Schema(), fmt.Sprintf("PRAGMA application_id = %d", appID), fmt.Sprintf("PRAGMA user_version = %d", layout)) {
 			if err := c.exec(stmt); err != nil {
 				return err
 			}
-		}
-		if err := c.exec(fmt.Sprintf("PRAGMA application_id = %d", appID)); err != nil {
-			return err
-		}
-		if err := c.exec(fmt.Sprintf("PRAGMA user_version = %d", layout)); err != nil {
-			return err
 		}
 		if err := d.users.join(boot); err != nil {
 			return err

@@ -123,16 +123,13 @@ func (d *Driver) Traits() driver.Traits { return traits }
 // Join implements [driver.Driver].
 func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	wake := d.address()
-	var p driver.Status // not read after an error: the worker may still write it
-	err := d.worker.do(ctx, false, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
-		p, pushes, err = d.queues.Join(ctx, db, t, wake, wait)
-		return pushes, err
+	p, err := ask(ctx, d, false, func(db sqlqueue.DB) (driver.Status, []sqlqueue.Push, error) {
+		return d.queues.Join(ctx, db, t, wake, wait)
 	})
-	if err != nil {
-		return driver.Status{}, err
+	if err == nil {
+		d.countJoins(1)
 	}
-	d.countJoins(1)
-	return p, nil
+	return p, err
 }
 
 // Renew implements [driver.Driver].
@@ -188,31 +185,21 @@ func (d *Driver) runChunk(ctx context.Context, refs []driver.Ref, chunk []int, p
 	for k, i := range chunk {
 		own[k] = refs[i]
 	}
-	var answers []driver.Status
-	err := d.worker.do(ctx, len(own) > 1, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
-		answers, pushes = do(ctx, db, own)
-		return pushes, nil
+	answers, err := ask(ctx, d, len(own) > 1, func(db sqlqueue.DB) ([]driver.Status, []sqlqueue.Push, error) {
+		answers, pushes := do(ctx, db, own)
+		return answers, pushes, nil
 	})
-	if err != nil {
-		return err
+	for k := range answers {
+		places[chunk[k]] = answers[k]
 	}
-	for k, i := range chunk {
-		places[i] = answers[k]
-	}
-	return nil
+	return err
 }
 
 // Inspect implements [driver.Driver].
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	var queue driver.Queue
-	err := d.worker.do(ctx, false, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
-		queue, pushes, err = d.queues.Inspect(ctx, db, name)
-		return pushes, err
+	return ask(ctx, d, false, func(db sqlqueue.DB) (driver.Queue, []sqlqueue.Push, error) {
+		return d.queues.Inspect(ctx, db, name)
 	})
-	if err != nil {
-		return driver.Queue{}, err
-	}
-	return queue, nil
 }
 
 // Names implements [driver.Driver].
@@ -288,10 +275,9 @@ func (d *Driver) countJoins(joins int64) {
 func (d *Driver) sweep() (found sqlqueue.Swept, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlqueue.SweepTime)
 	defer cancel()
-	var step sqlqueue.Swept // not read after an error: the worker may still write it
-	err = d.worker.do(ctx, false, func(db sqlqueue.DB) (_ []sqlqueue.Push, err error) {
-		step, err = d.queues.Sweep(ctx, db, d.sweptTo)
-		return nil, err
+	step, err := ask(ctx, d, false, func(db sqlqueue.DB) (s sqlqueue.Swept, _ []sqlqueue.Push, err error) {
+		s, err = d.queues.Sweep(ctx, db, d.sweptTo)
+		return s, nil, err
 	})
 	if err != nil {
 		return found, err
@@ -308,12 +294,11 @@ func (d *Driver) sweep() (found sqlqueue.Swept, err error) {
 // hasTickets advances a queue and reports whether it has tickets afterwards. A
 // foreign row has none.
 func (d *Driver) hasTickets(ctx context.Context, name string) (hasTickets bool, err error) {
-	err = d.worker.do(ctx, false, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
-		hasTickets, pushes, err = d.queues.HasTickets(ctx, db, name)
-		return pushes, err
+	hasTickets, err = ask(ctx, d, false, func(db sqlqueue.DB) (bool, []sqlqueue.Push, error) {
+		return d.queues.HasTickets(ctx, db, name)
 	})
 	if sqlqueue.Foreign(err) {
 		return false, nil
 	}
-	return err == nil && hasTickets, err
+	return hasTickets, err
 }

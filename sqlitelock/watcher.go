@@ -54,15 +54,13 @@ func (d *Driver) listen(ctx context.Context, moved func(string, driver.Status)) 
 // for each user; without notifications the client reads its file at intervals.
 func (w *watcher) subscribe() {
 	if w.notifier == nil && !w.d.opt.noNotify {
-		w.notifier, _ = newNotifier()
+		w.notifier, _ = fsnotify.NewWatcher()
 	}
 	if w.notifier != nil && w.notifier.Add(w.path) != nil {
 		_ = w.notifier.Close()
 		w.notifier = nil
 	}
 }
-
-func newNotifier() (*fsnotify.Watcher, error) { return fsnotify.NewWatcher() }
 
 func (w *watcher) loop() {
 	defer close(w.ended)

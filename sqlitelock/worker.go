@@ -80,8 +80,7 @@ func (w *worker) start(d *Driver) {
 	w.d = d
 	w.wake = make(chan struct{}, 1)
 	w.stop = make(chan struct{})
-	w.ended.Add(1)
-	go w.loop()
+	w.ended.Go(w.loop)
 }
 
 // close ends the worker, after its current transaction.
@@ -144,6 +143,19 @@ func (w *worker) do(ctx context.Context, inTx bool, f func(sqlqueue.DB) ([]sqlqu
 	}
 }
 
+// ask runs f in the worker of d, and returns what f returns.
+func ask[T any](ctx context.Context, d *Driver, inTx bool, f func(sqlqueue.DB) (T, []sqlqueue.Push, error)) (none T, err error) {
+	var got T // not read after an error: the worker may still write it
+	err = d.worker.do(ctx, inTx, func(db sqlqueue.DB) (pushes []sqlqueue.Push, err error) {
+		got, pushes, err = f(db)
+		return pushes, err
+	})
+	if err != nil {
+		return none, err
+	}
+	return got, nil
+}
+
 // dequeue moves queued jobs to group, up to groupMax of them.
 func (w *worker) dequeue(group []*job) []*job {
 	w.mu.Lock()
@@ -155,7 +167,6 @@ func (w *worker) dequeue(group []*job) []*job {
 }
 
 func (w *worker) loop() {
-	defer w.ended.Done()
 	var group []*job
 	w.turnStart = time.Now()
 	for {
