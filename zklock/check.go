@@ -29,11 +29,10 @@ func (t tree) check() ([]driver.Finding, error) {
 	if err == nil {
 		fs = append(fs, checkACL(acl))
 	}
-	if f := t.checkRights(); f != nil {
-		fs = append(fs, *f)
-	}
-	if f := t.checkMarks(); f != nil {
-		fs = append(fs, *f)
+	for _, f := range []*driver.Finding{t.checkRights(), t.checkMarks()} {
+		if f != nil {
+			fs = append(fs, *f)
+		}
 	}
 	return fs, nil
 }

@@ -19,7 +19,6 @@ import (
 type entry struct {
 	s             *session
 	t             *driver.Ticket
-	id            string
 	uuid          string
 	queue         string // path of the queue
 	born          time.Time
@@ -92,7 +91,7 @@ func (d *Driver) enter(s *session, t *driver.Ticket, uuid string, now time.Time)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, _ := d.tickets.Enter(binaryUUID(uuid), func() *entry {
-		r := &entry{s: s, t: t, id: t.ID, uuid: uuid, queue: d.queuePath(t.Name), born: now}
+		r := &entry{s: s, t: t, uuid: uuid, queue: d.queuePath(t.Name), born: now}
 		r.Until = now.Add(driver.Keep(t.TTL))
 		s.entries[r] = true
 		d.clients[uuid[:clientLen]] = true
@@ -130,9 +129,7 @@ func (r *entry) forget() {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.unwatch()
-	if r.path != "" {
-		delete(r.s.byPath, r.path)
-	}
+	delete(r.s.byPath, r.path)
 	r.Left()
 	delete(r.s.entries, r)
 	r.s.d.mu.Lock()
@@ -144,9 +141,7 @@ func (r *entry) forget() {
 func (r *entry) setNodeLocked(name string, token uint64, based bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.path != "" {
-		delete(r.s.byPath, r.path)
-	}
+	delete(r.s.byPath, r.path)
 	r.path, r.Token, r.hasBase, r.watched, r.epoch = r.queue+"/"+name, token, based, false, r.s.epoch
 	r.s.byPath[r.path] = r
 }

@@ -50,10 +50,7 @@ func (s *session) heartbeat() {
 			return
 		case <-ticker.C:
 		}
-		s.mu.Lock()
-		connected := s.connected
-		s.mu.Unlock()
-		if connected {
+		if s.up() {
 			_ = s.sync() // an answer renews the promise; an error does not
 		}
 		select {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -81,7 +82,11 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 		}
 		for len(wanted) > 0 {
 			n := min(len(wanted), namesAtOnce)
-			names, err := doFor(ctx, s, func() ([]string, error) { return s.namesOfQueues(wanted[:n], plain[:n]) })
+			names, err := doFor(ctx, s, func() ([]string, error) {
+				names, errs := make([]string, n), make([]error, n)
+				inParallel(n, func(i int) { names[i], errs[i] = queueNode{s, d.base + "/" + wanted[i]}.name(wanted[i], plain[i]) })
+				return names, cmp.Or(errs...)
+			})
 			if err != nil {
 				yield("", err)
 				return
@@ -99,20 +104,6 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 // namesAtOnce is the number of queues listed before the first of their names is
 // yielded; 16 listings are under way at a time.
 const namesAtOnce = 256
-
-// namesOfQueues is nameOfLine for several queues at once.
-func (s *session) namesOfQueues(elements, plain []string) ([]string, error) {
-	names, errs := make([]string, len(elements)), make([]error, len(elements))
-	inParallel(len(elements), func(i int) {
-		names[i], errs[i] = queueNode{s, s.d.base + "/" + elements[i]}.nameOfQueue(elements[i], plain[i])
-	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return names, nil
-}
 
 // Break implements [driver.Driver]. The tickets of other libraries are
 // identified by the names of their nodes.

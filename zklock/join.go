@@ -105,10 +105,8 @@ func (j join) rejoinLocked() error {
 		_, err := j.r.departLocked()
 		return err
 	}
-	if j.t.Replaces != nil {
-		if err := j.r.s.d.replace(j.t.Replaces); err != nil {
-			return err
-		}
+	if err := j.r.s.d.replace(j.t.Replaces); err != nil {
+		return err
 	}
 	if err := j.r.verifyLocked(); err != nil {
 		return err
@@ -133,19 +131,15 @@ func (j join) enterLocked() error {
 			return err
 		}
 		if found {
-			if j.t.Replaces != nil {
-				if err := j.r.s.d.replace(j.t.Replaces); err != nil {
-					return err
-				}
+			if err := j.r.s.d.replace(j.t.Replaces); err != nil {
+				return err
 			}
 			return j.r.resolveLocked()
 		}
 	}
 	if !j.wait || j.t.Owner != "" || j.t.MinToken > 0 {
-		if j.t.Replaces != nil {
-			if err := j.r.s.d.replace(j.t.Replaces); err != nil {
-				return err
-			}
+		if err := j.r.s.d.replace(j.t.Replaces); err != nil {
+			return err
 		}
 		v, err := j.r.list()
 		if err == nil {

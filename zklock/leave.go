@@ -38,13 +38,11 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 			s.renew(began, recs, bySession[s], answers)
 		})
 	}, sessions...)
-	for i := range places {
-		switch {
-		case recs[i] == nil:
-		case err != nil:
-			places[i].Err = err
-		default:
+	for i, r := range recs {
+		if r != nil && err == nil {
 			places[i] = answers[i]
+		} else if r != nil {
+			places[i].Err = err
 		}
 	}
 	if err != nil && driver.Before(ctx) != nil && len(bySession) > 0 {
@@ -56,10 +54,7 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 // renew answers for the tickets of one session. Their indices in recs and
 // answers are at.
 func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driver.Status) {
-	s.mu.Lock()
-	connected := s.connected
-	s.mu.Unlock()
-	if !connected {
+	if !s.up() {
 		for _, i := range at {
 			answers[i].Err = s.away()
 		}
@@ -85,10 +80,7 @@ func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driv
 		}
 		r.busy.Lock()
 		defer r.busy.Unlock()
-		var err error
-		if answers[i], err = r.overdueLocked(); err != nil {
-			answers[i].Err = err
-		}
+		answers[i], answers[i].Err = r.overdueLocked()
 	})
 	if len(alive) == 0 {
 		return
@@ -101,9 +93,7 @@ func (s *session) renew(began time.Time, recs []*entry, at []int, answers []driv
 		case err != nil:
 			answers[i].Err = err
 		default:
-			if answers[i], err = alive[k].answer(began); err != nil {
-				answers[i] = driver.Status{Err: err}
-			}
+			answers[i], answers[i].Err = alive[k].answer(began)
 		}
 	}
 }
@@ -318,6 +308,9 @@ func (r *entry) replacedBy() {
 // replace makes a ticket leave by a request of its own, where the Join's
 // transaction cannot remove it.
 func (d *Driver) replace(t *driver.Ticket) error {
+	if t == nil {
+		return nil
+	}
 	r := d.find(nodeUUID(t.ID))
 	if r == nil {
 		return nil

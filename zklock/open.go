@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,10 +164,8 @@ func connect(ctx context.Context, servers []string, opts *Options) (*Driver, err
 		}
 		s.close(false)
 	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
 	}
 	if d.tick = d.opts.Tick; d.tick == 0 {
 		d.tick = granted[0] / 2

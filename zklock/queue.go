@@ -110,9 +110,8 @@ func (q queueNode) entries(v *view) ([]driver.Entry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// nameOfQueue returns the name of the queue that has tickets, and "" for any other
-// path.
-func (q queueNode) nameOfQueue(element, name string) (string, error) {
+// name returns the name of the queue if it has tickets, and "" for any other path.
+func (q queueNode) name(element, name string) (string, error) {
 	children, _, err := q.s.conn.Children(q.path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return "", nil // gone, or not readable by this user
@@ -121,10 +120,10 @@ func (q queueNode) nameOfQueue(element, name string) (string, error) {
 		return "", classed("list "+q.path, err)
 	}
 	v := viewOf(children)
-	if len(v.nodes) == 0 || !isHashed(element) {
-		if len(v.nodes) == 0 {
-			name = ""
-		}
+	if len(v.nodes) == 0 {
+		return "", nil
+	}
+	if !isHashed(element) {
 		return name, nil
 	}
 	for _, n := range v.nodes {

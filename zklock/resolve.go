@@ -257,10 +257,10 @@ func (r *entry) onTargetEvent() {
 	switch {
 	case err != nil && driver.ClassOf(err) == driver.Refused:
 		// The core joins again, and that Join returns the reason.
-		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
+		r.s.pushLocked(task{id: r.t.ID, place: driver.Status{State: driver.Gone}})
 	case err != nil:
 		r.events++ // makes the next renewal resolve it
 	case r.State == driver.Held && !r.MustLeave:
-		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Held, Token: r.Token}})
+		r.s.pushLocked(task{id: r.t.ID, place: driver.Status{State: driver.Held, Token: r.Token}})
 	}
 }

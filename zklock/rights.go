@@ -3,6 +3,8 @@ package zklock
 import (
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -53,10 +55,7 @@ func (s *session) retire() {
 	d.calls.Go(func() {
 		s.close(false)
 		s.mu.Lock()
-		var rs []*entry
-		for r := range s.entries {
-			rs = append(rs, r)
-		}
+		rs := slices.Collect(maps.Keys(s.entries))
 		s.mu.Unlock()
 		for _, r := range rs {
 			r.forget()

@@ -254,7 +254,7 @@ func (r *entry) vanishedLocked() {
 	r.unwatch()
 	if r.path != "" && r.Push(driver.Status{State: driver.Gone}) && !r.MustLeave {
 		r.s.d.addTombstone(r.uuid)
-		r.s.pushLocked(task{id: r.id, place: driver.Status{State: driver.Gone}})
+		r.s.pushLocked(task{id: r.t.ID, place: driver.Status{State: driver.Gone}})
 	}
 }
 
@@ -269,7 +269,7 @@ func (s *session) wakeLocked(path string, deleted bool) {
 		case deleted && r.alone:
 			p := driver.Status{State: driver.Held, Token: r.Token}
 			r.Push(p)
-			s.pushLocked(task{id: r.id, place: p})
+			s.pushLocked(task{id: r.t.ID, place: p})
 		default:
 			r.events++
 			s.pushLocked(task{resolve: r})

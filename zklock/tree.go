@@ -162,39 +162,34 @@ func (t tree) identity() (string, error) {
 // readServer checks that the chroot exists, that this user may read it, and that no
 // foreign node is in the queues' place.
 func (t tree) readServer(ctx context.Context) error {
-	d := t.s.d
 	var err error
-	e := d.do(ctx, func() {
-		var there bool
-		var stat *zk.Stat
-		if d.chroot != "" {
-			if there, stat, err = t.s.conn.Exists(d.chroot); err != nil {
-				err = classed("look at the chroot "+d.chroot, err)
-				return
-			}
-			if !there {
-				err = t.noChroot()
-				return
-			}
-			if stat.EphemeralOwner != 0 {
-				err = foreign(d.chroot, "is an ephemeral node and can have no lines below it")
-				return
-			}
-		}
-		_, stat, err = t.s.conn.Children(d.syncPath())
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			err = nil
-		case errors.Is(err, zk.ErrNoAuth):
-			err = driver.Errorf(driver.Refused, "no right to read %s: wrong user or password, or an ACL: %w", d.syncPath(), err)
-		case err != nil:
-			err = classed("list "+d.syncPath(), err)
-		case stat.EphemeralOwner != 0:
-			err = foreign(d.base, "is an ephemeral node and can have no lines below it")
-		}
-	})
-	if e != nil {
+	if e := t.s.d.do(ctx, func() { err = t.examine() }); e != nil {
 		return e
 	}
 	return err
+}
+
+func (t tree) examine() error {
+	d := t.s.d
+	if d.chroot != "" {
+		switch there, stat, err := t.s.conn.Exists(d.chroot); {
+		case err != nil:
+			return classed("look at the chroot "+d.chroot, err)
+		case !there:
+			return t.noChroot()
+		case stat.EphemeralOwner != 0:
+			return foreign(d.chroot, "is an ephemeral node and can have no lines below it")
+		}
+	}
+	switch _, stat, err := t.s.conn.Children(d.syncPath()); {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil
+	case errors.Is(err, zk.ErrNoAuth):
+		return driver.Errorf(driver.Refused, "no right to read %s: wrong user or password, or an ACL: %w", d.syncPath(), err)
+	case err != nil:
+		return classed("list "+d.syncPath(), err)
+	case stat.EphemeralOwner != 0:
+		return foreign(d.base, "is an ephemeral node and can have no lines below it")
+	}
+	return nil
 }
