@@ -33,27 +33,22 @@ const (
 	lateJoin = time.Minute
 )
 
-// clean makes a ticket leave in the background. It repeats the Leave until the
-// node has confirmed it, or until a minute after the TTL has passed. A Join of
-// the ticket may still be under way.
-func (n *node) clean(ref driver.Ref) {
-	ref.JoinPending = true
+// clean makes tickets leave in the background, or with Close. It repeats the
+// Leave until the node has confirmed it, or until a minute after the TTL has
+// passed. A Join of a ticket may still be under way.
+func (n *node) clean(refs ...driver.Ref) {
 	c := &n.cleaner
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.refs) >= maxPendingLeaves {
-		c.refs = c.refs[1:]
+	for _, ref := range refs {
+		ref.JoinPending = true
+		if len(c.refs) >= maxPendingLeaves {
+			c.refs = c.refs[1:]
+		}
+		c.refs = append(c.refs, pendingLeave{ref, time.Now().Add(driver.Keep(ref.TTL) + lateJoin)})
 	}
-	c.refs = append(c.refs, pendingLeave{ref, time.Now().Add(driver.Keep(ref.TTL) + lateJoin)})
-	if !c.running {
-		c.running = n.of.begin(func() { n.runCleaner() })
-	}
-}
-
-// cleanAll makes tickets leave in the background, or with Close.
-func (n *node) cleanAll(refs []driver.Ref) {
-	for _, r := range refs {
-		n.clean(r)
+	if len(refs) > 0 && !c.running {
+		c.running = n.of.begin(n.runCleaner)
 	}
 }
 

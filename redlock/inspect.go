@@ -184,9 +184,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 		if _, read := queues[i]; !read {
 			queues[i] = f.queue
 		}
-		if f.broken {
-			broken = true
-		}
+		broken = broken || f.broken
 		if f.broken || len(votes(queues[i])) > 0 {
 			seen++
 		}

@@ -68,7 +68,7 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 	}
 	for i, p := range batches {
 		if n := d.nodes.all[i]; !n.usable() {
-			n.cleanAll(p.refs)
+			n.clean(p.refs...)
 			batches[i] = nodeBatch{}
 		}
 	}

@@ -127,8 +127,6 @@ func (ns *nodeSet) homeOf(name string, wait bool, except func(i int) bool) int {
 	return noPush
 }
 
-var errSilent = driver.Errorf(driver.Unavailable, "no answer")
-
 // minorityWait is the time that New waits for the other nodes when a majority
 // has answered.
 const minorityWait = 500 * time.Millisecond
@@ -145,7 +143,7 @@ func (ns *nodeSet) greet(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ns.life, limit)
 	defer cancel()
 	for i, n := range ns.all {
-		errs[i] = errSilent
+		errs[i] = driver.Errorf(driver.Unavailable, "no answer")
 		ns.begin(func() { done <- answer{i, n.identify(ctx)} })
 	}
 	var enough <-chan time.Time

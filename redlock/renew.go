@@ -208,8 +208,6 @@ func (e *entry) seekAgain(ctx context.Context, sent time.Time, mark uint64, agai
 		}
 	}
 	p, err := s.runLocked(ctx)
-	if err != nil {
-		return driver.Status{Err: err}
-	}
+	p.Err = err
 	return p
 }

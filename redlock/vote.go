@@ -26,7 +26,7 @@ func (e *entry) requestVoteLocked(at int, wait bool, ttl time.Duration, minToken
 		defer e.mu.Unlock()
 		if err != nil && e.nodes.life.Err() != nil && (e.MustLeave || v.t != t) {
 			asked := vote{t: t, old: old, busy: true}
-			n.cleanAll(asked.refs(true)) // Close makes it leave
+			n.clean(asked.refs(true)...) // Close makes it leave
 			return err
 		}
 		if v.t != t {
@@ -126,7 +126,7 @@ func (e *entry) leaveLocked(n *node, refs []driver.Ref) {
 		e.signalLocked()
 	}) {
 		e.back--
-		n.cleanAll(refs)
+		n.clean(refs...)
 	}
 }
 

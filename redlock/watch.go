@@ -17,8 +17,7 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 	if err := d.nodes.checkOpen(ctx); err != nil {
 		return err
 	}
-	w := &watcher{ctx, notify}
-	d.watch.Store(w)
+	d.watch.Store(&watcher{ctx, notify})
 	answers := make(chan error, len(d.nodes.all))
 	for _, n := range d.nodes.all {
 		if !d.nodes.begin(func() {
