@@ -76,7 +76,8 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 			if ttl < s.e.d.traits.MinTTL/5 {
 				return s.failLocked(ctx)
 			}
-			moved = s.voteElsewhereLocked(ttl, home.Token)
+			s.voteElsewhereLocked(ttl, home.Token)
+			moved = true // also if nobody is left to be asked: then what is known decides
 		case held+inTime+late < s.e.nodes.quorum:
 			return s.failLocked(ctx)
 		}
@@ -238,14 +239,12 @@ func lead(tries int, ttl time.Duration) time.Duration {
 
 // voteElsewhereLocked asks all usable nodes that have no vote of e's, except
 // the home.
-func (s seek) voteElsewhereLocked(ttl time.Duration, minToken uint64) (asked bool) {
+func (s seek) voteElsewhereLocked(ttl time.Duration, minToken uint64) {
 	for i, n := range s.e.nodes.all {
 		if v := &s.e.votes[i]; i != s.e.home && n.usable() && v.t == nil {
 			s.e.requestVoteLocked(i, false, ttl, minToken, nil)
-			asked = true
 		}
 	}
-	return asked
 }
 
 // failLocked ends a try that has no majority and cannot win one now. It gives
