@@ -14,14 +14,15 @@ const (
 	// for which a call keeps the server from others.
 	maxBatch = 50
 	// maxLinger is the time after which a batch is sent although the call before
-	// it has no answer yet. It bounds what a slow network adds to a sale.
+	// it has no answer yet. It bounds what a slow network adds to a sale. See
+	// backend.linger.
 	maxLinger = 200 * time.Microsecond
 )
 
 // batcher makes one call for the usual sales of a shard that arrive together. A
 // sale that finds no call under way is sent at once, alone. Those that arrive
 // while a call is under way form the next batch. It is sent when that call ends,
-// when it is full, or after maxLinger.
+// when it is full, or after the backend's linger.
 type batcher struct {
 	mu    sync.Mutex
 	calls int    // under way
@@ -93,7 +94,7 @@ func (l *batcher) addLocked(to caller, q request) (*batch, *batchedSale) {
 	b := l.next
 	if b == nil {
 		b = &batch{done: make(chan struct{})}
-		b.overdue = time.AfterFunc(maxLinger, func() {
+		b.overdue = time.AfterFunc(to.backend.linger(), func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if l.next == b {

@@ -10,7 +10,8 @@ import (
 )
 
 // memory keeps shards in this process. It is also the specification of the
-// Redis scripts: each function here is a branch there.
+// Redis scripts: each function here is a branch there. Databases run these
+// functions themselves, on the rows that a request needs.
 type memory struct {
 	mu     sync.Mutex
 	began  time.Time
@@ -52,6 +53,8 @@ func (m *memory) servers() int { return m.places }
 // now returns the store's time in milliseconds.
 func (m *memory) now() int64 { return time.Since(m.began).Milliseconds() }
 
+func (m *memory) linger() time.Duration { return maxLinger }
+
 func (m *memory) close() {}
 
 func (m *memory) directory(ctx context.Context, sku string) ([]byte, int64, error) {
@@ -84,33 +87,9 @@ func (m *memory) ask(ctx context.Context, at shard, q request) (answer, error) {
 	defer m.mu.Unlock()
 	c := m.shards[at]
 	if q.op == opPlace {
-		if c == nil && q.must {
-			return answer{status: isAbsent}, nil
-		}
-		if c != nil && c.epoch < q.epoch-1 {
-			return answer{status: isMoved, epoch: c.epoch}, nil
-		}
-		a := answer{status: isPlaced, ends: m.now()}
-		if c == nil && q.try {
-			return a, nil
-		}
-		if c == nil {
-			c = &memoryShard{seq: map[int]int64{}, held: map[string]hold{}, book: map[string]entry{}}
-			c.look.out, c.look.in = map[int]moved{}, map[int]int64{}
+		c, a := c.place(q, m.now())
+		if c != nil {
 			m.shards[at] = c
-			if q.flag {
-				c.look.free = q.units
-			}
-		}
-		a.epoch = c.epoch
-		switch {
-		case c.epoch >= q.epoch:
-			a.dir = c.dir
-		case !q.try:
-			c.epoch, c.dir = q.epoch, bytes.Clone(q.dir)
-		}
-		for _, h := range c.held {
-			a.ends = max(a.ends, h.due)
 		}
 		return a, nil
 	}
@@ -120,26 +99,68 @@ func (m *memory) ask(ctx context.Context, at shard, q request) (answer, error) {
 	return c.ask(q, m.now()), nil
 }
 
+func newMemoryShard() *memoryShard {
+	c := &memoryShard{seq: map[int]int64{}, held: map[string]hold{}, book: map[string]entry{}}
+	c.look.out, c.look.in = map[int]moved{}, map[int]int64{}
+	return c
+}
+
+// place tells a shard its epoch, and returns it. A shard that is not there, nil,
+// is created.
+func (c *memoryShard) place(q request, now int64) (*memoryShard, answer) {
+	if c == nil && q.must {
+		return nil, answer{status: isAbsent}
+	}
+	if c != nil && c.epoch < q.epoch-1 {
+		return c, answer{status: isMoved, epoch: c.epoch}
+	}
+	a := answer{status: isPlaced, ends: now}
+	if c == nil && q.try {
+		return nil, a
+	}
+	if c == nil {
+		c = newMemoryShard()
+		if q.flag {
+			c.look.free = q.units
+		}
+	}
+	a.epoch = c.epoch
+	switch {
+	case c.epoch >= q.epoch:
+		a.dir = c.dir
+	case !q.try:
+		c.epoch, c.dir = q.epoch, bytes.Clone(q.dir)
+	}
+	for _, h := range c.held {
+		a.ends = max(a.ends, h.due)
+	}
+	return c, a
+}
+
 func (m *memory) sell(ctx context.Context, at shard, sales []*batchedSale) error {
 	if err := driver.Before(ctx); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.shards[at]
+	m.shards[at].sellTogether(sales, m.now())
+	return nil
+}
+
+// sellTogether carries out a batch. A shard that is not there is nil.
+func (c *memoryShard) sellTogether(sales []*batchedSale, now int64) {
 	for _, s := range sales {
 		switch {
 		case c == nil:
 			s.answer = answer{status: isAbsent}
 		case c.epoch != s.epoch:
 			s.answer = answer{status: isMoved, epoch: c.epoch}
-		case c.isApart(s.request, m.now()):
+		case c.isApart(s.request, now):
 			s.answer = answer{status: isApart}
 		default:
-			s.answer = c.sell(s.request, m.now())
+			s.answer = c.sell(s.request, now)
 		}
 	}
-	return nil
 }
 
 // isApart reports whether a batch leaves out a sale: the shard is short, or the

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -88,6 +89,8 @@ func hint(err error) string {
 }
 
 func (s *redisServers) servers() int { return len(s.clients) }
+
+func (s *redisServers) linger() time.Duration { return maxLinger }
 
 func (s *redisServers) close() {
 	if !s.own {
