@@ -18,6 +18,9 @@ func snapshotShard(t *testing.T, b backend, at shard, sales []string) (restore f
 		c := m.shards[at].copyOf()
 		return func() { m.shards[at] = c.copyOf() }
 	}
+	if s, ok := b.(*sqlServers); ok {
+		return snapshotRows(t, s, at)
+	}
 	s := b.(*redisServers)
 	do := func(command, key string, args ...string) rueidis.RedisResult {
 		c := s.clients[at.server]
@@ -48,6 +51,10 @@ func lose(t *testing.T, b backend, at shard, sales []string) {
 	t.Helper()
 	if m, ok := b.(*memory); ok {
 		delete(m.shards, at)
+		return
+	}
+	if s, ok := b.(*sqlServers); ok {
+		loseRows(t, s, at)
 		return
 	}
 	s := b.(*redisServers)

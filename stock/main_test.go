@@ -2,12 +2,16 @@ package stock
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
@@ -87,8 +91,57 @@ func databases(s *servers.RedisServer) (urls []string) {
 	return urls
 }
 
+// onSQL gives the stock of each test its own prefix of tables, and its first
+// client the pools of all.
+func onSQL(name string, pools func(testing.TB) []*sql.DB) place {
+	return place{name, func(t testing.TB) func(testing.TB, *Options) *Stock {
+		prefix, at := own(), pools(t)
+		return func(t testing.TB, o *Options) *Stock {
+			t.Helper()
+			opts := Options{Prefix: prefix}
+			if o != nil {
+				opts = *o
+				opts.Prefix = prefix
+			}
+			s, err := NewSQL(t.Context(), &opts, at...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+	}}
+}
+
+var (
+	onPostgres = onSQL("postgres", func(t testing.TB) []*sql.DB {
+		// Whether a commit is flushed makes a difference for crashes alone.
+		return []*sql.DB{pool(t, "pgx", servers.SharedPostgres(t).URL("postgres", "sslmode=disable&synchronous_commit=off"))}
+	})
+	// onMariaDB has two pools of one server, with a database each.
+	onMariaDB = onSQL("mariadb", func(t testing.TB) []*sql.DB {
+		s := servers.SharedMariaDB(t)
+		s.Exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+		s.Exec(t, "CREATE DATABASE IF NOT EXISTS second")
+		return []*sql.DB{pool(t, "mysql", mariaDBAt(s, "locks")), pool(t, "mysql", mariaDBAt(s, "second"))}
+	})
+)
+
+func mariaDBAt(s *servers.MariaDBServer, database string) string {
+	return fmt.Sprintf("holdfast:%s@tcp(127.0.0.1:%d)/%s", servers.MariaDBPassword, s.Port, database)
+}
+
+// pool opens a pool that ends after the clients of the test.
+func pool(t testing.TB, library, address string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(library, address)
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 func onEveryBackend(t *testing.T, test func(t *testing.T, client func(testing.TB, *Options) *Stock)) {
-	for _, p := range []place{onMemory(1), onMemory(3), onRedis, onThree, onCluster} {
+	for _, p := range []place{onMemory(1), onMemory(3), onRedis, onThree, onCluster, onPostgres, onMariaDB} {
 		t.Run(p.name, func(t *testing.T) { test(t, p.open(t)) })
 	}
 }

@@ -304,8 +304,8 @@ func TestModelInMemory(t *testing.T) {
 	}
 }
 
-func TestModelOnRedis(t *testing.T) {
-	for _, at := range []place{onRedis, onThree, onCluster} {
+func TestModelOnServers(t *testing.T) {
+	for _, at := range []place{onRedis, onThree, onCluster, onPostgres, onMariaDB} {
 		t.Run(at.name, func(t *testing.T) {
 			for seed := range uint64(6) {
 				client := at.open(t)
