@@ -14,15 +14,20 @@ const (
 	// for which a call keeps the server from others.
 	maxBatch = 50
 	// maxLinger is the time after which a batch is sent although the call before
-	// it has no answer yet. It bounds what a slow network adds to a sale. See
-	// backend.linger.
+	// it has no answer yet. It bounds what a slow network adds to a sale.
 	maxLinger = 200 * time.Microsecond
 )
+
+// batchBounds are a backend's own values of maxBatch and maxLinger.
+type batchBounds struct {
+	most   int
+	linger time.Duration
+}
 
 // batcher makes one call for the usual sales of a shard that arrive together. A
 // sale that finds no call under way is sent at once, alone. Those that arrive
 // while a call is under way form the next batch. It is sent when that call ends,
-// when it is full, or after the backend's linger.
+// when it is full, or when its sales have waited for long enough.
 type batcher struct {
 	mu    sync.Mutex
 	calls int    // under way
@@ -94,7 +99,7 @@ func (l *batcher) addLocked(to caller, q request) (*batch, *batchedSale) {
 	b := l.next
 	if b == nil {
 		b = &batch{done: make(chan struct{})}
-		b.overdue = time.AfterFunc(to.backend.linger(), func() {
+		b.overdue = time.AfterFunc(to.backend.batching().linger, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if l.next == b {
@@ -106,7 +111,7 @@ func (l *batcher) addLocked(to caller, q request) (*batch, *batchedSale) {
 	sale := &batchedSale{request: q}
 	b.sales = append(b.sales, sale)
 	b.waiting++
-	if len(b.sales) == maxBatch {
+	if len(b.sales) == to.backend.batching().most {
 		l.sendLocked(to)
 	}
 	return b, sale

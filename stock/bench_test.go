@@ -27,7 +27,7 @@ var (
 	svg    = flag.String("sales.svg", "", "file to draw the plot into")
 )
 
-// buyers is the number of buying goroutines.
+// buyers is the number of buying goroutines, if a way has no other.
 const buyers = 64
 
 // A way is one way of selling.
@@ -35,8 +35,9 @@ type way struct {
 	name            string
 	shards, servers int // 0 shards: a sale without package stock
 	sell            func(ctx context.Context, buyer, n int) error
-	used            []*servers.RedisServer
-	rates, costs    []float64 // for each round: sales per s, µs of the busiest server's processor per sale
+	buyers          int                        // goroutines
+	busy            func(testing.TB) []float64 // the processor seconds that each server has used
+	rates, costs    []float64                  // for each round: sales per s, µs of the busiest server's processor per sale
 }
 
 // BenchmarkSales sells one product in every way, in turns, so that other load
@@ -61,7 +62,7 @@ func BenchmarkSales(b *testing.B) {
 			sku := fmt.Sprint("phone", shards)
 			must(b, st.Set(b.Context(), sku, MaxUnits/2, shards))
 			ways = append(ways, &way{
-				name: fmt.Sprintf("%d shards on %d", shards, n), shards: shards, servers: n, used: started[:n],
+				name: fmt.Sprintf("%d shards on %d", shards, n), shards: shards, servers: n, buyers: buyers, busy: processors(started[:n]),
 				sell: func(ctx context.Context, buyer, n int) error {
 					_, err := st.Sell(ctx, sku, 1, "order/"+strconv.Itoa(buyer)+"/"+strconv.Itoa(n))
 					return err
@@ -69,7 +70,15 @@ func BenchmarkSales(b *testing.B) {
 			})
 		}
 	}
-	next := make([]int, buyers) // numbers of orders go on from round to round
+	measure(b, ways)
+	if *svg != "" {
+		must(b, os.WriteFile(*svg, plot(ways), 0o644))
+	}
+}
+
+// measure measures ways in turns, and prints a table.
+func measure(b *testing.B, ways []*way) {
+	next := make([]int, 256) // numbers of orders go on from round to round
 	for range b.N {
 		for range *turns {
 			for _, w := range ways {
@@ -83,9 +92,6 @@ func BenchmarkSales(b *testing.B) {
 		b.ReportMetric(rate.most, strings.ReplaceAll(w.name, " ", "-")+"/s")
 		fmt.Printf("| %s | %.0f | %.0f | %.1f | %.1f |\n", w.name, rate.most, rate.mid, cost.least, cost.mid)
 	}
-	if *svg != "" {
-		must(b, os.WriteFile(*svg, plot(ways), 0o644))
-	}
 }
 
 // round sells for the length of a window.
@@ -95,7 +101,7 @@ func (w *way) round(b *testing.B, next []int) {
 	var all sync.WaitGroup
 	end := time.Now().Add(*window)
 	began := time.Now()
-	for buyer := range buyers {
+	for buyer := range w.buyers {
 		all.Go(func() {
 			n := int64(0)
 			for time.Now().Before(end) {
@@ -119,18 +125,20 @@ func (w *way) round(b *testing.B, next []int) {
 	w.costs = append(w.costs, most*1e6/float64(max(1, sold.Load())))
 }
 
-// busy returns the processor seconds that each server has used.
-func (w *way) busy(b *testing.B) (used []float64) {
-	for _, s := range w.used {
-		var sum float64
-		for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
-			x, err := strconv.ParseFloat(s.Info(b, "cpu", field), 64)
-			must(b, err)
-			sum += x
+// processors returns a function that reads the processor seconds of servers.
+func processors(started []*servers.RedisServer) func(testing.TB) []float64 {
+	return func(b testing.TB) (used []float64) {
+		for _, s := range started {
+			var sum float64
+			for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
+				x, err := strconv.ParseFloat(s.Info(b, "cpu", field), 64)
+				must(b, err)
+				sum += x
+			}
+			used = append(used, sum)
 		}
-		used = append(used, sum)
+		return used
 	}
-	return used
 }
 
 func plainClient(b *testing.B, s *servers.RedisServer) rueidis.Client {
@@ -149,7 +157,7 @@ func locked(b *testing.B, s *servers.RedisServer) *way {
 	b.Cleanup(func() { locks.Close() })
 	c := plainClient(b, s)
 	must(b, c.Do(b.Context(), c.B().Set().Key("left").Value("1000000000").Build()).Error())
-	return &way{name: "lock", servers: 1, used: []*servers.RedisServer{s}, sell: func(ctx context.Context, _, _ int) error {
+	return &way{name: "lock", servers: 1, buyers: buyers, busy: processors([]*servers.RedisServer{s}), sell: func(ctx context.Context, _, _ int) error {
 		return locks.Do(ctx, "phone", func(ctx context.Context) error {
 			left, err := c.Do(ctx, c.B().Get().Key("left").Build()).AsInt64()
 			if err != nil || left < 1 {
@@ -170,7 +178,7 @@ if tonumber(redis.call('GET', KEYS[1])) < tonumber(ARGV[1]) then return 0 end
 redis.call('DECRBY', KEYS[1], ARGV[1])
 return 1`)
 	keys, args := []string{"count"}, []string{"1"}
-	return &way{name: "decrement", servers: 1, used: []*servers.RedisServer{s}, sell: func(ctx context.Context, _, _ int) error {
+	return &way{name: "decrement", servers: 1, buyers: buyers, busy: processors([]*servers.RedisServer{s}), sell: func(ctx context.Context, _, _ int) error {
 		n, err := run.Exec(ctx, c, keys, args).AsInt64()
 		if n != 1 {
 			return fmt.Errorf("answer %d: %w", n, err)

@@ -53,7 +53,7 @@ func (m *memory) servers() int { return m.places }
 // now returns the store's time in milliseconds.
 func (m *memory) now() int64 { return time.Since(m.began).Milliseconds() }
 
-func (m *memory) linger() time.Duration { return maxLinger }
+func (m *memory) batching() batchBounds { return batchBounds{maxBatch, maxLinger} }
 
 func (m *memory) close() {}
 

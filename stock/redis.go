@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -90,7 +89,7 @@ func hint(err error) string {
 
 func (s *redisServers) servers() int { return len(s.clients) }
 
-func (s *redisServers) linger() time.Duration { return maxLinger }
+func (s *redisServers) batching() batchBounds { return batchBounds{maxBatch, maxLinger} }
 
 func (s *redisServers) close() {
 	if !s.own {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 )
 
 // A shard keeps a part of a product's units, and a book of the sales that have
@@ -40,9 +39,8 @@ type backend interface {
 	// sets the answer of each: isApart if it has to be asked for alone, since it
 	// was not carried out here. If it returns an error, that is the error of all.
 	sell(ctx context.Context, at shard, sales []*batchedSale) error
-	// linger returns the time after which a batch is sent although the call
-	// before it has no answer yet.
-	linger() time.Duration
+	// batching returns the bounds of a batch.
+	batching() batchBounds
 	close()
 }
 

@@ -17,10 +17,13 @@ type sqlServers struct {
 	conns  []*sqlConns
 }
 
-// sqlLinger is what linger returns: a little longer than a disk takes for a
-// commit. A shard's transactions take turns, so a batch that is sent earlier
-// would wait at the server, and be smaller.
-const sqlLinger = 5 * time.Millisecond
+// sqlBatch and sqlLinger are the bounds of a batch. A shard's transactions take
+// turns, and each flushes its commit to the disk. So a batch that is sent before
+// the transaction under way has ended would wait at the server, and be smaller.
+const (
+	sqlBatch  = 200
+	sqlLinger = 50 * time.Millisecond
+)
 
 // NewSQL returns a client that keeps products in databases of PostgreSQL, MySQL or
 // MariaDB, one for each server; see Open. It asks each server for its kind, and
@@ -59,7 +62,7 @@ func NewSQL(ctx context.Context, o *Options, databases ...*sql.DB) (*Stock, erro
 
 func (s *sqlServers) servers() int { return len(s.conns) }
 
-func (s *sqlServers) linger() time.Duration { return sqlLinger }
+func (s *sqlServers) batching() batchBounds { return batchBounds{sqlBatch, sqlLinger} }
 
 func (s *sqlServers) close() {
 	for _, c := range s.conns {

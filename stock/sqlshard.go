@@ -96,12 +96,12 @@ func (s *sqlServers) readShard(ctx context.Context, c *sqlConn, at shard, cols c
 
 // roundUp bounds the number of different statements: each is prepared.
 func roundUp(n int) int {
-	for _, size := range []int{1, 4, 16} {
+	for _, size := range []int{1, 4, 16, 64} {
 		if n <= size {
 			return size
 		}
 	}
-	return max(n, maxBatch)
+	return sqlBatch
 }
 
 func (r *sqlShard) scan(rows *sql.Rows) error {

@@ -34,10 +34,13 @@ func (d *dialect) tables(prefix string) []string {
 		// open is 1 for reservations, lapsed ones included. ends is when the lease
 		// ends, or the receipt.
 		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %[1]sreceipt (shard %[2]s NOT NULL, sale %[3]s NOT NULL, state CHAR(1) NOT NULL, units %[2]s NOT NULL, "+
-			"open SMALLINT NOT NULL, ends %[2]s NOT NULL, PRIMARY KEY (shard, sale)%[4]s%[5]s", prefix, d.number, d.key, d.index, d.options),
+			"open SMALLINT NOT NULL, ends %[2]s NOT NULL, PRIMARY KEY (%[4]s%[5]s", prefix, d.number, d.key, d.index, d.options),
 	}
 	if d == postgres {
-		all = append(all, fmt.Sprintf("CREATE INDEX IF NOT EXISTS %[1]sends ON %[1]sreceipt (shard, open, ends)", prefix))
+		// No index begins with the shard alone. While the table has no statistics, a
+		// plan would read all receipts of a shard by it.
+		all = append(all, fmt.Sprintf("CREATE INDEX IF NOT EXISTS %[1]sends ON %[1]sreceipt (shard, ends) WHERE open = 0", prefix),
+			fmt.Sprintf("CREATE INDEX IF NOT EXISTS %[1]sdue ON %[1]sreceipt (shard, ends) WHERE open = 1", prefix))
 	}
 	return append(all, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %slayout (one %s NOT NULL PRIMARY KEY, layout %[2]s NOT NULL)%[3]s", prefix, d.number, d.options),
 		fmt.Sprintf("INSERT INTO %[1]slayout (one, layout) SELECT 1, %[2]d FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM %[1]slayout)", prefix, sqlLayout))
