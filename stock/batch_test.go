@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
 // slowBackend carries out each sale after some time, like a server at a
@@ -226,56 +224,66 @@ func TestCloseEndsBatches(t *testing.T) {
 	})
 }
 
-// TestBatchesOnRedisAndInMemoryAgree sells the same random batches in both stores.
-// Ids repeat, units run out, some ids are reserved, and some batches are of
-// another epoch or of a shard that is not there.
-func TestBatchesOnRedisAndInMemoryAgree(t *testing.T) {
-	server := servers.SharedRedis(t)
+// TestBatchesOnServersAndInMemoryAgree sells the same random batches in memory and
+// in another store. Ids repeat, units run out, some ids are reserved, and some
+// batches are of another epoch or of a shard that is not there.
+func TestBatchesOnServersAndInMemoryAgree(t *testing.T) {
+	for _, at := range []struct {
+		place
+		rounds, most int
+	}{{onRedis, 20, maxBatch}, {onPostgres, 4, sqlBatch}, {onMariaDB, 4, sqlBatch}} {
+		t.Run(at.name, func(t *testing.T) {
+			for range at.rounds {
+				testBatchesAgree(t, at.open(t)(t, nil).backend, at.most)
+			}
+		})
+	}
+}
+
+func testBatchesAgree(t *testing.T, remote backend, most int) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	for round := range 20 {
-		remote, err := connect([]string{server.URL("")}, fmt.Sprintf("batch_%x_%d_", seed, round))
+	both := []backend{newMemory(remote.servers()), remote}
+	var stocks []*Stock
+	for _, b := range both {
+		s, err := open(b, nil)
 		must(t, err)
-		both := []backend{newMemory(1), remote}
-		var stocks []*Stock
-		for _, b := range both {
-			s, err := open(b, nil)
-			must(t, err)
-			defer s.Close()
-			must(t, s.Set(t.Context(), "phone", 500, 1))
-			_, err = s.Reserve(t.Context(), "phone", 5, "id-0", time.Hour)
-			must(t, err)
-			stocks = append(stocks, s)
+		defer s.Close()
+		must(t, s.Set(t.Context(), "phone", 500, 1))
+		_, err = s.Reserve(t.Context(), "phone", 5, "id-0", time.Hour)
+		must(t, err)
+		stocks = append(stocks, s)
+	}
+	k, err := stocks[0].readFinished(t.Context(), "phone")
+	must(t, err)
+	for range 40 {
+		at := k.shard("phone", 0)
+		epoch := int64(1)
+		switch rnd.IntN(20) {
+		case 0:
+			at.sku = "absent"
+		case 1:
+			epoch = 2
 		}
-		for range 40 {
-			at := shard{sku: "phone"}
-			epoch := int64(1)
-			switch rnd.IntN(20) {
-			case 0:
-				at.sku = "absent"
-			case 1:
-				epoch = 2
-			}
-			var sales []*batchedSale
-			for range 1 + rnd.IntN(maxBatch) {
-				sales = append(sales, &batchedSale{request: request{op: opSell, sale: fmt.Sprint("id-", rnd.IntN(300)), units: 1 + rnd.Int64N(9),
-					epoch: epoch, keep: time.Hour.Milliseconds()}})
-			}
-			mirror := copies(sales)
-			must(t, both[0].sell(t.Context(), at, sales))
-			must(t, both[1].sell(t.Context(), at, mirror))
-			for i, s := range sales {
-				if m := mirror[i]; fmt.Sprint(s.answer) != fmt.Sprint(m.answer) {
-					t.Fatalf("seed %d: sale %d of %d, %+v: %+v in memory, %+v on Redis", seed, i, len(sales), s.request, s.answer, m.answer)
-				}
+		var sales []*batchedSale
+		for range 1 + rnd.IntN(most) {
+			sales = append(sales, &batchedSale{request: request{op: opSell, sale: fmt.Sprint("id-", rnd.IntN(300)), units: 1 + rnd.Int64N(9),
+				epoch: epoch, keep: time.Hour.Milliseconds()}})
+		}
+		mirror := copies(sales)
+		must(t, both[0].sell(t.Context(), at, sales))
+		must(t, both[1].sell(t.Context(), at, mirror))
+		for i, s := range sales {
+			if m := mirror[i]; fmt.Sprint(s.answer) != fmt.Sprint(m.answer) {
+				t.Fatalf("seed %d: sale %d of %d, %+v: %+v in memory, %+v there", seed, i, len(sales), s.request, s.answer, m.answer)
 			}
 		}
-		a, err := stocks[0].Total(t.Context(), "phone")
-		must(t, err)
-		b, err := stocks[1].Total(t.Context(), "phone")
-		must(t, err)
-		if fmt.Sprint(a) != fmt.Sprint(b) {
-			t.Fatalf("seed %d: %+v in memory, %+v on Redis", seed, a, b)
-		}
+	}
+	a, err := stocks[0].Total(t.Context(), "phone")
+	must(t, err)
+	b, err := stocks[1].Total(t.Context(), "phone")
+	must(t, err)
+	if fmt.Sprint(a) != fmt.Sprint(b) {
+		t.Fatalf("seed %d: %+v in memory, %+v there", seed, a, b)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +49,26 @@ func (m *dyingBackend) swap(ctx context.Context, sku string, from, to []byte) (o
 // TestDeathAtEachStep kills a client at each of its steps. The numbers add up,
 // and another client that repeats the call ends where the first one would have.
 func TestDeathAtEachStep(t *testing.T) {
+	testDeaths(t, func(*testing.T) func() backend { return func() backend { return newMemory(2) } })
+}
+
+// TestDeathAtStepsInDatabases is TestDeathAtEachStep for the call with the most
+// kinds of steps, after each step. Shorter runs leave room for the statements below a
+// step, which TestEveryStatementCut cuts.
+func TestDeathAtStepsInDatabases(t *testing.T) {
+	for _, p := range []place{onPostgres, onMariaDB} {
+		t.Run(p.name, func(t *testing.T) {
+			testDeaths(t, func(t *testing.T) func() backend {
+				s := p.open(t)(t, nil).backend.(*sqlServers)
+				return func() backend { s.empty(t); return s }
+			}, "gather")
+		})
+	}
+}
+
+// testDeaths kills a client at each step of calls: of all, before and after the
+// step, or of those named, after it. The stores are empty.
+func testDeaths(t *testing.T, stores func(*testing.T) (empty func() backend), only ...string) {
 	ctx := t.Context()
 	sold := func(ids ...string) func(*Stock) error {
 		return func(s *Stock) (err error) {
@@ -78,12 +99,18 @@ func TestDeathAtEachStep(t *testing.T) {
 			return errors.Join(err, s.Confirm(ctx, "x", "a"))
 		}, 2},
 	} {
+		if len(only) > 0 && !slices.Contains(only, what) {
+			continue
+		}
 		t.Run(what, func(t *testing.T) {
-			steps := 0
+			steps, store := 0, stores(t)
 			for done := false; !done; {
 				steps++
 				for _, after := range []bool{false, true} {
-					m := newMemory(2)
+					if !after && len(only) > 0 {
+						continue
+					}
+					m := store()
 					clean := over(t, m, nil)
 					if what != "set" {
 						must(t, clean.Set(ctx, "x", 20, 5))

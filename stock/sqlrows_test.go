@@ -29,6 +29,18 @@ func snapshotRows(t *testing.T, s *sqlServers, at shard) (restore func()) {
 	}
 }
 
+// empty removes all products.
+func (s *sqlServers) empty(t *testing.T) {
+	t.Helper()
+	for _, c := range s.conns {
+		for _, table := range []string{"product", "shard", "receipt"} {
+			if _, err := c.db.ExecContext(t.Context(), "DELETE FROM "+s.prefix+table); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // loseRows removes a shard with all receipts.
 func loseRows(t *testing.T, s *sqlServers, at shard) {
 	t.Helper()
