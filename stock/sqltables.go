@@ -43,7 +43,7 @@ func (d *dialect) tables(prefix string) []string {
 			fmt.Sprintf("CREATE INDEX IF NOT EXISTS %[1]sdue ON %[1]sreceipt (shard, ends) WHERE open = 1", prefix))
 	}
 	return append(all, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %slayout (one %s NOT NULL PRIMARY KEY, layout %[2]s NOT NULL)%[3]s", prefix, d.number, d.options),
-		fmt.Sprintf("INSERT INTO %[1]slayout (one, layout) SELECT 1, %[2]d FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM %[1]slayout)", prefix, sqlLayout))
+		fmt.Sprintf(d.once, fmt.Sprintf("INTO %slayout (one, layout) VALUES (1, %d)", prefix, sqlLayout)))
 }
 
 // Schema returns the statements that create the tables of NewSQL, as text for
@@ -109,7 +109,7 @@ func isMissingTable(err error) bool {
 func (s *sqlServers) layout(ctx context.Context, c *sqlConns) (layout int64, err error) {
 	err = c.do(ctx, func(ctx context.Context, c *sqlConn) error {
 		err := c.QueryRowContext(ctx, "SELECT coalesce(max(layout), 0) FROM "+s.prefix+"layout").Scan(&layout)
-		return errors.Join(err, c.end(ctx))
+		return errors.Join(err, c.finishReading(ctx))
 	})
 	return layout, err
 }

@@ -143,6 +143,9 @@ func initMariaDB(t testing.TB, bin, dir string) *freshMariaDB {
 		path, args := asServerUser(program, args)
 		cmd := exec.Command(path, args...)
 		cmd.Dir = dir
+		// A server that starts deletes the temporary tables that it finds, also
+		// those of another.
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", program, err, out)
@@ -176,7 +179,7 @@ func (s *MariaDBServer) URL(user, query string) string {
 }
 
 func (s *MariaDBServer) boot() error {
-	args := []string{"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
+	args := []string{"--no-defaults", "--datadir=" + s.data(), "--tmpdir=" + s.dir, "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve", "--performance-schema=OFF",
 		"--max-connections=400", "--innodb-buffer-pool-size=64M", "--loose-innodb-log-file-size=16M"} // MySQL 9.7 has no such setting
 	if s.MySQL {
