@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -43,6 +44,41 @@ func Example() {
 	// order/2 1
 	// order/3 1
 	// stock: "phone" has 0 left, 1 were asked for
+}
+
+// ExampleNewSQL keeps a product in a database, with the driver that the program
+// has: here github.com/jackc/pgx/v5/stdlib.
+func ExampleNewSQL() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@db.example.org/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	st, err := stock.NewSQL(ctx, nil, db) // creates the tables if there are none
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer st.Close()
+
+	if err := st.Set(ctx, "phone", 100_000, 2); err != nil {
+		fmt.Println(err)
+		return
+	}
+	receipt, err := st.Sell(ctx, "phone", 1, "order/1")
+	fmt.Println(receipt.Units, err)
+}
+
+// ExampleSchema prints the tables for an administrator.
+func ExampleSchema() {
+	text, err := stock.Schema(nil, "postgres")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(text) // for psql
 }
 
 // ExampleStock_Reserve keeps the contents of a customer's basket for a while,

@@ -212,13 +212,17 @@ func TestAnyTextIsAnID(t *testing.T) {
 // within its Patience.
 func TestStandingClientLetsGo(t *testing.T) {
 	t.Parallel()
-	onDatabases(t, func(t *testing.T, d database) {
+	test := func(t *testing.T, d database, kind *dialect) {
 		t.Parallel()
 		o := &Options{Prefix: own()}
 		s, err := d.open(t, d.admin(), o)
 		must(t, err)
-		must(t, s.Set(t.Context(), "x", 3, 1))
 		b := s.backend.(*sqlServers)
+		if kind != nil {
+			b.conns[0].discardFree()
+			b.conns[0].kind = kind
+		}
+		must(t, s.Set(t.Context(), "x", 3, 1))
 		c, err := b.conns[0].conn(t.Context())
 		must(t, err)
 		defer discard(c.Conn)
@@ -230,7 +234,10 @@ func TestStandingClientLetsGo(t *testing.T) {
 			t.Errorf("the row was not locked: the sale took %v", took)
 		}
 		count(t, s, "x", 3, 2)
-	})
+	}
+	onDatabases(t, func(t *testing.T, d database) { test(t, d, nil) })
+	// MySQL's own way works on MariaDB, too.
+	t.Run("mysql", func(t *testing.T) { test(t, mariaDBOn(servers.SharedMariaDB(t)), mysql) })
 }
 
 // TestOldReceiptsGo checks that sales delete the receipts that have ended.

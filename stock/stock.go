@@ -1,6 +1,7 @@
 // Package stock sells products in high demand: one product's units, split over
-// shards that sell in parallel, on one Redis, on a Redis Cluster, or on several
-// servers that know nothing of each other.
+// shards that sell in parallel, on one Redis, on a Redis Cluster, on PostgreSQL,
+// MySQL or MariaDB (NewSQL), or on several servers that know nothing of each
+// other.
 //
 //	st, err := stock.Open(ctx, nil, "redis://a:6379", "redis://b:6379", "redis://c:6379")
 //	…
@@ -41,7 +42,8 @@ import (
 // Options are the settings of a Stock. The zero value, and nil, are the
 // defaults.
 type Options struct {
-	// Prefix begins all keys; empty is "holdfast_stock_".
+	// Prefix begins all keys, or the names of all tables; empty is
+	// "holdfast_stock_".
 	Prefix string
 	// Keep is the time for which the receipt of a sale is kept after its last
 	// change, at least a second; 0 is 24 hours. During that time a sale can be

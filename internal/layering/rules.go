@@ -96,7 +96,7 @@ var rows = []Row{
 	{"fence/internal/paused", ". fence redislock internal/testkit/servers", "",
 		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", "driver", "github.com/redis/rueidis",
-		"a shard decides in one step and needs no lock; errors have the classes of the seam"},
+		"a shard decides in one step and needs no lock; errors have the classes of the seam; databases bring their own driver of database/sql"},
 	{"internal/cli", ". anylock lockserver lockserver/lockauth slogholdfast internal/safety/torture internal/bench internal/cli/*",
 		"github.com/coreos/go-systemd github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
 		"verbs speak to stores through anylock only"},
