@@ -231,7 +231,7 @@ func TestBatchesOnServersAndInMemoryAgree(t *testing.T) {
 	for _, at := range []struct {
 		place
 		rounds, most int
-	}{{onRedis, 20, maxBatch}, {onPostgres, 4, sqlBatch}, {onMariaDB, 4, sqlBatch}} {
+	}{{onRedis, 20, maxBatch}, {onPostgres, 2, sqlBatch}, {onMariaDB, 2, sqlBatch}} {
 		t.Run(at.name, func(t *testing.T) {
 			for range at.rounds {
 				testBatchesAgree(t, at.open(t)(t, nil).backend, at.most)

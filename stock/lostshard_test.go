@@ -92,8 +92,12 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 		{"shard and directory amid a change", 1, 1, 3},
 	}
 	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
-		for _, l := range lost {
+		_, inDatabase := client(t, nil).backend.(*sqlServers)
+		for n, l := range lost {
 			for _, knows := range []bool{false, true} {
+				if inDatabase && knows != (n%2 == 0) {
+					continue // each request is several statements; the clients are those of all stores
+				}
 				ctx, sku := t.Context(), fmt.Sprint(l.name, knows)
 				s := client(t, &Options{SoldOutFor: -1, Patience: time.Second})
 				var sales []string

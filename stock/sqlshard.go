@@ -53,22 +53,35 @@ type transfers struct {
 	In   map[int]int64    `json:",omitempty"` // the number of the last transfer accepted
 }
 
-// columns are those of a shard that a request reads.
-type columns string
+// manner is how a request reads a shard.
+type manner int
 
 const (
-	readAll   columns = "s.transfers, s.directory"
-	readUnits columns = "NULL, NULL" // enough for a batch
+	readAll   manner = iota // everything, with the shard's row locked
+	readUnits               // enough for a batch, with the shard's row locked
+	readAlone               // enough to find a receipt, without a lock
 )
 
-// readShard locks a shard's row, and reads it with the rows of sales.
-func (s *sqlServers) readShard(ctx context.Context, c *sqlConn, at shard, cols columns, sales ...string) (*sqlShard, error) {
-	r := &sqlShard{store: s, conn: c, at: at, sales: sales, found: map[string]sqlReceipt{}}
-	lock := c.kind.statement().add("SELECT 1 FROM "+s.prefix+"shard WHERE sku = ? AND i = ? FOR UPDATE", at.sku, at.i)
-	if err := c.begin(ctx, lock.String()); err != nil {
-		return nil, err
+// columns returns those of a shard that not every request reads.
+func (m manner) columns() string {
+	if m == readAll {
+		return "s.transfers, s.directory"
 	}
-	q := c.kind.query().add("SELECT " + c.kind.now + ", s.id, s.epoch, s.version, s.free, s.held, s.sold, s.back, s.more, " + string(cols) +
+	return "NULL, NULL"
+}
+
+// readShard reads a shard's row and the rows of sales.
+func (s *sqlServers) readShard(ctx context.Context, c *sqlConn, at shard, as manner, sales ...string) (*sqlShard, error) {
+	r := &sqlShard{store: s, conn: c, at: at, sales: sales, found: map[string]sqlReceipt{}}
+	reading := ""
+	lock := c.kind.statement().add("SELECT 1 FROM "+s.prefix+"shard WHERE sku = ? AND i = ? FOR UPDATE", at.sku, at.i)
+	if as != readAlone {
+		reading = c.kind.reading
+		if err := c.begin(ctx, lock.String()); err != nil {
+			return nil, err
+		}
+	}
+	q := c.kind.query().add("SELECT " + c.kind.now + ", s.id, s.epoch, s.version, s.free, s.held, s.sold, s.back, s.more, " + as.columns() +
 		", r.sale, r.state, r.units, r.open, r.ends FROM " + s.prefix + "shard s LEFT JOIN " + s.prefix + "receipt r ON r.shard = s.id AND r.sale IN (")
 	for i := range roundUp(len(sales)) {
 		if i > 0 {
@@ -76,7 +89,7 @@ func (s *sqlServers) readShard(ctx context.Context, c *sqlConn, at shard, cols c
 		}
 		q.add("?", sales[min(i, len(sales)-1)])
 	}
-	q.add(") WHERE s.sku = ? AND s.i = ?"+c.kind.reading, at.sku, at.i)
+	q.add(") WHERE s.sku = ? AND s.i = ?"+reading, at.sku, at.i)
 	rows, err := c.QueryContext(ctx, q.String(), q.args...)
 	if err != nil {
 		return nil, err
