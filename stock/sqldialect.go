@@ -67,14 +67,9 @@ var postgres = &dialect{
 }
 
 var mysql = &dialect{
-	name: "mysql",
-	settings: []string{
-		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-		"SET SESSION autocommit = 0, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', " +
-			fmt.Sprintf("innodb_lock_wait_timeout = %d, ", int(rowLockLimit.Seconds())) +
-			fmt.Sprintf("wait_timeout = %d", int(standstill.Seconds())),
-	},
-	idle: standstill / 2,
+	name:     "mysql",
+	settings: mysqlSettings("wait_timeout"),
+	idle:     standstill / 2,
 	// A statement that waits for a row has the time after the wait.
 	now:     "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) DIV 1000",
 	reading: " FOR UPDATE",
@@ -94,9 +89,19 @@ var mysql = &dialect{
 var mariadb = func() *dialect {
 	d := *mysql
 	d.idle = time.Minute
-	d.settings = []string{mysql.settings[0], strings.Replace(mysql.settings[1], "wait_timeout = 3", "idle_transaction_timeout = 3", 1)}
+	d.settings = mysqlSettings("idle_transaction_timeout")
 	return &d
 }()
+
+// mysqlSettings returns the settings of a session, in which the limit of this name
+// ends a transaction whose client stands still.
+func mysqlSettings(limit string) []string {
+	return []string{
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+		fmt.Sprintf("SET SESSION autocommit = 0, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "+
+			"innodb_lock_wait_timeout = %d, %s = %d", int(rowLockLimit.Seconds()), limit, int(standstill.Seconds())),
+	}
+}
 
 // dialectOf asks a server for its kind.
 func dialectOf(ctx context.Context, c *sql.Conn) (*dialect, error) {
