@@ -24,6 +24,7 @@ import (
 var (
 	turns  = flag.Int("sales.rounds", 1, "how often each way of selling is measured")
 	window = flag.Duration("sales.window", 200*time.Millisecond, "for how long at a time")
+	only   = flag.String("sales.only", "", "part of the names of the ways to measure")
 	svg    = flag.String("sales.svg", "", "file to draw the plot into")
 )
 
@@ -78,6 +79,7 @@ func BenchmarkSales(b *testing.B) {
 
 // measure measures ways in turns, and prints a table.
 func measure(b *testing.B, ways []*way) {
+	ways = slices.DeleteFunc(ways, func(w *way) bool { return !strings.Contains(w.name, *only) })
 	next := make([]int, 256) // numbers of orders go on from round to round
 	for range b.N {
 		for range *turns {

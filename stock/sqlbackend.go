@@ -115,12 +115,10 @@ func (s *sqlServers) swap(ctx context.Context, sku string, from, to []byte) (ok 
 }
 
 func (s *sqlServers) ask(ctx context.Context, at shard, q request) (a answer, err error) {
-	err = s.conns[at.server].do(ctx, func(ctx context.Context, c *sqlConn) error {
+	err = s.conns[at.server].do(ctx, func(ctx context.Context, c *sqlConn) (err error) {
 		if q.op == opFind {
-			found, err := s.find(ctx, c, at, q, &a)
-			if err != nil || found {
-				return err
-			}
+			a, err = s.find(ctx, c, at, q)
+			return err
 		}
 		r, err := s.readShard(ctx, c, at, readAll, q.sale)
 		if err != nil {
@@ -150,19 +148,18 @@ func (s *sqlServers) ask(ctx context.Context, at shard, q request) (a answer, er
 }
 
 // find looks a sale up, and does not wait for the shard's row: one query reads the
-// state of one moment. It returns false if the sale is a reservation that has to
-// lapse first.
-func (s *sqlServers) find(ctx context.Context, c *sqlConn, at shard, q request, a *answer) (bool, error) {
+// state of one moment. A reservation whose lease has ended is answered as lapsed; its
+// units come back when they are needed.
+func (s *sqlServers) find(ctx context.Context, c *sqlConn, at shard, q request) (answer, error) {
 	r, err := s.readShard(ctx, c, at, readAlone, q.sale)
 	if err != nil {
-		return false, err
+		return answer{}, err
 	}
-	if r.shard == nil {
-		*a = answer{status: isAbsent}
-	} else if h, held := r.shard.held[q.sale]; !held || h.due > r.now {
-		*a = r.shard.ask(q, r.now)
+	a := answer{status: isAbsent}
+	if r.shard != nil {
+		a = r.shard.ask(q, r.now)
 	}
-	return a.status != "", c.finishReading(ctx)
+	return a, c.finishReading(ctx)
 }
 
 func (s *sqlServers) sell(ctx context.Context, at shard, sales []*batchedSale) error {

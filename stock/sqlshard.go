@@ -53,7 +53,7 @@ type transfers struct {
 	In   map[int]int64    `json:",omitempty"` // the number of the last transfer accepted
 }
 
-// manner is how a request reads a shard.
+// manner is the way in which a request reads a shard.
 type manner int
 
 const (
