@@ -13,8 +13,9 @@ import (
 // request locks the shard's row, reads the receipts that it needs, runs the
 // function that memory runs, and writes what has changed, in one transaction.
 type sqlServers struct {
-	prefix string
-	conns  []*sqlConns
+	prefix     string
+	conns      []*sqlConns
+	purgeEvery int // the constant, but for tests
 }
 
 // sqlBatch and sqlLinger are the bounds of a batch. A shard's transactions take
@@ -41,7 +42,7 @@ func NewSQL(ctx context.Context, o *Options, databases ...*sql.DB) (*Stock, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlServers{prefix: options.Prefix}
+	s := &sqlServers{prefix: options.Prefix, purgeEvery: purgeEvery}
 	for i, db := range databases {
 		if db == nil {
 			s.close()

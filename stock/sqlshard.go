@@ -270,7 +270,7 @@ func (r *sqlShard) write(ctx context.Context) error {
 	if written > 0 {
 		all = append(all, receipts)
 	}
-	if written > rand.IntN(purgeEvery) {
+	if written > rand.IntN(r.store.purgeEvery) {
 		all = append(all, fmt.Sprintf(r.conn.kind.purge, t, r.id, r.now, purgeMost))
 	}
 	return r.conn.end(ctx, all...)
