@@ -261,3 +261,37 @@ func TestF111_BackgroundErrorThatBlocksGathersNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestF111_HoldDoneMayUnlock covers F111. It checks that the HoldDone of an Unlock
+// may unlock the same hold again: both calls return, with the same result.
+func TestF111_HoldDoneMayUnlock(t *testing.T) {
+	for kind, take := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := memlock.NewStore()
+				s := &stage{T: t, d: hook(store)}
+				s.c = client(t, s.d, holdfast.WithObserver(&holdfast.Observer{HoldDone: func(context.Context, holdfast.HoldDoneInfo) {
+					s.calls.Add(1)
+					if err := s.held()(); err != nil {
+						t.Errorf("Unlock in HoldDone: %v", err)
+					}
+				}}))
+				unlock, err := take(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.hold(unlock)
+				over := make(chan error, 1)
+				go func() { over <- unlock() }()
+				select {
+				case err := <-over:
+					if err != nil || s.calls.Load() == 0 {
+						t.Errorf("Unlock: %v, after %d calls of HoldDone", err, s.calls.Load())
+					}
+				case <-time.After(time.Hour):
+					panic("Unlock waits for its own HoldDone") // Close would wait for it, too
+				}
+			})
+		})
+	}
+}

@@ -156,6 +156,33 @@ func TestF7_UnlockOfSilentStore(t *testing.T) {
 	})
 }
 
+// TestF7_UnlockIsBoundedByItsTTL checks, on a silent store, the bound of Unlock that
+// its documentation and guarantees.md promise: a third of the TTL, but 100 ms at
+// least and 5 s at most.
+func TestF7_UnlockIsBoundedByItsTTL(t *testing.T) {
+	for ttl, bound := range map[time.Duration]time.Duration{
+		20 * time.Millisecond:  100 * time.Millisecond,
+		150 * time.Millisecond: 100 * time.Millisecond,
+		600 * time.Millisecond: 200 * time.Millisecond,
+		6 * time.Second:        2 * time.Second,
+		30 * time.Second:       5 * time.Second,
+	} {
+		bubble(t, func(t *testing.T) {
+			d := hook(memlock.NewStore())
+			h := must(t)(client(t, d, holdfast.WithTTL(ttl)).Mutex("a").Lock(bg))
+			d.cut()
+			start := time.Now()
+			err := h.Unlock()
+			if took := time.Since(start); took > bound || took < bound*9/10 {
+				t.Errorf("with a TTL of %v, Unlock took %v, want at most %v and not much less", ttl, took, bound)
+			}
+			if se, ok := errors.AsType[*holdfast.StoreError](err); !ok || !se.Unknown() {
+				t.Errorf("with a TTL of %v, Unlock: %v, want an unknown outcome", ttl, err)
+			}
+		})
+	}
+}
+
 // TestF2_LostAnswerOfLeave covers F2. It checks a release that took effect and
 // whose answer was lost.
 func TestF2_LostAnswerOfLeave(t *testing.T) {

@@ -405,3 +405,31 @@ func TestF49_PushOfAnExpiredPlaceGrantsNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestLocalWaitersQueueWhenTheirHoldEnds checks what the pages of etcd and ZooKeeper
+// say of the order: a goroutine that waits behind a hold of its own client takes a
+// place at the store when that hold ends, behind a client that came meanwhile.
+func TestLocalWaitersQueueWhenTheirHoldEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		a, b := client(t, memlock.New(s)), client(t, memlock.New(s))
+		first := must(t)(a.Mutex("a").Lock(bg))
+		order := make(chan string, 2)
+		var wg sync.WaitGroup
+		next := func(c *holdfast.Client, who string) {
+			wg.Go(func() { h := must(t)(c.Mutex("a").Lock(bg)); order <- who; unlock(t, h) })
+			synctest.Wait()
+		}
+		next(a, "the same client")
+		if n := tickets(t, b, "a"); n != 1 {
+			t.Errorf("%d tickets, want that of the hold: its client's goroutines wait in their process", n)
+		}
+		time.Sleep(time.Second) // local hand-offs are over
+		next(b, "another client")
+		unlock(t, first)
+		wg.Wait()
+		if one, two := <-order, <-order; one != "another client" || two != "the same client" {
+			t.Errorf("the lock went to %s, then to %s", one, two)
+		}
+	})
+}
