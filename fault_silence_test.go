@@ -213,6 +213,11 @@ func TestF105_DeafClientLetsOthersIn(t *testing.T) {
 				deafen()
 			}
 			takeTurns(t, other, ttl)
+			sent := d.sentJoins()
+			takeTurns(t, other, ttl)
+			if n := d.sentJoins() - sent; n > 0 {
+				t.Errorf("placed=%v: %d Joins sent, long after the last answer", placed, n)
+			}
 			stillWaiting(t, done)
 			d.heal()
 			if err := <-done; err != nil {

@@ -47,6 +47,13 @@ func (d *hooked) sentRenews() int {
 	return d.renews
 }
 
+// sentJoins returns the number of Joins sent.
+func (d *hooked) sentJoins() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.joins
+}
+
 func (d *hooked) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	d.count(&d.joins, 1)
 	next := func() (driver.Status, error) { return d.Driver.Join(ctx, t, wait) }
