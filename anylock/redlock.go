@@ -68,7 +68,7 @@ func nodeURLs(url string) ([]string, error) {
 	slices.Sort(all)
 	seen := make(map[string]bool)
 	if len(all) < 3 || len(all)%2 == 0 {
-		return nil, fmt.Errorf("the URL names %d hosts: it takes an odd number of them, at least 3", len(all))
+		return nil, fmt.Errorf("the number of the URL's hosts is %d: write an odd number of them, at least 3", len(all))
 	}
 	urls := make([]string, len(all))
 	for i, host := range all {

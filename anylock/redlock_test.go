@@ -25,9 +25,9 @@ func TestRedlockURLs(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"redlock:a,b,c":                         "no // after its scheme",
-		"redlock://u:secret@a":                  "names 1 hosts",
-		"redlock://u:secret@a,b":                "names 2 hosts",
-		"redlock://u:secret@a,b,c,d":            "names 4 hosts",
+		"redlock://u:secret@a":                  "hosts is 1: write an odd number",
+		"redlock://u:secret@a,b":                "hosts is 2: write an odd number",
+		"redlock://u:secret@a,b,c,d":            "hosts is 4: write an odd number",
 		"redlock://u:secret@a,b,":               "empty host",
 		"redlock://u:secret@a,b,a":              "twice",
 		"redlock://u:secret@a,b,c:x":            "not a number from 1 to 65535",

@@ -195,5 +195,9 @@ func (d *Driver) connect(ctx context.Context, servers []string) (*nats.Conn, err
 	if errors.Is(r.err, nats.ErrAuthorization) || errors.Is(r.err, nats.ErrAuthExpired) || errors.Is(r.err, nats.ErrAuthRevoked) || errors.Is(r.err, nats.ErrAccountAuthExpired) || errors.Is(r.err, nats.ErrSecureConnRequired) || errors.Is(r.err, nats.ErrSecureConnWanted) {
 		class = driver.Refused
 	}
-	return nil, driver.Errorf(class, "open NATS at %s: %w", strings.Join(at, ","), r.err)
+	hint := ""
+	if errors.Is(r.err, nats.ErrAuthorization) {
+		hint = "the server wants a user and a password that it knows, before the host of the URL as user:password@host, or one of the options creds and nkey: "
+	}
+	return nil, driver.Errorf(class, "open NATS at %s: %s%w", strings.Join(at, ","), hint, r.err)
 }

@@ -60,6 +60,9 @@ func (o *Options) apiPrefix() string {
 	return "$JS." + o.Domain + ".API."
 }
 
+// form is the form of a URL, as errors tell it.
+const form = "nats://[USER:PASSWORD@]HOST[:PORT][,HOST...][/BUCKET]"
+
 // ParseURL reads the address of a store:
 //
 //	nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]...][/BUCKET][?OPTIONS]
@@ -70,8 +73,13 @@ func (o *Options) apiPrefix() string {
 // without credentials, which are in the options. No error contains the URL.
 func ParseURL(raw string) (servers []string, o Options, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok || scheme != "nats" && scheme != "tls" {
-		return nil, o, errors.New("NATS URL: its scheme is neither nats nor tls")
+	switch {
+	case !ok && (strings.HasPrefix(raw, "nats:") || strings.HasPrefix(raw, "tls:")):
+		return nil, o, errors.New("NATS URL: it has no // after its scheme: write " + form)
+	case !ok || scheme != "nats" && scheme != "tls":
+		return nil, o, errors.New("NATS URL: its scheme is neither nats nor tls: write " + form)
+	case strings.Contains(rest, ",nats://") || strings.Contains(rest, ",tls://"):
+		return nil, o, errors.New("NATS URL: it has a scheme in a place of a host: write " + form)
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -86,7 +94,7 @@ func ParseURL(raw string) (servers []string, o Options, err error) {
 	first, others, several := strings.Cut(hosts, ",")
 	u, err := url.Parse(scheme + "://" + login + first + tail)
 	if err != nil {
-		return nil, o, errors.New("NATS URL: it cannot be read; write % in a user name, a password or a token as %25, and / as %2F")
+		return nil, o, errors.New("NATS URL: it cannot be read: write a port as a number, and % in a user name, a password or a token as %25, and / as %2F")
 	}
 	list := []string{first}
 	if several {
@@ -95,7 +103,12 @@ func ParseURL(raw string) (servers []string, o Options, err error) {
 	for _, host := range list {
 		h, err := url.Parse(scheme + "://" + host)
 		if err != nil || h.Hostname() == "" || h.Host != host || strings.Count(host, ":") > 1 && host[0] != '[' {
-			return nil, o, errors.New("NATS URL: a host is missing or malformed")
+			return nil, o, errors.New("NATS URL: a host is missing or malformed: write " + form + ", and an IPv6 address in brackets")
+		}
+		if port := h.Port(); port != "" {
+			if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+				return nil, o, errors.New("NATS URL: a host's port is not a number from 1 to 65535")
+			}
 		}
 		servers = append(servers, scheme+"://"+host)
 	}
@@ -103,6 +116,9 @@ func ParseURL(raw string) (servers []string, o Options, err error) {
 		return nil, o, errors.New("NATS URL: it has a fragment; write # as %23")
 	}
 	o.Bucket = strings.TrimPrefix(u.Path, "/")
+	if strings.Contains(o.Bucket, "/") {
+		return nil, o, errors.New("NATS URL: its path is the name of one bucket: write " + form)
+	}
 	if err := o.login(u); err != nil {
 		return nil, o, fmt.Errorf("NATS URL: %w", err)
 	}

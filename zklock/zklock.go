@@ -197,7 +197,7 @@ func cleanPath(p string) (string, error) {
 	}
 	for _, field := range strings.Split(p[1:], "/") {
 		if field == "" || field == "." || field == ".." || strings.ContainsFunc(field, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return "", errors.New("the path " + p + " has an element that ZooKeeper does not take")
+			return "", errors.New("the path " + p + " has an element that ZooKeeper does not take: it is empty, . or .., or has a control character")
 		}
 	}
 	return p, nil
