@@ -112,7 +112,7 @@ func TestNextLayoutOneAtATime(t *testing.T) {
 		}
 		done <- err
 	}()
-	for s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%GET_LOCK(%"+migrationLock("locks", prefixOf(url))+"%' AND id <> connection_id()") == 0 {
+	for s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%GET_LOCK(%"+migrationLock("locks", prefixOf(url))+"%' AND state = 'User lock' AND id <> connection_id()") == 0 {
 		select {
 		case err := <-done:
 			t.Fatalf("it did not wait: %v", err)
@@ -125,6 +125,15 @@ func TestNextLayoutOneAtATime(t *testing.T) {
 	_ = c.Raw(func(any) error { return sqldriver.ErrBadConn }) // the client ends, and its lock with it
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMigrationLockIsThatOfEarlierVersions checks the name of the lock under which
+// tables are changed. Earlier versions let the server hash it, by SHA1(concat(database(),
+// '.', prefix)), and their clients must wait for this version's.
+func TestMigrationLockIsThatOfEarlierVersions(t *testing.T) {
+	if got := migrationLock("locks", "app_"); got != "holdfast_3f7703c724cae062f033835e7419cd5180a949bb" {
+		t.Errorf("the lock's name is %s", got)
 	}
 }
 
