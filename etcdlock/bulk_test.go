@@ -1,15 +1,19 @@
 package etcdlock_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/etcdlock"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 )
 
 // TestF130_NamesBesideLargeValues checks that Names lists all names, and reads
@@ -29,7 +33,17 @@ func TestF130_NamesBesideLargeValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, err := etcdlock.New(cli, nil)
+	var values atomic.Int64 // bytes of values that the driver has read
+	own := dialed(t, s, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if r, ok := reply.(*pb.RangeResponse); ok {
+			for _, kv := range r.Kvs {
+				values.Add(int64(len(kv.Value)))
+			}
+		}
+		return err
+	}))
+	d, err := etcdlock.New(own, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,5 +65,8 @@ func TestF130_NamesBesideLargeValues(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("the names are %q, want %q", got, want)
+	}
+	if n := values.Load(); n > 100_000 {
+		t.Errorf("%d bytes of values were read", n)
 	}
 }
