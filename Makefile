@@ -31,7 +31,7 @@ broken:
 
 # Schedules of requests, answers, pushes and faults in fake time, each from a seed.
 simulate:
-	go test ./internal/safety/sim -v -run Schedules -sim.schedules=20000
+	go test ./internal/safety/sim -v -run 'Schedules|Closing' -sim.schedules=20000
 
 # 10,000 slots of jobs that 50 hosts start with Once, in fake time, with kills and
 # pauses; SEED=7 is another run.

@@ -131,7 +131,8 @@ func (u *user) observer() *holdfast.Observer {
 		LockDone: u.seen.lockDone,
 		HoldDone: func(ctx context.Context, e holdfast.HoldDoneInfo) {
 			u.seen.holdDone(ctx, e)
-			if errors.Is(e.Err, holdfast.ErrLost) {
+			if lost, ok := errors.AsType[*holdfast.LostError](e.Err); ok {
+				u.addLateLoss(ctx, lost)
 				u.r.add(u.client, checker.Event{What: checker.Notice, Name: e.Name, Token: e.Token})
 			}
 		},

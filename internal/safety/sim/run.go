@@ -21,6 +21,7 @@ type Store struct {
 	StepClock func(time.Duration)
 	Wipe      func()
 	Snapshot  func() (restore func())
+	Closing   func(driver.Driver) // called just before a client is closed by an Ending
 }
 
 // Played is a schedule that was played. Judge returns its violations.
@@ -29,6 +30,7 @@ type Played struct {
 	Calls    int
 	Requests int      // requests sent, and pushes
 	Met      []string // the faults that requests and pushes met, a line each
+	Stopped  int      // functions of Do that were asked to stop by an Ending
 
 	checker  *checker.Checker
 	observed []string // violations in the events of Observers
@@ -44,6 +46,8 @@ type run struct {
 
 	deaths []context.CancelFunc // for each client: kills it
 	stale  atomic.Bool          // a request has arrived more than a lease after it was sent
+
+	stopped atomic.Int64 // functions that were asked to stop
 
 	mu      sync.Mutex
 	checker *checker.Checker
@@ -116,6 +120,13 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 		all = append(all, u)
 	}
 	side.Go(func() { r.playEvents(st) })
+	for i, e := range s.Endings {
+		var begins func()
+		if st.Closing != nil {
+			begins = func() { st.Closing(r.networks[i].Driver) }
+		}
+		side.Go(func() { all[i].playEnding(e, begins) })
+	}
 	for _, u := range all {
 		for g := range s.Goroutines {
 			users.Go(func() { u.work(g) })
@@ -147,7 +158,7 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 		}
 		r.checker.Add(checker.Event{T: r.now(), What: checker.Gone, P: i})
 	}
-	p := &Played{Schedule: s, Calls: r.calls, Requests: sent, Met: r.notes, checker: r.checker}
+	p := &Played{Schedule: s, Calls: r.calls, Requests: sent, Met: r.notes, Stopped: int(r.stopped.Load()), checker: r.checker}
 	for _, u := range all {
 		p.observed = append(p.observed, u.seen.finish(u.client)...)
 	}

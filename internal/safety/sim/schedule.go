@@ -24,6 +24,9 @@ type Schedule struct {
 	// Owners, where there are any, name the owner of each client's tickets. Clients of
 	// one owner hold together, so that [Played.Judge] has nothing to say about them.
 	Owners []string
+	// Endings, where there are any, are the ends of the first clients. All clients then
+	// work in functions of Do.
+	Endings []Ending
 }
 
 // Event is an event of a client or the store at a time.
@@ -73,6 +76,9 @@ func (s Schedule) String() string {
 		s.Seed, s.Clients, s.Goroutines, s.Calls, s.Names, s.TTL, s.Slow, s.Odds)
 	for _, e := range s.Events {
 		fmt.Fprintf(&b, "    %v\n", e)
+	}
+	for i, e := range s.Endings {
+		fmt.Fprintf(&b, "    client %d: %v\n", i, e)
 	}
 	return b.String()
 }

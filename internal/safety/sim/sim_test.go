@@ -55,11 +55,16 @@ const enough = 300
 
 // count adds up the events of the schedules played.
 type count struct {
-	schedules, calls, requests, met, grants, lost, overlaps, ordered, slices, writes, stale atomic.Int64
+	schedules, calls, requests, met, grants, lost, overlaps, ordered, slices, writes, stale, stopped atomic.Int64
 }
 
-// each plays schedules on two processors, and judges them.
+// each plays schedules of Plan, and judges them.
 func each(t *testing.T, many uint64, exposed bool, again string) *count {
+	return eachOf(t, many, func(seed uint64) sim.Schedule { return sim.Plan(seed, exposed) }, again)
+}
+
+// eachOf plays schedules on two processors, and judges them.
+func eachOf(t *testing.T, many uint64, plan func(seed uint64) sim.Schedule, again string) *count {
 	var n count
 	var wg sync.WaitGroup
 	next := atomic.Uint64{}
@@ -72,7 +77,7 @@ func each(t *testing.T, many uint64, exposed bool, again string) *count {
 				if i >= *seed+many {
 					return
 				}
-				p := play(t, sim.Plan(i, exposed), memory)
+				p := play(t, plan(i), memory)
 				violations, s := p.Judge()
 				if len(violations) > 0 {
 					t.Error(report(p, violations, again))
@@ -88,14 +93,15 @@ func each(t *testing.T, many uint64, exposed bool, again string) *count {
 				n.slices.Add(s.Slices)
 				n.writes.Add(s.Writes)
 				n.stale.Add(s.Stale)
+				n.stopped.Add(int64(p.Stopped))
 			}
 		})
 	}
 	wg.Wait()
 	t.Logf("%d schedules from seed %d in %v: %d calls, %d grants, %d requests and pushes of which %d met a fault; "+
-		"%d holds lost, %d overlaps, %d guarded writes, %d stale accesses stopped, %d waits judged for order, %d slices",
+		"%d holds lost, %d overlaps, %d guarded writes, %d stale accesses stopped, %d waits judged for order, %d slices, %d functions asked to stop",
 		n.schedules.Load(), *seed, time.Since(began).Round(time.Millisecond), n.calls.Load(), n.grants.Load(), n.requests.Load(), n.met.Load(),
-		n.lost.Load(), n.overlaps.Load(), n.writes.Load(), n.stale.Load(), n.ordered.Load(), n.slices.Load())
+		n.lost.Load(), n.overlaps.Load(), n.writes.Load(), n.stale.Load(), n.ordered.Load(), n.slices.Load(), n.stopped.Load())
 	return &n
 }
 

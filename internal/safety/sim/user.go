@@ -31,7 +31,11 @@ func (u *user) work(g int) {
 		if time.Sleep(u.randomTime(rnd)); u.ctx.Err() != nil {
 			return
 		}
-		u.turn(rnd, g)
+		if len(u.r.Endings) == 0 {
+			u.turn(rnd, g)
+		} else if !u.doTurn(rnd, g) {
+			return
+		}
 	}
 }
 
@@ -79,8 +83,8 @@ func take(ctx context.Context, l *holdfast.Client, n lockName, units int64, try 
 	return w.lock(ctx)
 }
 
-// turn makes one call, and uses the hold.
-func (u *user) turn(rnd *rand.Rand, g int) {
+// nextAsk returns the event of the next call.
+func (u *user) nextAsk(rnd *rand.Rand, g int) checker.Event {
 	n := u.r.names[rnd.IntN(len(u.r.names))]
 	if g > 0 && len(u.r.names) > 1 { // only one goroutine of each client uses the mutex, so that its order is judged
 		n = u.r.names[1+rnd.IntN(len(u.r.names)-1)]
@@ -92,8 +96,14 @@ func (u *user) turn(rnd *rand.Rand, g int) {
 	case n.limit == permits:
 		units = int64(1 + rnd.IntN(permits))
 	}
-	e := checker.Event{What: checker.Ask, G: g, N: u.number.Add(1), Name: n.name, Units: units, Limit: n.limit,
+	return checker.Event{What: checker.Ask, G: g, N: u.number.Add(1), Name: n.name, Units: units, Limit: n.limit,
 		Alone: n.limit == 1 && (g == 0 && len(u.r.names) > 1 || u.r.Goroutines == 1)}
+}
+
+// turn makes one call, and uses the hold.
+func (u *user) turn(rnd *rand.Rand, g int) {
+	e := u.nextAsk(rnd, g)
+	n, units := lockName{e.Name, e.Limit}, e.Units
 	limit := endless * u.r.TTL
 	switch rnd.IntN(6) {
 	case 0:
