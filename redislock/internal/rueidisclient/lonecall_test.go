@@ -66,8 +66,13 @@ func TestF115_SilentConnectionIsClosed(t *testing.T) {
 	}()
 	time.Sleep(client.LastLook) // mostly, the reader waits by now
 	m.loneCall.closeSilent(time.Second)
-	if err := <-ended; err == nil {
-		t.Error("the read of a silent connection succeeds")
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the read of a silent connection succeeds")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the reader of a silent connection still waits")
 	}
 	b := make([]byte, 10)
 	if n, err := server.Read(b); err != nil || string(b[:n]) != "request" {
