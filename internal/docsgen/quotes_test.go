@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// sentence is a sentence of a page that was once not so, and what proves it now: a
+// quote is a sentence of a page that was once not so, and what proves it now: a
 // test by its file and name, or a case of the shared suite by its file and name.
-type sentence struct {
+type quote struct {
 	page, text string
 	proof      []string
 }
 
-// sentences are quoted as they stand on their pages, but for the ends of lines.
-var sentences = []sentence{
+// quotes stand here as they stand on their pages, but for the ends of lines.
+var quotes = []quote{
 	{"guarantees.md", "on Redis, a waiter whose connection for pushes is down keeps its place, and others may be granted before it until it is connected again",
 		[]string{"redislock/expired_test.go TestSilentClientIsPassedOver"}},
 	{"guarantees.md", "`Unlock` is bounded by a third of the TTL, at least 100 ms and at most 5 s",
@@ -67,7 +67,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // TestSentencesAreProved checks that sentences that were once not so stand on their
 // pages as they are quoted here, and that the tests that prove them exist.
 func TestSentencesAreProved(t *testing.T) {
-	for _, s := range sentences {
+	for _, s := range quotes {
 		page, err := os.ReadFile(filepath.Join("../../docs", s.page))
 		if err != nil {
 			t.Fatal(err)
