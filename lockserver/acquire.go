@@ -196,10 +196,14 @@ func (s *Server) attach(c *call, a *acquireRequest) (*hold, *problem) {
 	} else if h.spec != a.spec {
 		return nil, newProblem(http.StatusConflict, "id_in_use", "the id asks for another name, kind or TTL than before")
 	}
-	if a.resume != 0 && h.state != over && a.resume != h.token && a.resume != h.want {
+	switch {
+	case a.resume == 0 || h.state == over || a.resume == h.token || a.resume == h.want:
+	case (h.state == joining || h.state == waiting) && h.want == 0:
+		s.startLocked(h, a.resume) // another server has heard of the grant before this one
+	default:
 		return nil, lost("gone")
 	}
-	if bad := s.recheckLocked(h); bad != nil {
+	if bad := s.recheckLocked(h, a.resume); bad != nil {
 		return nil, bad
 	}
 	h.seen = time.Now()
@@ -208,15 +212,19 @@ func (s *Server) attach(c *call, a *acquireRequest) (*hold, *problem) {
 }
 
 // recheckLocked begins an owner check of a hold that is over here, unless its end is
-// known for certain. Server.mu guards h.
-func (s *Server) recheckLocked(h *hold) *problem {
+// known for certain. resume is the token that the client names, 0 for that of the hold.
+// Server.mu guards h.
+func (s *Server) recheckLocked(h *hold, resume uint64) *problem {
 	if h.state != over || h.removed {
 		return nil
 	}
-	if h.reason == "max_hold" || !h.resumable() || h.token == 0 {
+	if resume == 0 {
+		resume = h.token
+	}
+	if h.reason == "max_hold" || !h.resumable() || resume == 0 {
 		return lost(h.reason)
 	}
-	s.startLocked(h, h.token)
+	s.startLocked(h, resume)
 	return nil
 }
 

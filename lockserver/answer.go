@@ -194,6 +194,8 @@ func problemOf(err error) *problem {
 		return p
 	}
 	switch {
+	case errors.Is(err, errChanged):
+		return newProblem(http.StatusServiceUnavailable, "store_unknown", "the owner holds, but its place could not be shared: ask again")
 	case errors.Is(err, holdfast.ErrKindMismatch):
 		return newProblem(http.StatusConflict, "kind_mismatch", "the name is in use as another kind of lock")
 	case errors.Is(err, holdfast.ErrUpgrade):

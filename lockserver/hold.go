@@ -69,6 +69,7 @@ type hold struct {
 	want    uint64             // of an owner check: the token that it compares
 	try     bool               // the joining goroutine does not wait for a turn
 	opts    []holdfast.Option  // for a later owner check
+	starts  int                // number of goroutines that have joined
 	cancel  context.CancelFunc // ends the goroutine that joins
 	changed chan struct{}      // closed at the next change; nil: nobody looks
 	place   holdfast.Waiting   // while waiting

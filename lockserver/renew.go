@@ -102,7 +102,7 @@ func (s *Server) findLocked(c *call, id string) (*hold, *problem) {
 	case !c.who.may(RightLock, h.spec.name):
 		return nil, forbidden(RightLock, h.spec.name)
 	}
-	if bad := s.recheckLocked(h); bad != nil {
+	if bad := s.recheckLocked(h, 0); bad != nil {
 		return nil, bad
 	}
 	h.seen = time.Now()
@@ -158,7 +158,7 @@ func (s *Server) extend(c *call, h *hold) {
 	} else if errors.Is(err, holdfast.ErrLost) {
 		s.awaitEnd(ctx, h)
 		s.mu.Lock()
-		_ = s.recheckLocked(h) // the answer says the same
+		_ = s.recheckLocked(h, 0) // the answer says the same
 		s.mu.Unlock()
 	}
 }
@@ -178,7 +178,7 @@ func (s *Server) renewed(ctx context.Context, c *call, h *hold, err error) field
 	if errors.Is(err, holdfast.ErrLost) {
 		s.awaitEnd(ctx, h)
 		s.mu.Lock()
-		if bad := s.recheckLocked(h); bad != nil {
+		if bad := s.recheckLocked(h, 0); bad != nil {
 			s.mu.Unlock()
 			return bad.entry(h.id)
 		}

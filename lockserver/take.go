@@ -9,10 +9,15 @@ import (
 )
 
 // startLocked begins a goroutine that takes the lock for h: as a new try, or, with a
-// token, by an owner check. Server.mu guards h.
+// token, by an owner check. An owner check may follow a try that still waits, which goes
+// on beside it: the owner keeps its place by the try's ticket until the check has another.
+// Server.mu guards h.
 func (s *Server) startLocked(h *hold, want uint64) {
+	earlier := h.cancel
 	ctx, cancel := context.WithCancel(context.Background())
 	h.state, h.want, h.cancel, h.failed, h.place = joining, want, cancel, nil, holdfast.Waiting{Ahead: -1}
+	h.starts++
+	start := h.starts
 	h.seen = time.Now()
 	s.countWaitLocked(h, true)
 	s.countLiveLocked(h, true)
@@ -20,12 +25,19 @@ func (s *Server) startLocked(h *hold, want uint64) {
 	s.running.Go(func() {
 		defer cancel()
 		lock, err := s.take(ctx, h, want)
-		s.onTaken(h, lock, err)
+		s.onTaken(h, start, lock, err)
+		if earlier != nil {
+			earlier()
+		}
 	})
 }
 
 // errGone is the result of an owner check that found another holder, or none.
 var errGone = errors.New("lockserver: the owner does not hold with this token")
+
+// errChanged is the result of an owner check that found the owner's hold, and could not
+// share it.
+var errChanged = errors.New("lockserver: the owner holds, but its place could not be shared")
 
 // take takes the lock of h. With a token, it is an owner check: Inspect comes first,
 // because a question must not take the lock, and then the token that the place really
@@ -44,7 +56,14 @@ func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold
 	lock, err := s.lock(ctx, h, true)
 	switch {
 	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
-		return nil, errGone
+		// A client answers a Try so, too, for reasons that are not the store's word about
+		// the owner: its own ticket may have ended on the way.
+		if info, err = s.client.Inspect(ctx, h.spec.name); err == nil && holdsWith(info, h.key.owner(), want) {
+			err = errChanged
+		} else if err == nil {
+			err = errGone
+		}
+		return nil, err
 	case err != nil:
 		return nil, err
 	case lock.Token() != want:
@@ -92,11 +111,11 @@ func (s *Server) lock(ctx context.Context, h *hold, try bool) (*holdfast.Hold, e
 	return m.Lock(ctx)
 }
 
-// onWaiting notes the place of h.
+// onWaiting notes the place of h. A try beside an owner check tells nothing.
 func (s *Server) onWaiting(h *hold, w holdfast.Waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.state != joining && h.state != waiting {
+	if h.state != joining && h.state != waiting || h.want != 0 {
 		return
 	}
 	first := h.state == joining
@@ -106,10 +125,10 @@ func (s *Server) onWaiting(h *hold, w holdfast.Waiting) {
 	}
 }
 
-// onTaken notes the end of the goroutine that joined.
-func (s *Server) onTaken(h *hold, lock *holdfast.Hold, err error) {
+// onTaken notes the end of the goroutine that joined, which was the start-th of h.
+func (s *Server) onTaken(h *hold, start int, lock *holdfast.Hold, err error) {
 	s.mu.Lock()
-	if h.removed { // its client released it, or was silent
+	if h.removed || h.starts != start { // released, its client was silent, or an owner check came after
 		s.mu.Unlock()
 		if lock != nil {
 			_ = lock.Unlock()

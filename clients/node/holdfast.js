@@ -258,7 +258,7 @@ export class Locks {
       const entries = got?.status === 200 ? got.answer.holds : [];
       for (const [i, hold] of due.entries()) {
         const entry = entries[i] ?? {};
-        if (entry.code === 'unknown_hold') { // rule 18
+        if (entry.code === 'unknown_hold' || entry.state === 'waiting') { // rule 18
           const more = { resume: hold.token, wait_ms: 0 };
           if (hold._p.fields.max_hold_ms) more.max_hold_ms = Math.max(1, Math.floor(hold._p.granted + hold._p.fields.max_hold_ms - this._clock()));
           const again = await this._ask([hold], '/v1/acquire', this._body(hold, more), limit);

@@ -295,10 +295,12 @@ _hf_step() {
 _hf_renew() {
 	_hf_ask /v1/renew "$_hf_limit6" "id=$_hf_id"
 	_hf_got=$?$_hf_status$_hf_state$_hf_code
-	if [ "$_hf_got" = 0404unknown_hold ]; then # rule 18
+	case $_hf_got in
+	0404unknown_hold | 0200waiting) # rule 18
 		_hf_ask /v1/acquire "$_hf_limit6" "id=$_hf_id" "name=$_hf_name" "ttl_ms=$_hf_ttl" "kind=${HOLDFAST_KIND:-mutex}" "resume=$_hf_token" wait_ms=0
 		_hf_got=$?$_hf_status$_hf_state$_hf_code
-	fi
+		;;
+	esac
 	case $_hf_got in
 	0200held)
 		if [ "$_hf_tok" != "$_hf_token" ]; then

@@ -355,6 +355,14 @@ test_rule_17_doubt_is_told_once() {
 	_hf_step
 	same "$(grep kill "$W/log")" "kill -TERM 4711"
 }
+test_rule_18_a_hold_that_waits_elsewhere_is_resumed() {
+	world
+	held
+	answer 100 200 state=waiting left_ms=9000
+	_hf_renew
+	tail -n 1 "$W/log" | grep -q 'resume=7 ' || fail "$(tail -n 1 "$W/log")"
+	holdfast_check n || fail "lost"
+}
 test_rule_18_unknown_hold_is_resumed_by_its_token() {
 	world
 	held

@@ -33,8 +33,9 @@ type Driver struct {
 	turned chan struct{} // closed when it is another one's
 	group  string        // of the first answer
 	prefix string        // of the tickets' ids, up to the colon; empty until one is known
-	// granted has the tickets of which events, and no answers yet, say that they hold.
-	granted map[string]bool
+	// granted has the tokens of the tickets of which events, and no answers yet, say that
+	// they hold.
+	granted map[string]uint64
 }
 
 // Open returns a driver for the lock servers at a URL:
@@ -62,7 +63,7 @@ func open(ctx context.Context, a *address, tr http.RoundTripper) (*Driver, error
 	var random [24]byte
 	rand.Read(random[:]) // never fails
 	d := &Driver{
-		address: a, bases: a.bases(), names: a.hosts, client: base64.RawURLEncoding.EncodeToString(random[:]), turned: make(chan struct{}), granted: make(map[string]bool),
+		address: a, bases: a.bases(), names: a.hosts, client: base64.RawURLEncoding.EncodeToString(random[:]), turned: make(chan struct{}), granted: make(map[string]uint64),
 		http: &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	d.life, d.end = context.WithCancel(context.Background())

@@ -112,7 +112,7 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 		case id == "":
 		case a.Event == "held":
 			d.mu.Lock()
-			d.granted[id] = true
+			d.granted[id] = a.Token
 			d.mu.Unlock()
 			notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
 		case a.Event == "lost":

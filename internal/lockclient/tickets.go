@@ -102,6 +102,8 @@ func (d *Driver) status(ctx context.Context, t *driver.Ticket, r *record, e *ent
 		r.token = e.Token
 		delete(d.granted, t.ID)
 		d.mu.Unlock()
+	case e.State == "waiting" && d.token(t.ID, r) != 0:
+		return st, driver.Errorf(driver.Unknown, "the lock server has not heard of the grant yet")
 	case e.State == "waiting" && e.Left > 0:
 		st.State = driver.Waiting
 		if e.Ahead != nil {
@@ -207,7 +209,7 @@ func (d *Driver) askBatch(ctx context.Context, path string, refs []driver.Ref, h
 func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server string, e *entry) (driver.Status, error) {
 	r := recordOf(t)
 	switch {
-	case e.Code == "unknown_hold" && r != nil:
+	case r != nil && (e.Code == "unknown_hold" || e.State == "waiting" && d.token(t.ID, r) != 0):
 		return d.goOn(ctx, t, r, server)
 	case e.Code == "unknown_hold" || e.Code == "lost" || e.Code == "released":
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
@@ -219,12 +221,29 @@ func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server stri
 	return d.status(ctx, t, r, e)
 }
 
-// goOn asks to go on with a ticket that a server does not know: a hold is resumed. A
-// place in the queue is asked for if that server never had it, as another one that a
-// balancer may choose now; one that had it has given it up.
+// token returns the token of a ticket's grant, as an answer or, before any, an event told
+// it; 0 if none did.
+func (d *Driver) token(ticketID string, r *record) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tokenLocked(ticketID, r)
+}
+
+// tokenLocked is token with Driver.mu held.
+func (d *Driver) tokenLocked(ticketID string, r *record) uint64 {
+	if r.token != 0 {
+		return r.token
+	}
+	return d.granted[ticketID]
+}
+
+// goOn asks to go on with a ticket that a server does not know, or whose grant it has not
+// heard of: a hold is resumed, for the store alone can say that it is gone. A place in the
+// queue is asked for if that server never had it, as another one that a balancer may
+// choose now; one that had it has given it up.
 func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server string) (driver.Status, error) {
 	d.mu.Lock()
-	token, waits, leaving := r.token, r.waits && !slices.Contains(r.had, server), r.leaving
+	token, waits, leaving := d.tokenLocked(t.ID, r), r.waits && !slices.Contains(r.had, server), r.leaving
 	d.mu.Unlock()
 	id, err := d.idOf(t.ID)
 	if err != nil {
@@ -298,7 +317,7 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 	case r == nil || r.left: // it never joined, or an earlier answer said so
 		st.State = driver.Gone
 		return st
-	case r.token != 0 || d.granted[ref.ID]:
+	case d.tokenLocked(ref.ID, r) != 0:
 		st.State = driver.Held
 	}
 	r.left = true

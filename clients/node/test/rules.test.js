@@ -231,6 +231,14 @@ test('rule 17: doubt is told once', async () => {
   assert.ok(!hold.inDoubt);
 });
 
+test('rule 18: a hold that waits elsewhere is resumed', async () => {
+  const w = world(but('renew', [100, 200, { holds: [{ state: 'waiting', left_ms: 9000 }] }]));
+  const hold = await w.locks.acquire('n');
+  await w.locks._renew([hold], 1000);
+  assert.equal(w.asked.at(-1).body.resume, 7);
+  hold.check();
+});
+
 test('rule 18: unknown_hold is resumed by its token', async () => {
   const unknown = [100, 200, { holds: [{ status: 404, code: 'unknown_hold' }] }];
   const w = world(but('renew', unknown));

@@ -324,7 +324,7 @@ class Locks:
             entries = got[2].get("holds", []) if got and got[1] == 200 else []
             for h, e in zip(due, entries):
                 c0 = got[0] if got else 0.0
-                if e.get("code") == "unknown_hold":  # the server has not heard of it: resume, never a new grant
+                if e.get("code") == "unknown_hold" or e.get("state") == "waiting":  # rule 18: resume, never a new grant
                     more = {"resume": h.token, "wait_ms": 0}
                     if "max_hold_ms" in h._lock.fields:
                         rest = h._granted + h._lock.fields["max_hold_ms"] / 1000 - self._clock()

@@ -286,6 +286,13 @@ class Rules(unittest.TestCase):
             w.locks._renew([h], 1.0)
             self.assertFalse(h.in_doubt)
 
+    def test_rule_18_a_hold_that_waits_elsewhere_is_resumed(self) -> None:
+        with World(but("renew", (0.1, 200, {"holds": [{"state": "waiting", "left_ms": 9000}]}))) as w:
+            h = self.held(w)
+            w.locks._renew([h], 1.0)
+            self.assertEqual(w.asked[-1][2].get("resume"), 7)
+            h.check()
+
     def test_rule_18_unknown_hold_is_resumed_by_its_token(self) -> None:
         unknown = (0.1, 200, {"holds": [{"status": 404, "code": "unknown_hold"}]})
         with World(but("renew", unknown)) as w:

@@ -257,7 +257,7 @@ public final class Locks {
         Hold h = due.get(i);
         Map<String, String> entry = i < a.parts.size() ? a.parts.get(i) : Map.of();
         double sent = a.sent;
-        if ("unknown_hold".equals(entry.get("code"))) { // rule 18
+        if ("unknown_hold".equals(entry.get("code")) || "waiting".equals(entry.get("state"))) { // rule 18
           Answer again = ask(List.of(h), "/v1/acquire", h.form() + "&resume=" + h.token + "&wait_ms=0", limit);
           if (again == null) continue;
           entry = again.parts.get(0);

@@ -261,6 +261,14 @@ class RulesTest {
     assertFalse(h.inDoubt);
   }
 
+  @Test void rule_18_holdThatWaitsElsewhereIsResumed() throws Exception {
+    World w = but("renew", reply(100, 200, "state=waiting\nleft_ms=9000"));
+    Locks.Hold h = w.locks.lock("n");
+    w.renew(h);
+    assertTrue(w.asked.get(w.asked.size() - 1).contains("resume=7"));
+    h.check();
+  }
+
   @Test void rule_18_unknownHoldIsResumedByItsToken() throws Exception {
     World w = but("renew", reply(100, 200, "status=404\ncode=unknown_hold"));
     Locks.Hold h = w.locks.lock("n");
