@@ -31,6 +31,7 @@ type Driver struct {
 	mu     sync.Mutex
 	at     int           // the server whose turn it is
 	turned chan struct{} // closed when it is another one's
+	took   time.Duration // that answers take, the longest of late
 	group  string        // of the first answer
 	prefix string        // of the tickets' ids, up to the colon; empty until one is known
 	// granted has the tokens of the tickets of which events, and no answers yet, say that
@@ -221,5 +222,5 @@ func (d *Driver) note(r *record, a *answer, e *entry, err error) {
 	if e.State != "" && !slices.Contains(r.had, a.Server) {
 		r.had = append(r.had, a.Server)
 	}
-	r.moved = r.moved || len(r.servers) > 1 || a.status >= http.StatusInternalServerError
+	r.moved = r.moved || a.missed || len(r.servers) > 1 || a.status >= http.StatusInternalServerError
 }

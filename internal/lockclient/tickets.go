@@ -59,7 +59,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 
 // acquire sends an acquire about a ticket.
 func (d *Driver) acquire(ctx context.Context, t *driver.Ticket, r *record, body map[string]any) (*answer, error) {
-	a, err := d.ask(ctx, http.MethodPost, "/v1/acquire", body)
+	a, err := d.askInTurn(ctx, t.TTL, "/v1/acquire", body)
 	if err != nil {
 		d.note(r, nil, nil, err)
 		return nil, err
@@ -172,7 +172,12 @@ func (d *Driver) inBatches(ctx context.Context, refs []driver.Ref, send func(con
 }
 
 func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string) ([]driver.Status, error) {
-	a, err := d.askBatch(ctx, "/v1/renew", refs, ids)
+	ttl := refs[0].TTL
+	for _, ref := range refs {
+		ttl = min(ttl, ref.TTL)
+	}
+	a, err := d.askInTurn(ctx, ttl, "/v1/renew", map[string]any{"holds": ids})
+	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
 		return nil, err
 	}
@@ -187,9 +192,9 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string
 	return sts, nil
 }
 
-// askBatch sends a request about several ids, with an entry of the answer for each.
-func (d *Driver) askBatch(ctx context.Context, path string, refs []driver.Ref, holds any) (*answer, error) {
-	a, err := d.ask(ctx, http.MethodPost, path, map[string]any{"holds": holds})
+// checkBatch checks that the answer to a request about refs has an entry for each, and
+// notes an error.
+func (d *Driver) checkBatch(refs []driver.Ref, a *answer, err error) (*answer, error) {
 	switch {
 	case err != nil:
 	case a.status != http.StatusOK:
@@ -287,7 +292,10 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 		}
 	}
 	d.mu.Unlock()
-	a, err := d.askBatch(ctx, "/v1/release", refs, holds)
+	// One server alone: the core has to know that an answer was missed, since the next one
+	// says gone if that request was carried out.
+	a, err := d.ask(ctx, http.MethodPost, "/v1/release", map[string]any{"holds": holds})
+	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
 		return nil, err
 	}

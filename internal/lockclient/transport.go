@@ -162,16 +162,55 @@ func (d *Driver) checkGroup(at int, a *answer) error {
 }
 
 // ask sends a request to the server whose turn it is. An answer by which others than that
-// server should go on makes it the next one's turn.
+// server should go on makes it the next one's turn, and so does none, unless the caller
+// has given up, which says nothing about the server.
 func (d *Driver) ask(ctx context.Context, method, path string, body any) (*answer, error) {
 	d.mu.Lock()
 	at := d.at
 	d.mu.Unlock()
+	sent := time.Now()
 	a, err := d.askAt(ctx, at, method, path, body)
-	if err != nil || a.Draining || a.status >= http.StatusInternalServerError || slices.ContainsFunc(a.Holds, entry.isUnserved) {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+	case err != nil || a.Draining || a.status >= http.StatusInternalServerError || slices.ContainsFunc(a.Holds, entry.isUnserved):
 		d.leaveServer(at)
+	default:
+		took := time.Since(sent)
+		d.mu.Lock()
+		d.took = max(took, d.took-(d.took-took)/8)
+		d.mu.Unlock()
 	}
 	return a, err
+}
+
+// askInTurn posts a request about tickets of a TTL. A server that does not answer in a
+// sixth of it, or in three times the time that answers take, is left for the next one
+// within the call: the core gives a slow store more time than a silent server deserves.
+// The last server has what is left of the caller's time, which is half at least.
+func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, body any) (*answer, error) {
+	missed := false
+	for servers := len(d.bases); ; servers-- {
+		try, cancel := ctx, context.CancelFunc(func() {})
+		if servers > 1 {
+			d.mu.Lock()
+			limit := max(min(max(ttl/6, 50*time.Millisecond), 5*time.Second), 3*d.took)
+			d.mu.Unlock()
+			if end, ok := ctx.Deadline(); ok {
+				limit = min(limit, time.Until(end)/2)
+			}
+			try, cancel = context.WithTimeout(ctx, limit)
+		}
+		a, err := d.ask(try, http.MethodPost, path, body)
+		again := err != nil && servers > 1 && try.Err() != nil && ctx.Err() == nil && d.life.Err() == nil
+		cancel()
+		if !again {
+			if a != nil {
+				a.missed = missed
+			}
+			return a, err
+		}
+		missed = true
+	}
 }
 
 // leaveServer makes it the next server's turn, unless another request did.

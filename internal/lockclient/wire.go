@@ -38,6 +38,7 @@ type answer struct {
 
 	status int           // of HTTP
 	after  time.Duration // Retry-After
+	missed bool          // another server was asked first, and has not answered
 }
 
 // entry is the part of an answer about one id, of a batch or the only one.

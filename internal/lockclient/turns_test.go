@@ -1,0 +1,110 @@
+package lockclient
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// TestSilentServerIsLeftWithinACall lets a server carry requests out and answer nothing.
+// A call about a ticket asks the other one after a sixth of the TTL, however much time the
+// core gives it; the release, which follows, breaks what the silent one has.
+func TestSilentServerIsLeftWithinACall(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := w.open()
+		defer d.Close()
+		ticket := &driver.Ticket{ID: "u:1", Name: "n", Units: 1, Limit: 1, TTL: 9 * time.Second}
+		refs := []driver.Ref{{Ticket: ticket, State: driver.Held}}
+		calls := []struct {
+			name string
+			call func(ctx context.Context) (driver.Status, error)
+		}{
+			{"Join", func(ctx context.Context) (driver.Status, error) { return d.Join(ctx, ticket, true) }},
+			{"Renew", func(ctx context.Context) (driver.Status, error) { return first(d.Renew(ctx, refs)) }},
+			{"Renew again", func(ctx context.Context) (driver.Status, error) { return first(d.Renew(ctx, refs)) }},
+		}
+		for i, c := range calls {
+			w.net.setSilent(w.hosts[i%2], true)
+			w.net.setSilent(w.hosts[1-i%2], false)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			begun := time.Now()
+			st, err := c.call(ctx)
+			if err != nil || st.State != driver.Held {
+				t.Errorf("%s: %+v, %v", c.name, st, err)
+			}
+			if took := time.Since(begun); took != 1500*time.Millisecond {
+				t.Errorf("%s: the other server was asked after %v", c.name, took)
+			}
+			cancel()
+		}
+		if st, err := first(d.Leave(context.Background(), refs)); err != nil || st.State != driver.Held {
+			t.Errorf("Leave: %+v, %v", st, err)
+		}
+		q, err := d.Inspect(context.Background(), "n")
+		if err != nil || len(q.Tickets) != 0 {
+			t.Errorf("left behind: %+v, %v", q, err)
+		}
+	})
+}
+
+func first(sts []driver.Status, err error) (driver.Status, error) {
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return sts[0], sts[0].Err
+}
+
+// TestMissedAnswerOfAJoinIsRemembered releases a hold at the only server that answered: the
+// release breaks the ticket that the silent one has, too.
+func TestMissedAnswerOfAJoinIsRemembered(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := w.open()
+		defer d.Close()
+		ctx := context.Background()
+		w.net.setSilent(w.hosts[0], true)
+		ticket := &driver.Ticket{ID: "u:1", Name: "n", Units: 1, Limit: 1, TTL: 9 * time.Second}
+		if st, err := d.Join(ctx, ticket, true); err != nil || st.State != driver.Held {
+			t.Errorf("Join: %+v, %v", st, err)
+		}
+		if st, err := first(d.Leave(ctx, []driver.Ref{{Ticket: ticket, State: driver.Held}})); err != nil || st.State != driver.Held {
+			t.Errorf("Leave: %+v, %v", st, err)
+		}
+		if q, err := d.Inspect(ctx, "n"); err != nil || len(q.Tickets) != 0 {
+			t.Errorf("left behind: %+v, %v", q, err)
+		}
+	})
+}
+
+// TestCallerThatGivesUpKeepsTheServer gives calls up: the server keeps its turn, because
+// nobody knows whether it would have answered. A call whose time is over is another case.
+func TestCallerThatGivesUpKeepsTheServer(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := w.open()
+		defer d.Close()
+		w.net.setSilent(w.hosts[0], true)
+		turn := func() int {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.at
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := d.Inspect(ctx, "n"); !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
+		if turn() != 0 {
+			t.Error("a call that its caller gave up has changed the server")
+		}
+		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := d.Inspect(ctx, "n"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("out of time: %v", err)
+		}
+		if turn() != 1 {
+			t.Error("a server that did not answer has kept its turn")
+		}
+	})
+}
