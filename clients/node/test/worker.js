@@ -8,11 +8,27 @@ const servers = process.env.HOLDFAST_SERVERS.split(',');
 const now = () => Number(process.hrtime.bigint());
 const write = (event) => writeSync(1, `${JSON.stringify({ t: now(), ...event })}\n`);
 
+// Asks in each turn with wait_ms 0 first, and writes that there is a place, for the checker's order.
+function tellPlaces(locks, event) {
+  const send = locks._send.bind(locks);
+  const asked = new Set();
+  Object.defineProperty(locks, '_send', { value: async (at, path, body, ...rest) => {
+    if (path !== '/v1/acquire' || asked.has(event.n)) return send(at, path, body, ...rest);
+    asked.add(event.n);
+    const answer = await send(at, path, JSON.stringify({ ...JSON.parse(body), wait_ms: 0 }), ...rest);
+    if (answer.status === 202 && JSON.parse(answer.text).left_ms > 0) write({ e: 'wait', ...event });
+    return answer;
+  } });
+}
+
 await Promise.all(Array.from({ length: Number(clients) }, async (_, g) => {
   const locks = new Locks(g % 2 ? [...servers].reverse() : servers);
+  const event = {};
+  tellPlaces(locks, event);
   for (let turn = 0; turn < Number(turns); turn++) {
     const n = 1 + g * Number(turns) + turn;
-    write({ e: 'ask', g, n, name, units: 1, limit: 1 });
+    Object.assign(event, { g, n });
+    write({ e: 'ask', g, n, name, units: 1, limit: 1, alone: true });
     const hold = await locks.acquire(name);
     write({ e: 'got', g, n, tok: hold.token, end: Math.floor(hold.until * 1e6) });
     const value = Number(readFileSync(file, 'utf8'));

@@ -18,11 +18,30 @@ def write(**event):  # type: ignore
         print(json.dumps({"t": time.clock_gettime_ns(time.CLOCK_BOOTTIME), **event}), flush=True)
 
 
+def tell_places(locks, event):  # type: ignore
+    """Asks in each turn with wait_ms 0 first, and writes that there is a place, for the checker's order."""
+    send, asked = locks._send, set()
+
+    def sent(at, path, body, limit):  # type: ignore
+        fields = json.loads(body)
+        if path == "/v1/acquire" and event["n"] not in asked:
+            asked.add(event["n"])
+            answer = send(at, path, json.dumps({**fields, "wait_ms": 0}).encode(), limit)
+            if answer[0] == 202 and json.loads(answer[2])["left_ms"] > 0:
+                write(e="wait", **event)
+            return answer
+        return send(at, path, body, limit)
+
+    locks._send = sent
+
+
 def client(g: int) -> None:
-    locks = Locks(servers[g % 2:] + servers[:g % 2])
+    locks, event = Locks(servers[g % 2:] + servers[:g % 2]), {}  # type: ignore
+    tell_places(locks, event)
     for turn in range(turns):
         n = 1 + g * turns + turn
-        write(e="ask", g=g, n=n, name=name, units=1, limit=1)
+        event.update(g=g, n=n)
+        write(e="ask", g=g, n=n, name=name, units=1, limit=1, alone=True)
         hold = locks.lock(name).acquire()
         write(e="got", g=g, n=n, tok=hold.token, end=int(hold.until * 1e9))
         with open(path) as file:

@@ -84,7 +84,7 @@ func TestLanguagesCountExactlyThroughTwoServers(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { count(t, servers.SharedRedis(t).URL("")) })
 	t.Run("etcd", func(t *testing.T) { count(t, servers.Etcd(t, servers.EtcdOptions{}).URL("")) })
 	t.Run("postgres", func(t *testing.T) {
-		count(t, servers.Postgres(t, servers.PostgresOptions{}).URL("postgres", ""))
+		count(t, servers.Postgres(t, servers.PostgresOptions{Settings: []string{"max_connections=300"}}).URL("postgres", ""))
 	})
 }
 
@@ -102,7 +102,8 @@ func count(t *testing.T, store string) {
 		all    sync.WaitGroup
 		p      int
 		began  = time.Now()
-		by     = make(map[string]int)
+		by     = make(map[string]int) // turns of each language
+		placed = make(map[string]int) // and its waits with a place that the checker knows
 	)
 	for name := range strings.FieldsSeq(*languages) {
 		l, ok := workers[name]
@@ -123,6 +124,9 @@ func count(t *testing.T, store string) {
 					if e.What == checker.Done && e.Err == "" {
 						by[name]++
 					}
+					if e.What == checker.Wait {
+						placed[name]++
+					}
 				}
 				if err != nil {
 					failed = append(failed, name+": "+err.Error())
@@ -136,6 +140,11 @@ func count(t *testing.T, store string) {
 	}
 	want := p * *tasks * *turns
 	judge(t, events, want)
+	for name, turns := range by {
+		if placed[name] < turns/8 {
+			t.Errorf("%s: %d of %d waits had a place that was told: too few to judge their order", name, placed[name], turns)
+		}
+	}
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -143,13 +152,13 @@ func count(t *testing.T, store string) {
 	if got := strings.TrimSpace(string(b)); got != strconv.Itoa(want) {
 		t.Errorf("%s turns were counted, want %d", got, want)
 	}
-	t.Logf("%d processes, %d clients, %d turns in %v: %v", p, p**tasks, want, time.Since(began).Round(time.Millisecond), by)
+	t.Logf("%d processes, %d clients, %d turns in %v: %v, of which waited with a place %v", p, p**tasks, want, time.Since(began).Round(time.Millisecond), by, placed)
 }
 
 // judge holds the history against the checker's rules.
 func judge(t *testing.T, events []checker.Event, want int) {
 	t.Helper()
-	c := checker.NewChecker(checker.Rules{TTL: 30 * time.Second, Tokens: true, Slack: time.Minute, Takes: time.Minute})
+	c := checker.NewChecker(checker.Rules{TTL: 30 * time.Second, Tokens: true, Fair: true, Slack: time.Minute, Takes: time.Minute})
 	for _, e := range events {
 		c.Add(e)
 	}
@@ -163,7 +172,7 @@ func judge(t *testing.T, events []checker.Event, want int) {
 		t.Errorf("%d grants, %d releases, %d overlaps, %d losses, %d more violations; want %d grants and releases, and nothing else",
 			s.Grants, s.Released, s.Overlaps, s.Lost, more, want)
 	}
-	t.Logf("%d grants, %d released, %d overlaps, longest wait %v", s.Grants, s.Released, s.Overlaps, s.LongestWait.Round(time.Millisecond))
+	t.Logf("%d grants, %d released, %d overlaps, %d waits judged for order, longest wait %v", s.Grants, s.Released, s.Overlaps, s.Ordered, s.LongestWait.Round(time.Millisecond))
 }
 
 // workerCommand returns a worker, ready to be started.

@@ -2,6 +2,8 @@ package io.github.holdfastgo;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -10,6 +12,18 @@ final class Worker {
   private static synchronized void write(String what, int g, int n, String more) {
     System.out.println("{\"t\":" + System.nanoTime() + ",\"e\":\"" + what + "\",\"g\":" + g + ",\"n\":" + n + more + "}");
     System.out.flush();
+  }
+
+  /** Asks in each turn with wait_ms 0 first, and writes that there is a place, for the checker's order. */
+  private static void tellPlaces(Locks locks, int g, AtomicInteger n) {
+    Locks.Sender send = locks.sender;
+    Set<Integer> asked = new HashSet<>();
+    locks.sender = (at, path, form, limit) -> {
+      if (!path.equals("/v1/acquire") || !asked.add(n.get())) return send.send(at, path, form, limit);
+      Locks.Answer a = send.send(at, path, form.replaceAll("wait_ms=[0-9]+", "wait_ms=0"), limit);
+      if (a.status == 202 && Long.parseLong(a.parts.get(0).getOrDefault("left_ms", "0")) > 0) write("wait", g, n.get(), "");
+      return a;
+    };
   }
 
   public static void main(String[] args) throws Exception {
@@ -22,10 +36,13 @@ final class Worker {
       int g = i;
       new Thread(() -> {
         Locks locks = new Locks(servers[g % 2], servers[1 - g % 2]);
+        AtomicInteger current = new AtomicInteger();
+        tellPlaces(locks, g, current);
         try {
           for (int turn = 0; turn < turns; turn++) {
             int n = 1 + g * turns + turn;
-            write("ask", g, n, ",\"name\":\"" + args[0] + "\",\"units\":1,\"limit\":1");
+            current.set(n);
+            write("ask", g, n, ",\"name\":\"" + args[0] + "\",\"units\":1,\"limit\":1,\"alone\":true");
             Locks.Hold hold = locks.lock(args[0]);
             write("got", g, n, ",\"tok\":" + hold.token() + ",\"end\":" + (long) (hold.until * 1e6));
             int value = Integer.parseInt(Files.readString(file).trim());
