@@ -231,7 +231,8 @@ func (s *Server) recheckLocked(h *hold, resume uint64) *problem {
 // newHold returns a hold of an id that is new here.
 func (s *Server) newHold(c *call, key holdKey, a *acquireRequest) *hold {
 	h := &hold{key: key, id: a.id, who: c.who.Name, remote: remoteOf(c.r), spec: a.spec, asked: time.Now(), prefixes: c.who.boundsOf(a.spec.name)}
-	h.opts = append(a.opts, holdfast.WithTTL(a.spec.ttl), holdfast.WithManualRenewal(),
+	h.opts = make([]holdfast.Option, 0, len(a.opts)+4) // kept as long as the hold
+	h.opts = append(append(h.opts, a.opts...), holdfast.WithTTL(a.spec.ttl), holdfast.WithManualRenewal(),
 		holdfast.WithWaiting(func(w holdfast.Waiting) { s.onWaiting(h, w) }))
 	if !a.spec.pinned {
 		h.opts = append(h.opts, holdfast.WithOwner(key.owner()))

@@ -27,33 +27,70 @@ type fields []field
 func (f fields) with(name string, value any) fields { return append(f, field{name, value}) }
 
 // MarshalJSON writes the members in their order.
-func (f fields) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	b.WriteByte('{')
-	for i, m := range f {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Quote(m.name))
-		b.WriteByte(':')
-		if err := enc.Encode(m.value); err != nil {
-			return nil, err
-		}
-		b.Truncate(b.Len() - 1) // the encoder ends with a new line
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
+func (f fields) MarshalJSON() ([]byte, error) { return f.appendJSON(make([]byte, 0, 256)), nil }
 
 // encoded returns f as one line of JSON, with its end.
-func (f fields) encoded() []byte {
-	b, err := f.MarshalJSON()
-	if err != nil {
-		return []byte("{}\n") // cannot happen: no value fails
+func (f fields) encoded() []byte { return append(f.appendJSON(make([]byte, 0, 256)), '\n') }
+
+func (f fields) appendJSON(b []byte) []byte {
+	b = append(b, '{')
+	for i, m := range f {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(strconv.AppendQuote(b, m.name), ':')
+		b = appendValue(b, m.value)
 	}
-	return append(b, '\n')
+	return append(b, '}')
+}
+
+// appendValue appends a value. Those of each answer about a lock need no encoder.
+func appendValue(b []byte, value any) []byte {
+	switch v := value.(type) {
+	case string:
+		if isPlain(v) {
+			return append(append(append(b, '"'), v...), '"')
+		}
+	case bool:
+		return strconv.AppendBool(b, v)
+	case int:
+		return strconv.AppendInt(b, int64(v), 10)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case uint64:
+		return strconv.AppendUint(b, v, 10)
+	case fields:
+		return v.appendJSON(b)
+	case []fields:
+		if v == nil {
+			return append(b, "null"...)
+		}
+		b = append(b, '[')
+		for i, f := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = f.appendJSON(b)
+		}
+		return append(b, ']')
+	}
+	var other bytes.Buffer
+	enc := json.NewEncoder(&other)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return append(b, "null"...) // cannot happen: no value fails
+	}
+	return append(b, bytes.TrimSuffix(other.Bytes(), []byte{'\n'})...)
+}
+
+// isPlain reports whether JSON writes text as it is.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // writeText writes lines key=value. Members of a member have its name before theirs;

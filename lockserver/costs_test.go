@@ -14,10 +14,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/redislock"
@@ -32,7 +34,38 @@ func TestCosts(t *testing.T) {
 		return // make serve-costs
 	}
 	t.Run("time", measureTime)
-	t.Run("memory", measureMemory)
+	t.Run("memory with the store's", func(t *testing.T) { measureMemory(t, memlock.New(memlock.NewStore())) })
+	t.Run("memory", func(t *testing.T) { measureMemory(t, &storeless{Driver: memlock.New(memlock.NewStore())}) })
+}
+
+// storeless grants what nobody else waits for, and keeps nothing: a store on another
+// machine.
+type storeless struct {
+	*memlock.Driver
+	tokens atomic.Uint64
+}
+
+func (d *storeless) Join(_ context.Context, t *driver.Ticket, _ bool) (driver.Status, error) {
+	if t.Name == "queue" && d.tokens.Load() > 0 {
+		return driver.Status{State: driver.Waiting, Lease: t.TTL, Ahead: 1}, nil
+	}
+	return driver.Status{State: driver.Held, Lease: t.TTL, Token: d.tokens.Add(1)}, nil
+}
+
+func (d *storeless) Renew(_ context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	answers := make([]driver.Status, len(refs))
+	for i, ref := range refs {
+		answers[i] = driver.Status{State: ref.State, Lease: ref.TTL}
+	}
+	return answers, nil
+}
+
+func (d *storeless) Leave(_ context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	answers := make([]driver.Status, len(refs))
+	for i, ref := range refs {
+		answers[i] = driver.Status{State: ref.State}
+	}
+	return answers, nil
 }
 
 func measureTime(t *testing.T) {
@@ -70,23 +103,26 @@ func measureTime(t *testing.T) {
 		}
 	}
 	const rounds = 4000
-	var inProcess, served, pinned, empty []time.Duration
+	var inProcess, owned, served, pinned, empty []time.Duration
 	for i := range rounds {
 		name := fmt.Sprintf("costs/%d", i)
-		begun := time.Now()
-		h, err := direct.Mutex(name).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		lock := func(opts ...holdfast.Option) time.Duration {
+			begun := time.Now()
+			h, err := direct.Mutex(name, opts...).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begun)
 		}
-		if err := h.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		inProcess = append(inProcess, time.Since(begun))
+		inProcess, owned = append(inProcess, lock()), append(owned, lock(holdfast.WithOwner(name)))
 		for _, pin := range []bool{false, true} {
 			id := fmt.Sprintf("costs-%d-%v-0123456789", i, pin)
 			acquire := url.Values{"id": {id}, "name": {name}, "ttl_ms": {"30000"}, "pinned": {fmt.Sprint(pin)}}
 			release := url.Values{"id": {id}, "name": {name}}
-			begun = time.Now()
+			begun := time.Now()
 			post(web.URL, "/v1/acquire", acquire)
 			post(web.URL, "/v1/release", release)
 			if pin {
@@ -104,12 +140,12 @@ func measureTime(t *testing.T) {
 		slices.Sort(d)
 		return d[len(d)/2].Round(time.Microsecond)
 	}
-	t.Logf("lock and release, p50 of %d: in process %v, by a server %v, pinned %v; two bare requests %v",
-		rounds, p50(inProcess), p50(served), p50(pinned), p50(empty))
+	t.Logf("lock and release, p50 of %d: in process %v, and with an owner %v; by a server %v, pinned %v; two bare requests %v",
+		rounds, p50(inProcess), p50(owned), p50(served), p50(pinned), p50(empty))
 }
 
-func measureMemory(t *testing.T) {
-	c, err := holdfast.New(memlock.New(memlock.NewStore()))
+func measureMemory(t *testing.T, d holdfast.Driver) {
+	c, err := holdfast.New(d)
 	if err != nil {
 		t.Fatal(err)
 	}

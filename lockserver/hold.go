@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -18,7 +18,9 @@ type holdKey [sha256.Size]byte
 const ownerPrefix = "serve:"
 
 func (s *Server) keyOf(principal, id string) holdKey {
-	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", s.options.Realm, principal, id))
+	b := strconv.AppendQuote(make([]byte, 0, 128), s.options.Realm)
+	b = strconv.AppendQuote(append(b, ' '), principal)
+	return sha256.Sum256(strconv.AppendQuote(append(b, ' '), id))
 }
 
 // owner returns the name at the store that all servers give to a hold.
