@@ -139,7 +139,10 @@ func (s *Server) checkName(name string) *problem {
 func (s *Server) serveAcquire(c *call) {
 	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) {
 		if a.resume != 0 {
-			s.extend(c, h)
+			if bad := s.extend(c, h); bad != nil {
+				c.fail(bad)
+				return
+			}
 		}
 		s.poll(c, h, a.wait)
 	})

@@ -248,9 +248,7 @@ func (s *Server) endQuietlyLocked(h *hold, reason string) {
 // by the ticket of another server. If not, the client learns of the loss by an event.
 // The place is not taken: a lease lasts only as long as the client asks for it.
 func (s *Server) lookFor(h *hold) {
-	ctx, cancel := requestContext(context.Background(), h.spec.ttl/4)
-	defer cancel()
-	info, err := s.client.Inspect(ctx, h.spec.name)
+	info, err := s.inspect(context.Background(), h)
 	s.mu.Lock()
 	gone := err == nil && !holdsWith(info, h.key.owner(), h.token) && h.state == over && !h.removed
 	if gone {

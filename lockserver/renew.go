@@ -140,27 +140,36 @@ func (s *Server) renew(ctx context.Context, c *call, hs []*hold) []fields {
 
 // extend renews a hold that a client asked to resume and that this server has: the client
 // wants to go on. A balancer may bring all its renewals to another server, and only these
-// requests here. If the store does not answer in time, the rest of the claim counts.
-func (s *Server) extend(c *call, h *hold) {
+// requests here. extend returns a problem, with the rest of the claim, if the store has not
+// confirmed that: another server may have a way to it.
+func (s *Server) extend(c *call, h *hold) *problem {
 	s.mu.Lock()
 	lock := h.lock
 	if h.state != granted && h.state != held {
 		s.mu.Unlock()
-		return
+		return nil
 	}
 	s.sentLocked(h) // the client has the token
 	s.mu.Unlock()
 	ctx, cancel := requestContext(c.r.Context(), h.spec.ttl/8)
 	defer cancel()
 	err := s.client.Renew(ctx, lock)[0]
-	if err == nil {
+	switch {
+	case err == nil:
 		s.onRenewed(h, lock)
-	} else if errors.Is(err, holdfast.ErrLost) {
+	case errors.Is(err, holdfast.ErrLost):
 		s.awaitEnd(ctx, h)
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		_ = s.recheckLocked(h, 0) // the answer says the same
-		s.mu.Unlock()
+	default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if h.lock == lock && lock.Err() == nil {
+			return problemOf(err).with("left_ms", h.leftLocked(c.begun))
+		}
 	}
+	return nil
 }
 
 // onRenewed notes the claim of a hold that the store has confirmed.

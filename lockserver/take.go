@@ -46,7 +46,7 @@ func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold
 	if want == 0 {
 		return s.lock(ctx, h, h.try)
 	}
-	info, err := s.client.Inspect(ctx, h.spec.name)
+	info, err := s.inspect(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold
 	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
 		// A client answers a Try so, too, for reasons that are not the store's word about
 		// the owner: its own ticket may have ended on the way.
-		if info, err = s.client.Inspect(ctx, h.spec.name); err == nil && holdsWith(info, h.key.owner(), want) {
+		if info, err = s.inspect(ctx, h); err == nil && holdsWith(info, h.key.owner(), want) {
 			err = errChanged
 		} else if err == nil {
 			err = errGone
@@ -71,6 +71,14 @@ func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold
 		return nil, errGone
 	}
 	return lock, nil
+}
+
+// inspect asks the store for the queue of h. Without an answer in a quarter of the TTL the
+// client is told so, and its next request asks again: the store may be back by then.
+func (s *Server) inspect(ctx context.Context, h *hold) (holdfast.LockInfo, error) {
+	ctx, cancel := requestContext(ctx, h.spec.ttl/4)
+	defer cancel()
+	return s.client.Inspect(ctx, h.spec.name)
 }
 
 // holdsWith reports whether an owner holds with a token.

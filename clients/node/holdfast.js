@@ -50,7 +50,7 @@ const trusted = (left) => left - left / 100 - Math.min(left / 100, 20); // rule 
 export class Hold {
   constructor(locks, name, ttl, fields, options, id) {
     Object.assign(this, { name, ttl, id, token: 0, until: 0, inDoubt: false, reason: '' });
-    this._p = { locks, fields, options, count: 1, state: 'asking', due: 0, granted: 0, asked: false, moved: false, servers: new Set() };
+    this._p = { locks, fields, options, count: 1, state: 'asking', due: 0, granted: 0, asked: false, moved: false, resumes: false, servers: new Set() };
     this._abort = new AbortController();
     this.signal = this._abort.signal;
     for (const key of ['_p', '_abort']) Object.defineProperty(this, key, { enumerable: false });
@@ -254,14 +254,16 @@ export class Locks {
 
   async _renew(due, limit) {
     try {
-      const got = await this._ask(due, '/v1/renew', { holds: due.map((h) => h.id) }, limit);
+      const known = due.filter((h) => !h._p.resumes);
+      const got = known.length > 0 ? await this._ask(known, '/v1/renew', { holds: known.map((h) => h.id) }, limit) : undefined;
       const entries = got?.status === 200 ? got.answer.holds : [];
-      for (const [i, hold] of due.entries()) {
-        const entry = entries[i] ?? {};
+      for (const hold of due) {
+        const entry = hold._p.resumes ? { code: 'unknown_hold' } : entries[known.indexOf(hold)] ?? {};
         if (entry.code === 'unknown_hold' || entry.state === 'waiting') { // rule 18
           const more = { resume: hold.token, wait_ms: 0 };
           if (hold._p.fields.max_hold_ms) more.max_hold_ms = Math.max(1, Math.floor(hold._p.granted + hold._p.fields.max_hold_ms - this._clock()));
           const again = await this._ask([hold], '/v1/acquire', this._body(hold, more), limit);
+          hold._p.resumes = again?.answer.state !== 'held';
           this._answered(hold, again?.c0 ?? 0, again?.answer ?? {});
         } else this._answered(hold, got?.c0 ?? 0, entry);
       }

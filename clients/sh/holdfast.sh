@@ -264,7 +264,7 @@ _hf_loop() {
 	set +e # a request without an answer is repeated
 	trap '' INT HUP QUIT
 	trap 'kill "$_hf_sleeper" 2>/dev/null; exit 0' TERM
-	_hf_sleeper='' _hf_token=$_hf_tok _hf_until=$_hf_end _hf_doubt=''
+	_hf_sleeper='' _hf_token=$_hf_tok _hf_until=$_hf_end _hf_doubt='' _hf_resumes=''
 	_hf_limit6=$((_hf_ttl / 6 < 50 ? 50 : _hf_ttl / 6 > 5000 ? 5000 : _hf_ttl / 6))
 	while _hf_now && [ -d "$_hf_dir" ]; do
 		while IFS=': 	' read -r _hf_key _hf_value; do
@@ -293,12 +293,13 @@ _hf_step() {
 }
 
 _hf_renew() {
-	_hf_ask /v1/renew "$_hf_limit6" "id=$_hf_id"
-	_hf_got=$?$_hf_status$_hf_state$_hf_code
+	_hf_got=${_hf_resumes-}
+	[ -n "$_hf_got" ] || { _hf_ask /v1/renew "$_hf_limit6" "id=$_hf_id"; _hf_got=$?$_hf_status$_hf_state$_hf_code; }
 	case $_hf_got in
 	0404unknown_hold | 0200waiting) # rule 18
 		_hf_ask /v1/acquire "$_hf_limit6" "id=$_hf_id" "name=$_hf_name" "ttl_ms=$_hf_ttl" "kind=${HOLDFAST_KIND:-mutex}" "resume=$_hf_token" wait_ms=0
-		_hf_got=$?$_hf_status$_hf_state$_hf_code
+		_hf_got=$?$_hf_status$_hf_state$_hf_code _hf_resumes=''
+		[ "$_hf_got" = 0200held ] || _hf_resumes=0404unknown_hold
 		;;
 	esac
 	case $_hf_got in

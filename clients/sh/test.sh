@@ -355,6 +355,18 @@ test_rule_17_doubt_is_told_once() {
 	_hf_step
 	same "$(grep kill "$W/log")" "kill -TERM 4711"
 }
+test_rule_18_the_next_try_begins_with_resume() {
+	world
+	held
+	answer 100 200 status=404 code=unknown_hold
+	answer 100 503 code=store_unknown
+	_hf_renew
+	_hf_renew
+	same "$(requests)" "acquire renew acquire acquire "
+	_hf_renew
+	same "$(requests)" "acquire renew acquire acquire renew "
+	holdfast_check n || fail "lost"
+}
 test_rule_18_a_hold_that_waits_elsewhere_is_resumed() {
 	world
 	held

@@ -2,6 +2,7 @@ package lockclient
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -177,4 +178,40 @@ func TestWaitingIsNoLoss(t *testing.T) {
 			t.Errorf("%+v, %v", sts, err)
 		}
 	})
+}
+
+// TestBalancerWithAServerThatIsCutOff reaches two servers by a balancer in turn. One is cut
+// off from the store: the renewals come to the other one, which does not know the hold, and
+// each question after that to the one that cannot renew it. The hold lasts all the same.
+func TestBalancerWithAServerThatIsCutOff(t *testing.T) {
+	for _, cut := range []int{0, 1} {
+		for before := range 3 { // requests of others, which change whose turn it is
+			bubble(t, func(w *world) {
+				d := &cuttable{Driver: memlock.New(w.store)}
+				w.startOver(w.hosts[cut], d)
+				w.net.set("localhost:7420", &inTurn{servers: []http.Handler{w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]}})
+				straight := w.client()
+				w.hosts = []string{"localhost:7420"}
+				c := w.client()
+				for range before {
+					if _, err := c.Mutex("held").TryLock(context.Background()); err != nil && !errors.Is(err, holdfast.ErrHeld) {
+						t.Fatal(err)
+					}
+				}
+				h := w.lock(c, "n")
+				time.Sleep(4 * time.Second)
+				d.cut.Store(true)
+				time.Sleep(30 * time.Second)
+				if err := h.Err(); err != nil {
+					t.Errorf("server %d is cut off, %d requests before: %v", cut, before, err)
+				}
+				d.cut.Store(false)
+				time.Sleep(5 * time.Second) // requests that were cut off end
+				if err := h.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+				w.wantFree(straight, "n")
+			})
+		}
+	}
 }

@@ -231,6 +231,20 @@ test('rule 17: doubt is told once', async () => {
   assert.ok(!hold.inDoubt);
 });
 
+test('rule 18: the next try begins with resume', async () => {
+  const unknown = [100, 200, { holds: [{ status: 404, code: 'unknown_hold' }] }];
+  const answers = [[100, 200, grant], [100, 503, { code: 'store_unknown' }]];
+  const w = world((p, b) => (p === 'acquire' ? answers.shift() ?? normal(p, b) : p === 'renew' ? unknown : normal(p, b)));
+  const hold = await w.locks.acquire('n');
+  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold], 1000);
+  assert.equal(w.asked.at(-1).body.resume, 7);
+  assert.equal(w.asked.length, 4);
+  await w.locks._renew([hold], 1000);
+  assert.equal(w.asked[4].body.resume, undefined);
+  hold.check();
+});
+
 test('rule 18: a hold that waits elsewhere is resumed', async () => {
   const w = world(but('renew', [100, 200, { holds: [{ state: 'waiting', left_ms: 9000 }] }]));
   const hold = await w.locks.acquire('n');

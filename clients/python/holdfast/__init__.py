@@ -73,7 +73,7 @@ class Hold:
         self.name, self.ttl, self.id, self.token, self.until = lock.name, lock.ttl, id, 0, 0.0
         self.in_doubt, self.lost, self.reason = False, threading.Event(), ""
         self._lock, self._locks, self._pid, self._count = lock, lock._locks, os.getpid(), 1
-        self._state, self._next, self._granted, self._asked, self._moved = "asking", 0.0, 0.0, False, False
+        self._state, self._next, self._granted, self._asked, self._moved, self._resumes = "asking", 0.0, 0.0, False, False, False
         self._servers: Set[str] = set()
 
     def check(self) -> None:
@@ -320,9 +320,10 @@ class Locks:
 
     def _renew(self, due: List[Hold], limit: float) -> None:
         try:
-            got = self._ask(due, "/v1/renew", {"holds": [h.id for h in due]}, limit)
+            known = [h for h in due if not h._resumes]
+            got = self._ask(known, "/v1/renew", {"holds": [h.id for h in known]}, limit) if known else None
             entries = got[2].get("holds", []) if got and got[1] == 200 else []
-            for h, e in zip(due, entries):
+            for h, e in [*zip(known, entries), *((h, {"code": "unknown_hold"}) for h in due if h._resumes)]:
                 c0 = got[0] if got else 0.0
                 if e.get("code") == "unknown_hold" or e.get("state") == "waiting":  # rule 18: resume, never a new grant
                     more = {"resume": h.token, "wait_ms": 0}
@@ -330,6 +331,7 @@ class Locks:
                         rest = h._granted + h._lock.fields["max_hold_ms"] / 1000 - self._clock()
                         more["max_hold_ms"] = max(1, int(rest * 1000))
                     c0, _, e = self._ask([h], "/v1/acquire", self._body(h, more), limit) or (0.0, 0, {})
+                    h._resumes = e.get("state") != "held"
                 self._answered(h, c0, e)
         except RefusedError:
             pass

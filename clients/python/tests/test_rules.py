@@ -286,6 +286,18 @@ class Rules(unittest.TestCase):
             w.locks._renew([h], 1.0)
             self.assertFalse(h.in_doubt)
 
+    def test_rule_18_the_next_try_begins_with_resume(self) -> None:
+        unknown = (0.1, 200, {"holds": [{"status": 404, "code": "unknown_hold"}]})
+        answers = iter([(0.1, 200, {"state": "held", "token": 7, "left_ms": 9000}), (0.1, 503, {"code": "store_unknown"})])
+        with World(lambda p, b: next(answers, normal(p, b)) if p == "acquire" else unknown if p == "renew" else normal(p, b)) as w:
+            h = self.held(w)
+            w.locks._renew([h], 1.0)
+            w.locks._renew([h], 1.0)
+            self.assertEqual([a[1] for a in w.asked], ["acquire", "renew", "acquire", "acquire"])
+            w.locks._renew([h], 1.0)
+            self.assertEqual(w.asked[4][1], "renew")
+            h.check()
+
     def test_rule_18_a_hold_that_waits_elsewhere_is_resumed(self) -> None:
         with World(but("renew", (0.1, 200, {"holds": [{"state": "waiting", "left_ms": 9000}]}))) as w:
             h = self.held(w)

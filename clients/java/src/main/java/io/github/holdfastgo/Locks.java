@@ -251,14 +251,18 @@ public final class Locks {
   void renew(List<Hold> due, double limit) {
     try {
       StringJoiner form = new StringJoiner("&");
-      for (Hold h : due) form.add("id=" + h.id);
-      Answer a = ask(due, "/v1/renew", form.toString(), limit);
-      for (int i = 0; a != null && a.status == 200 && i < due.size(); i++) {
-        Hold h = due.get(i);
-        Map<String, String> entry = i < a.parts.size() ? a.parts.get(i) : Map.of();
-        double sent = a.sent;
+      List<Hold> known = new ArrayList<>();
+      for (Hold h : due) if (!h.resumes) known.add(h);
+      for (Hold h : known) form.add("id=" + h.id);
+      Answer a = known.isEmpty() ? null : ask(known, "/v1/renew", form.toString(), limit);
+      for (Hold h : due) {
+        int i = known.indexOf(h);
+        if (i >= 0 && (a == null || a.status != 200)) continue;
+        Map<String, String> entry = i < 0 ? Map.of("code", "unknown_hold") : i < a.parts.size() ? a.parts.get(i) : Map.of();
+        double sent = i < 0 ? 0 : a.sent;
         if ("unknown_hold".equals(entry.get("code")) || "waiting".equals(entry.get("state"))) { // rule 18
           Answer again = ask(List.of(h), "/v1/acquire", h.form() + "&resume=" + h.token + "&wait_ms=0", limit);
+          h.resumes = again == null || !"held".equals(again.parts.get(0).get("state"));
           if (again == null) continue;
           entry = again.parts.get(0);
           sent = again.sent;
@@ -345,7 +349,7 @@ public final class Locks {
     final Set<String> servers = new HashSet<>();
     volatile String state = "asking", reason = "";
     volatile double until;
-    volatile boolean asked, moved, inDoubt;
+    volatile boolean asked, moved, resumes, inDoubt;
     double due, granted;
     int count = 1;
     Runnable leave = () -> { };

@@ -261,6 +261,18 @@ class RulesTest {
     assertFalse(h.inDoubt);
   }
 
+  @Test void rule_18_nextTryBeginsWithResume() throws Exception {
+    Deque<Reply> answers = new ArrayDeque<>(List.of(reply(100, 200, GRANT), reply(100, 503, "code=store_unknown")));
+    World w = new World(p -> p.equals("acquire") ? answers.poll() : p.equals("renew") ? reply(100, 200, "status=404\ncode=unknown_hold") : null);
+    Locks.Hold h = w.locks.lock("n");
+    w.renew(h);
+    w.renew(h);
+    assertEquals("acquire renew acquire acquire", w.paths());
+    w.renew(h);
+    assertTrue(w.asked.get(4).contains("renew"));
+    h.check();
+  }
+
   @Test void rule_18_holdThatWaitsElsewhereIsResumed() throws Exception {
     World w = but("renew", reply(100, 200, "state=waiting\nleft_ms=9000"));
     Locks.Hold h = w.locks.lock("n");
