@@ -440,11 +440,12 @@ func TestMaxHoldEndsAHold(t *testing.T) {
 // silent is a driver whose renewals are not answered while it is silent.
 type silent struct {
 	*memlock.Driver
-	mu     sync.Mutex
-	on     bool
-	renews int
-	joins  int
-	leaves int
+	mu       sync.Mutex
+	on       bool
+	renews   int
+	joins    int
+	leaves   int
+	inspects int
 }
 
 func (d *silent) set(on bool) {
@@ -479,13 +480,20 @@ func (d *silent) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	return d.Driver.Leave(ctx, refs)
 }
 
+func (d *silent) Inspect(ctx context.Context, name string) (driver.Queue, error) {
+	d.mu.Lock()
+	d.inspects++
+	d.mu.Unlock()
+	return d.Driver.Inspect(ctx, name)
+}
+
 // TestRenewalWithoutAnAnswer checks attack 15: while the store is silent, a renewal
-// answers after TTL/8 with what is left of the old claim.
+// answers after TTL/8 with what is left of the old claim, and so does a resume.
 func TestRenewalWithoutAnAnswer(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &silent{Driver: memlock.New(w.store)}
 		s := w.serverWith(w.clientOf(d), Options{})
-		w.acquire(s, 1, "a")
+		held := w.acquire(s, 1, "a")
 		d.set(true)
 		time.Sleep(2 * time.Second)
 		asked := time.Now()
@@ -493,6 +501,7 @@ func TestRenewalWithoutAnAnswer(t *testing.T) {
 		if took := time.Since(asked); took != 9*time.Second/8 {
 			t.Errorf("the answer took %v", took)
 		}
+		w.want("resume", w.acquire(s, 1, "a", "resume", held.text("token")), 503, "code", "store_unknown", "left_ms", "5765")
 		d.set(false)
 		time.Sleep(time.Second)
 		w.want("renew", w.renew(s, 1), 200, "state", "held")
@@ -521,8 +530,8 @@ func TestRenewalsShareRequests(t *testing.T) {
 		for i := range maxBatch {
 			w.want("release", w.release(s, i, fmt.Sprint(i)), 200, "result", "released")
 		}
-		if d.joins+d.leaves != 2*maxBatch {
-			t.Errorf("%d requests for 100 holds", d.joins+d.leaves)
+		if d.joins+d.leaves+d.inspects != 2*maxBatch {
+			t.Errorf("%d requests for 100 holds", d.joins+d.leaves+d.inspects)
 		}
 	})
 }
