@@ -193,7 +193,6 @@ type record struct {
 	moved   bool     // another server may have a ticket of it: several answered, or an answer was missed
 	token   uint64   // of the grant, as the servers write it; 0: not granted
 	waits   bool     // a server has answered that it waits
-	resumes bool     // a server did not know the hold, and the next one did not renew it
 	leaving bool     // a release was sent
 	left    bool     // and answered
 }

@@ -138,43 +138,9 @@ func (d *Driver) renewed(ctx context.Context, t *driver.Ticket, found driver.Sta
 	return sts[0], nil
 }
 
-// Renew renews tickets, up to 100 in a request. One that a server did not know the last
-// time, and that was not renewed since, is asked for by itself: any server with a way to
-// the store can resume it. A balancer would else bring each renewal to a server that does
-// not know it, and each resume after that to the one that is cut off.
+// Renew renews tickets, up to 100 in a request.
 func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	var all []driver.Ref
-	alone := make(map[int]driver.Status)
-	for i, ref := range refs {
-		if r := recordOf(ref.Ticket); r != nil && d.resumes(r) {
-			st, err := d.goOn(ctx, ref.Ticket, r, "")
-			if err != nil {
-				st = driver.Status{Err: err}
-			}
-			alone[i] = st
-		} else {
-			all = append(all, ref)
-		}
-	}
-	sts, err := d.inBatches(ctx, all, d.renewBatch)
-	if err != nil || len(alone) == 0 {
-		return sts, err
-	}
-	merged := make([]driver.Status, len(refs))
-	for i := range refs {
-		st, ok := alone[i]
-		if !ok {
-			st, sts = sts[0], sts[1:]
-		}
-		merged[i] = st
-	}
-	return merged, nil
-}
-
-func (d *Driver) resumes(r *record) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return r.resumes
+	return d.inBatches(ctx, refs, d.renewBatch)
 }
 
 // inBatches calls send for parts of refs. Only an error of the first part is the call's
@@ -297,13 +263,10 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 		body["resume"] = token
 	}
 	a, err := d.acquire(ctx, t, r, body)
-	var st driver.Status
-	if err == nil {
-		st, err = d.joined(ctx, t, r, a)
+	if err != nil {
+		return driver.Status{}, err
 	}
-	d.mu.Lock()
-	r.resumes = err != nil && token != 0
-	d.mu.Unlock()
+	st, err := d.joined(ctx, t, r, a)
 	if err == nil && st.State == driver.Held && token != 0 && st.Token != storeToken(token) {
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
 	}

@@ -185,13 +185,15 @@ func (d *Driver) ask(ctx context.Context, method, path string, body any) (*answe
 
 // askInTurn posts a request about tickets of a TTL. A server that does not answer in a
 // sixth of it, or in three times the time that answers take, is left for the next one
-// within the call: the core gives a slow store more time than a silent server deserves.
-// The last server has what is left of the caller's time, which is half at least.
+// within the call: the core gives a slow store more time than a silent server deserves. So
+// is one that cannot serve. A URL with one host is asked a second time, because that may be
+// a balancer with another server behind it. The last try has what is left of the caller's
+// time, which is half at least.
 func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, body any) (*answer, error) {
 	missed := false
-	for servers := len(d.bases); ; servers-- {
+	for tries := max(2, len(d.bases)); ; tries-- {
 		try, cancel := ctx, context.CancelFunc(func() {})
-		if servers > 1 {
+		if tries > 1 {
 			d.mu.Lock()
 			limit := max(min(max(ttl/6, 50*time.Millisecond), 5*time.Second), 3*d.took)
 			d.mu.Unlock()
@@ -201,7 +203,7 @@ func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, 
 			try, cancel = context.WithTimeout(ctx, limit)
 		}
 		a, err := d.ask(try, http.MethodPost, path, body)
-		again := err != nil && servers > 1 && try.Err() != nil && ctx.Err() == nil && d.life.Err() == nil
+		again := tries > 1 && ctx.Err() == nil && d.life.Err() == nil && (err != nil && try.Err() != nil || err == nil && a.isUnserved())
 		cancel()
 		if !again {
 			if a != nil {
@@ -211,6 +213,11 @@ func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, 
 		}
 		missed = true
 	}
+}
+
+// isUnserved reports whether the server could serve nothing of the request.
+func (a *answer) isUnserved() bool {
+	return a.status >= http.StatusInternalServerError || len(a.Holds) > 0 && !slices.ContainsFunc(a.Holds, func(e entry) bool { return !e.isUnserved() })
 }
 
 // leaveServer makes it the next server's turn, unless another request did.

@@ -3,10 +3,12 @@ package lockclient
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // TestSilentServerIsLeftWithinACall lets a server carry requests out and answer nothing.
@@ -55,6 +57,54 @@ func first(sts []driver.Status, err error) (driver.Status, error) {
 		return driver.Status{}, err
 	}
 	return sts[0], sts[0].Err
+}
+
+// TestServerThatCannotServeIsLeftWithinACall renews a hold at a server that is cut off from
+// the store: the other one renews it in the same call.
+func TestServerThatCannotServeIsLeftWithinACall(t *testing.T) {
+	bubble(t, func(w *world) {
+		cut := &cuttable{Driver: memlock.New(w.store)}
+		w.startOver(w.hosts[0], cut)
+		d := w.open()
+		defer d.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ticket := &driver.Ticket{ID: "u:1", Name: "n", Units: 1, Limit: 1, TTL: 9 * time.Second}
+		refs := []driver.Ref{{Ticket: ticket, State: driver.Held}}
+		if st, err := d.Join(ctx, ticket, true); err != nil || st.State != driver.Held {
+			t.Fatal(st, err)
+		}
+		cut.cut.Store(true)
+		begun := time.Now()
+		if st, err := first(d.Renew(ctx, refs)); err != nil || st.State != driver.Held {
+			t.Errorf("Renew: %+v, %v", st, err)
+		}
+		if took := time.Since(begun); took != 9*time.Second/8 {
+			t.Errorf("the other server was asked after %v", took)
+		}
+		cut.cut.Store(false)
+		if st, err := first(d.Leave(ctx, refs)); err != nil || st.State != driver.Held {
+			t.Errorf("Leave: %+v, %v", st, err)
+		}
+	})
+}
+
+// TestOneHostIsAskedTwice joins through a balancer whose first server does not answer.
+func TestOneHostIsAskedTwice(t *testing.T) {
+	bubble(t, func(w *world) {
+		silent := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		w.net.set("localhost:7420", &inTurn{servers: []http.Handler{silent, w.net.servers[w.hosts[0]]}, next: 1})
+		w.hosts = []string{"localhost:7420"}
+		d := w.open()
+		defer d.Close()
+		w.net.servers["localhost:7420"].(*inTurn).next = 0
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ticket := &driver.Ticket{ID: "u:1", Name: "n", Units: 1, Limit: 1, TTL: 9 * time.Second}
+		if st, err := d.Join(ctx, ticket, true); err != nil || st.State != driver.Held {
+			t.Errorf("%+v, %v", st, err)
+		}
+	})
 }
 
 // TestMissedAnswerOfAJoinIsRemembered releases a hold at the only server that answered: the
