@@ -72,7 +72,8 @@ type hold struct {
 	try     bool               // the joining goroutine does not wait for a turn
 	opts    []holdfast.Option  // for a later owner check
 	starts  int                // number of goroutines that have joined
-	cancel  context.CancelFunc // ends the goroutine that joins
+	cancel  context.CancelFunc // ends the goroutine that joins; nil: none does
+	ended   chan struct{}      // closed when that goroutine has ended
 	changed chan struct{}      // closed at the next change; nil: nobody looks
 	place   holdfast.Waiting   // while waiting
 	lock    *holdfast.Hold     // granted, held; over: to be released by its client

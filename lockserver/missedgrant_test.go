@@ -55,8 +55,10 @@ func TestResumeAtAServerThatMissedTheGrant(t *testing.T) {
 			held := w.acquire(a, 2, "a", "kind", kind)
 			w.want("where the grant is known", held, 200, "state", "held")
 			w.want("renew where it is not", w.renew(b, 2), 200, "state", "waiting")
-			w.want("resume by another token", w.acquire(b, 2, "a", "kind", kind, "resume", "256"), 410, "code", "lost")
 			w.want("resume", w.acquire(b, 2, "a", "kind", kind, "resume", held.text("token")), 200, "state", "held", "token", held.text("token"))
+			other := map[string]string{"mutex": "mutex", "read": "write", "write": "read"}[kind]
+			w.want("another waits", w.acquire(b, 3, "a", "kind", other, "wait_ms", "0"), 202, "state", "waiting")
+			w.want("resume by another token", w.acquire(b, 3, "a", "kind", other, "resume", "256"), 410, "code", "lost")
 			d.lost.Store(false)
 			for range 10 { // a is not asked any more
 				time.Sleep(3 * time.Second)

@@ -145,7 +145,7 @@ func (s *Server) renew(ctx context.Context, c *call, hs []*hold) []fields {
 func (s *Server) extend(c *call, h *hold) *problem {
 	s.mu.Lock()
 	lock := h.lock
-	if h.state != granted && h.state != held {
+	if h.state != granted && h.state != held || !h.since.Before(c.begun) { // the owner check has just renewed it
 		s.mu.Unlock()
 		return nil
 	}

@@ -9,13 +9,15 @@ import (
 )
 
 // startLocked begins a goroutine that takes the lock for h: as a new try, or, with a
-// token, by an owner check. An owner check may follow a try that still waits, which goes
-// on beside it: the owner keeps its place by the try's ticket until the check has another.
+// token, by an owner check. An owner check may follow a try that still waits. It ends that
+// first, because the client library refuses a Try behind it without asking the store; the
+// owner keeps its place by the ticket of the server that has told its client of the grant.
 // Server.mu guards h.
 func (s *Server) startLocked(h *hold, want uint64) {
-	earlier := h.cancel
+	giveUp, gaveUp := h.cancel, h.ended
 	ctx, cancel := context.WithCancel(context.Background())
-	h.state, h.want, h.cancel, h.failed, h.place = joining, want, cancel, nil, holdfast.Waiting{Ahead: -1}
+	ended := make(chan struct{})
+	h.state, h.want, h.cancel, h.ended, h.failed, h.place = joining, want, cancel, ended, nil, holdfast.Waiting{Ahead: -1}
 	h.starts++
 	start := h.starts
 	h.seen = time.Now()
@@ -23,12 +25,14 @@ func (s *Server) startLocked(h *hold, want uint64) {
 	s.countLiveLocked(h, true)
 	s.armLocked(h, h.spec.ttl)
 	s.running.Go(func() {
+		defer close(ended)
 		defer cancel()
+		if giveUp != nil {
+			giveUp()
+			<-gaveUp
+		}
 		lock, err := s.take(ctx, h, want)
 		s.onTaken(h, start, lock, err)
-		if earlier != nil {
-			earlier()
-		}
 	})
 }
 
@@ -143,6 +147,7 @@ func (s *Server) onTaken(h *hold, start int, lock *holdfast.Hold, err error) {
 		}
 		return
 	}
+	h.cancel, h.ended = nil, nil
 	s.countWaitLocked(h, false)
 	if err != nil {
 		s.onFailedLocked(h, err)
