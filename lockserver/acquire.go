@@ -305,8 +305,10 @@ func (s *Server) answerLocked(c *call, h *hold) func() {
 		case p != nil:
 		case h.reason != "":
 			p = lost(h.reason)
-		default:
+		case s.released.has(h.key):
 			p = released()
+		default:
+			p = newProblem(http.StatusServiceUnavailable, "store_unknown", "the hold has just ended here: ask again")
 		}
 		return func() { c.fail(p) }
 	case h.state == granted || h.state == held:

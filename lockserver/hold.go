@@ -189,6 +189,10 @@ func (s *Server) onTimer(h *hold) {
 		h.cancel()
 		s.removeLocked(h)
 	case granted:
+		if h.polls > 0 { // a request is about to answer with it
+			s.armLocked(h, h.spec.ttl/10)
+			break
+		}
 		s.removeLocked(h)
 		s.unlockInBackground(h.lock)
 		s.mu.Unlock()

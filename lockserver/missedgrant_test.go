@@ -2,6 +2,7 @@ package lockserver
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,5 +106,39 @@ func TestOwnerCheckLooksAgain(t *testing.T) {
 		d.trys.Store(1)
 		time.Sleep(10 * time.Second)
 		w.want("resume of what is gone", w.acquire(b, 1, "a", "resume", held.text("token")), 410, "code", "lost")
+	})
+}
+
+// TestGrantIsNotGivenBackUnderARequest lets the time of a grant of which nothing was sent
+// end while a request about it is under way: the request answers with it. Without one it is
+// given back, and the id is unknown afterwards, not released, since nobody released it.
+func TestGrantIsNotGivenBackUnderARequest(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.server()
+		w.acquire(s, 1, "a")
+		w.want("wait", w.acquire(s, 2, "a", "wait_ms", "0"), 202, "state", "waiting")
+		w.release(s, 1, "a")
+		settle()
+		s.mu.Lock()
+		h := s.holds[s.keyOf(LocalName, id(2))]
+		h.polls++ // as a request does first
+		s.mu.Unlock()
+		time.Sleep(3*time.Second + 10*time.Millisecond)
+		s.mu.Lock()
+		if h.removed || h.state != granted {
+			t.Errorf("state %d, removed %v", h.state, h.removed)
+		}
+		h.polls--
+		s.mu.Unlock()
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		if !h.removed {
+			t.Error("a grant that nobody asked for is kept")
+		}
+		e := s.entryLocked(&call{s: s, begun: time.Now()}, h, nil)
+		s.mu.Unlock()
+		if !strings.Contains(string(e.encoded()), "unknown_hold") {
+			t.Errorf("a request that found it before: %s", e.encoded())
+		}
 	})
 }

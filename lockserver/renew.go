@@ -237,6 +237,8 @@ func (s *Server) entryLocked(c *call, h *hold, err error) fields {
 			return h.failed.entry(h.id)
 		case h.reason != "":
 			return lost(h.reason).entry(h.id)
+		case !s.released.has(h.key):
+			return unknownHold().entry(h.id)
 		}
 		return released().entry(h.id)
 	case h.state == waiting:

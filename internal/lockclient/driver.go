@@ -37,6 +37,9 @@ type Driver struct {
 	// granted has the tokens of the tickets of which events, and no answers yet, say that
 	// they hold.
 	granted map[string]uint64
+	// dropped are the last tickets that the driver has called gone: events about them come
+	// too late.
+	dropped []string
 }
 
 // Open returns a driver for the lock servers at a URL:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -112,8 +113,14 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 		case id == "":
 		case a.Event == "held":
 			d.mu.Lock()
-			d.granted[id] = a.Token
+			late := slices.Contains(d.dropped, id)
+			if !late {
+				d.granted[id] = a.Token
+			}
 			d.mu.Unlock()
+			if late {
+				break
+			}
 			notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
 		case a.Event == "lost":
 			d.mu.Lock()

@@ -254,8 +254,11 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 	if err != nil {
 		return driver.Status{}, err
 	}
-	if leaving || token == 0 && !waits {
+	if leaving {
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
+	}
+	if token == 0 && !waits {
+		return d.drop(ctx, t, r)
 	}
 	body := acquireBody(id, t)
 	body["wait_ms"] = 0
@@ -267,10 +270,37 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 		return driver.Status{}, err
 	}
 	st, err := d.joined(ctx, t, r, a)
+	if err == nil && st.State == driver.Held && token == 0 { // the answer has the rest of the claim
+		return d.renewed(ctx, t, st)
+	}
 	if err == nil && st.State == driver.Held && token != 0 && st.Token != storeToken(token) {
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
 	}
 	return st, err
+}
+
+// maxDropped is the number of tickets of which late events are ignored.
+const maxDropped = 256
+
+// drop gives up a place in the queue that a server has given up, wherever else it is. If an
+// event tells at the same time that it holds, it is not given up.
+func (d *Driver) drop(ctx context.Context, t *driver.Ticket, r *record) (driver.Status, error) {
+	d.mu.Lock()
+	if d.tokenLocked(t.ID, r) != 0 {
+		d.mu.Unlock()
+		return driver.Status{}, driver.Errorf(driver.Unknown, "the ticket was granted meanwhile: ask again")
+	}
+	d.dropped = append(d.dropped, t.ID)
+	if len(d.dropped) > maxDropped {
+		d.dropped = slices.Clone(d.dropped[len(d.dropped)-maxDropped:])
+	}
+	r.moved = true
+	d.mu.Unlock()
+	_, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Waiting}}) // else its lease ends
+	if err != nil && driver.ClassOf(err) == driver.Refused {
+		return driver.Status{}, err
+	}
+	return driver.Status{State: driver.Gone, Ahead: -1}, nil
 }
 
 // Leave releases tickets, up to 100 in a request.
