@@ -188,7 +188,7 @@ func (d *Driver) ask(ctx context.Context, method, path string, body any) (*answe
 // within the call: the core gives a slow store more time than a silent server deserves. So
 // is one that cannot serve. A URL with one host is asked a second time, because that may be
 // a balancer with another server behind it. The last try has what is left of the caller's
-// time, which is half at least.
+// time; without any, the core's next call is the next try.
 func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, body any) (*answer, error) {
 	missed := false
 	for tries := max(2, len(d.bases)); ; tries-- {
@@ -197,9 +197,7 @@ func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, 
 			d.mu.Lock()
 			limit := max(min(max(ttl/6, 50*time.Millisecond), 5*time.Second), 3*d.took)
 			d.mu.Unlock()
-			if end, ok := ctx.Deadline(); ok {
-				limit = min(limit, time.Until(end)/2)
-			}
+
 			try, cancel = context.WithTimeout(ctx, limit)
 		}
 		a, err := d.ask(try, http.MethodPost, path, body)

@@ -89,6 +89,32 @@ func TestServerThatCannotServeIsLeftWithinACall(t *testing.T) {
 	})
 }
 
+// TestATryIsNotCutShort gives a call a sixth of the TTL, as the core does: a server that takes
+// most of that to answer is heard.
+func TestATryIsNotCutShort(t *testing.T) {
+	bubble(t, func(w *world) {
+		server := w.net.servers[w.hosts[0]]
+		w.net.set(w.hosts[0], http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				time.Sleep(1200 * time.Millisecond)
+			}
+			server.ServeHTTP(out, r)
+		}))
+		d := w.open()
+		defer d.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+		defer cancel()
+		ticket := &driver.Ticket{ID: "u:1", Name: "n", Units: 1, Limit: 1, TTL: 9 * time.Second}
+		begun := time.Now()
+		if st, err := d.Join(ctx, ticket, true); err != nil || st.State != driver.Held {
+			t.Errorf("%+v, %v", st, err)
+		}
+		if took := time.Since(begun); took != 1200*time.Millisecond {
+			t.Errorf("the answer took %v", took)
+		}
+	})
+}
+
 // TestOneHostIsAskedTwice joins through a balancer whose first server does not answer.
 func TestOneHostIsAskedTwice(t *testing.T) {
 	bubble(t, func(w *world) {
