@@ -132,7 +132,7 @@ func (m *Metrics) tookOf(endpoint string) *metrics.Histogram {
 	defer m.mu.Unlock()
 	h := m.took[endpoint]
 	if h == nil {
-		h = metrics.NewHistogram()
+		h = &metrics.Histogram{}
 		m.took[endpoint] = h
 	}
 	return h

@@ -1,5 +1,6 @@
 // Package lockmetrics decides how metrics name the events of locks, for packages
-// otelholdfast and promholdfast alike.
+// otelholdfast and promholdfast alike, and counts them for lock servers and the
+// Producer of otelholdfast.
 package lockmetrics
 
 import (
@@ -39,8 +40,10 @@ var Holds = [...]Result{
 	{"released", ""}, {"lost", "expired"}, {"lost", "gone"}, {"lost", "max_hold"}, {"closed", ""}, {"unconfirmed", ""},
 }
 
+var bounds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600}
+
 // Buckets are the bounds of durations, in seconds.
-var Buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600}
+var Buckets = bounds[:]
 
 // WaitResult returns the index in Waits of a call that ended with err. A refused
 // Try is an outcome of its own; a wait that MaxWait ended has timed out.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -96,5 +97,46 @@ func TestGroupOfEachName(t *testing.T) {
 				t.Errorf("the group of %q is %q with a function of the user's", test.name, got)
 			}
 		}
+	}
+}
+
+// TestHistogramOfLongHolds checks the numbers of durations whose sum is beyond what a
+// time.Duration holds, as the holds of many leaders have after years.
+func TestHistogramOfLongHolds(t *testing.T) {
+	var h Histogram
+	const century = 100 * 365 * 24 * time.Hour
+	for range 10 {
+		h.Observe(century)
+	}
+	h.Observe(0)
+	h.Observe(time.Millisecond)
+	d := h.Distribution()
+	if d.Count != 12 || d.Sum != 10*century.Seconds()+.001 || d.Min != 0 || d.Max != century.Seconds() {
+		t.Errorf("%+v", d)
+	}
+	if d.Counts[0] != 1 || d.Counts[1] != 1 || d.Counts[len(Buckets)] != 10 {
+		t.Errorf("buckets %v", d.Counts)
+	}
+}
+
+// TestHistogramOfManyGoroutines checks that no duration is missing, and that each
+// Distribution has the numbers of the same durations.
+func TestHistogramOfManyGoroutines(t *testing.T) {
+	var h Histogram
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20_000 {
+				h.Observe(time.Second)
+				if d := h.Distribution(); d.Sum != float64(d.Count) || d.Counts[10] != d.Count {
+					t.Errorf("%+v", d)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if d := h.Distribution(); d.Count != 80_000 {
+		t.Errorf("%d durations of 80,000", d.Count)
 	}
 }

@@ -1,8 +1,10 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
-	"sync/atomic"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/lockmetrics"
@@ -11,72 +13,27 @@ import (
 // Locks counts the events of a client's locks, under the names that package
 // promholdfast has for them, without its label holdfast_lock_group. It is safe for
 // concurrent use; NewLocks makes one.
-type Locks struct {
-	kinds  *lockmetrics.Groups[kindSeries]
-	errors *Counters
-}
-
-// kindSeries are the series of one kind of lock.
-type kindSeries struct {
-	kind          string
-	waiting, held atomic.Int64
-	wait          [len(lockmetrics.Waits)]*Histogram
-	hold          [len(lockmetrics.Holds)]*Histogram
-}
+type Locks struct{ counted *lockmetrics.Aggregate }
 
 // NewLocks returns Locks.
 func NewLocks() *Locks {
-	return &Locks{
-		kinds: lockmetrics.NewGroups(func(string) string { return "" }, func(_ string, kind holdfast.Kind) *kindSeries {
-			s := &kindSeries{kind: string(kind)}
-			for i := range s.wait {
-				s.wait[i] = NewHistogram()
-			}
-			for i := range s.hold {
-				s.hold[i] = NewHistogram()
-			}
-			return s
-		}),
-		errors: NewCounters("holdfast_lock_kind", "holdfast_store_operation", "error_type"),
-	}
+	return &Locks{lockmetrics.NewAggregate(func(string) string { return "" })}
 }
 
 // Observer returns an Observer for holdfast.WithObserver.
 func (l *Locks) Observer() *holdfast.Observer {
 	return &holdfast.Observer{
 		LockStart: func(_ context.Context, e holdfast.LockStartInfo) context.Context {
-			l.kinds.Of(&e.Event).waiting.Add(1)
+			l.counted.LockStart(&e)
 			return nil
 		},
-		LockWait: func(_ context.Context, e holdfast.LockWaitInfo) {
-			l.storeError(string(e.Kind), "acquire", e.Err)
-		},
+		LockWait: func(_ context.Context, e holdfast.LockWaitInfo) { l.counted.LockWait(&e) },
 		LockDone: func(_ context.Context, e holdfast.LockDoneInfo) context.Context {
-			s := l.kinds.Of(&e.Event)
-			s.waiting.Add(-1)
-			s.wait[lockmetrics.WaitResult(e.Err)].Observe(e.Waited)
-			if e.Err == nil {
-				s.held.Add(1)
-			}
-			l.storeError(s.kind, "acquire", e.Err)
+			l.counted.LockDone(&e)
 			return nil
 		},
-		HoldDone: func(_ context.Context, e holdfast.HoldDoneInfo) {
-			s := l.kinds.Of(&e.Event)
-			s.held.Add(-1)
-			s.hold[lockmetrics.HoldResult(e.Err)].Observe(e.Held)
-			l.storeError(s.kind, "release", e.Err)
-		},
-		BackgroundError: func(_ context.Context, e holdfast.BackgroundErrorInfo) {
-			l.storeError("", e.Op, e.Err)
-		},
-	}
-}
-
-// storeError counts err, if it is the store's.
-func (l *Locks) storeError(kind, operation string, err error) {
-	if is := lockmetrics.ErrorType(err); is != "" {
-		l.errors.Add(kind, operation, is)
+		HoldDone:        func(_ context.Context, e holdfast.HoldDoneInfo) { l.counted.HoldDone(&e) },
+		BackgroundError: func(_ context.Context, e holdfast.BackgroundErrorInfo) { l.counted.BackgroundError(&e) },
 	}
 }
 
@@ -84,26 +41,36 @@ func (l *Locks) storeError(kind, operation string, err error) {
 func (l *Locks) Write(t *Text, scheme string) {
 	store := []string{"holdfast_store_scheme", scheme}
 	t.Family("holdfast_lock_count", "gauge", "Calls that wait for a lock, and locks held.")
-	l.kinds.Each(func(s *kindSeries) {
-		labels := append(store[:2:2], "holdfast_lock_kind", s.kind, "holdfast_lock_state")
-		t.Sample("holdfast_lock_count", float64(s.waiting.Load()), append(labels, "waiting")...)
-		t.Sample("holdfast_lock_count", float64(s.held.Load()), append(labels, "held")...)
+	l.counted.Each(func(s *lockmetrics.Series) {
+		labels := append(store[:2:2], "holdfast_lock_kind", string(s.Kind), "holdfast_lock_state")
+		t.Sample("holdfast_lock_count", float64(s.Waiting.Load()), append(labels, "waiting")...)
+		t.Sample("holdfast_lock_count", float64(s.Held.Load()), append(labels, "held")...)
 	})
 	t.Family("holdfast_lock_wait_duration_seconds", "histogram", "Duration of calls that take a lock.")
-	l.kinds.Each(func(s *kindSeries) {
+	l.counted.Each(func(s *lockmetrics.Series) {
 		for i, result := range lockmetrics.Waits {
-			s.wait[i].Write(t, "holdfast_lock_wait_duration_seconds", append(store[:2:2], labelsOf(s.kind, result)...)...)
+			writeHistogram(&s.Wait[i], t, "holdfast_lock_wait_duration_seconds", append(store[:2:2], labelsOf(string(s.Kind), result)...)...)
 		}
 	})
 	t.Family("holdfast_lock_hold_duration_seconds", "histogram", "Duration of holds.")
-	l.kinds.Each(func(s *kindSeries) {
+	l.counted.Each(func(s *lockmetrics.Series) {
 		for i, result := range lockmetrics.Holds {
-			s.hold[i].Write(t, "holdfast_lock_hold_duration_seconds", append(store[:2:2], labelsOf(s.kind, result)...)...)
+			writeHistogram(&s.Hold[i], t, "holdfast_lock_hold_duration_seconds", append(store[:2:2], labelsOf(string(s.Kind), result)...)...)
 		}
 	})
-	l.errors.Write(t, "holdfast_store_errors_total", "Requests to the store that failed.", store...)
+	t.Family("holdfast_store_errors_total", "counter", "Requests to the store that failed.")
+	errors := l.counted.Errors()
+	for _, of := range slices.SortedFunc(maps.Keys(errors), byLabels) {
+		t.Sample("holdfast_store_errors_total", float64(errors[of]), append(store[:2:2],
+			"holdfast_lock_kind", string(of.Kind), "holdfast_store_operation", of.Operation, "error_type", of.Type)...)
+	}
 }
 
 func labelsOf(kind string, r lockmetrics.Result) []string {
 	return []string{"holdfast_lock_kind", kind, "holdfast_lock_outcome", r.Outcome, "error_type", r.ErrorType}
+}
+
+// byLabels orders counters by the values of their labels.
+func byLabels(a, b lockmetrics.StoreErrors) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Type, b.Type))
 }
