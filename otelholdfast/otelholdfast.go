@@ -19,6 +19,15 @@
 // the holder. A span "hold GROUP" lasts until the hold has ended, and is the
 // parent of the work's spans; it has the lock's name and token. A call whose
 // context has no span that is recorded has none either, and allocates nothing.
+//
+// Observer records with instruments of a MeterProvider, which views can change and
+// which have exemplars. A Producer counts by itself and costs less at each lock:
+//
+//	locks := otelholdfast.NewProducer(nil)
+//	reader := metric.NewPeriodicReader(exporter, metric.WithProducer(locks))
+//
+// One of the two is enough; with both, readers that have the Producer see each series
+// twice.
 package otelholdfast
 
 import (
@@ -29,7 +38,6 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
@@ -60,14 +68,11 @@ func Observer(o *Options) *holdfast.Observer {
 	if o == nil {
 		o = &Options{}
 	}
-	meters, tracers := o.MeterProvider, o.TracerProvider
+	meters := o.MeterProvider
 	if meters == nil {
 		meters = otel.GetMeterProvider()
 	}
-	if tracers == nil {
-		tracers = otel.GetTracerProvider()
-	}
-	m := &metrics{tracer: tracers.Tracer(scope), scheme: attribute.String("holdfast.store.scheme", o.Scheme)}
+	m := &metrics{spans: newTracing(o)}
 	m.groups = lockmetrics.NewGroups(o.Group, m.newInstruments)
 	if err := m.create(meters.Meter(scope)); err != nil {
 		otel.Handle(fmt.Errorf("otelholdfast: %w", err))
@@ -80,8 +85,7 @@ func Observer(o *Options) *holdfast.Observer {
 
 // metrics records events.
 type metrics struct {
-	tracer trace.Tracer
-	scheme attribute.KeyValue
+	spans  *tracing
 	groups *lockmetrics.Groups[instruments]
 	wait   metric.Float64Histogram
 	hold   metric.Float64Histogram
@@ -103,17 +107,27 @@ type instruments struct {
 // options are the options of one series.
 type options []metric.RecordOption
 
+// instrument is the name of one, its unit, and what it tells.
+type instrument struct{ name, unit, description string }
+
+var (
+	waitDuration = instrument{"holdfast.lock.wait.duration", "s", "Duration of calls that take a lock."}
+	holdDuration = instrument{"holdfast.lock.hold.duration", "s", "Duration of holds."}
+	lockCount    = instrument{"holdfast.lock.count", "{lock}", "Calls that wait for a lock, and locks held."}
+	storeErrors  = instrument{"holdfast.store.errors", "{error}", "Requests to the store that failed."}
+)
+
 func (m *metrics) create(meter metric.Meter) error {
 	var errs [4]error
 	buckets := metric.WithExplicitBucketBoundaries(lockmetrics.Buckets...)
-	m.wait, errs[0] = meter.Float64Histogram("holdfast.lock.wait.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("Duration of calls that take a lock."))
-	m.hold, errs[1] = meter.Float64Histogram("holdfast.lock.hold.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("Duration of holds."))
-	_, errs[2] = meter.Int64ObservableUpDownCounter("holdfast.lock.count", metric.WithUnit("{lock}"),
-		metric.WithDescription("Calls that wait for a lock, and locks held."), metric.WithInt64Callback(m.observeCounts))
-	m.errors, errs[3] = meter.Int64Counter("holdfast.store.errors", metric.WithUnit("{error}"),
-		metric.WithDescription("Requests to the store that failed."))
+	m.wait, errs[0] = meter.Float64Histogram(waitDuration.name, metric.WithUnit(waitDuration.unit), buckets,
+		metric.WithDescription(waitDuration.description))
+	m.hold, errs[1] = meter.Float64Histogram(holdDuration.name, metric.WithUnit(holdDuration.unit), buckets,
+		metric.WithDescription(holdDuration.description))
+	_, errs[2] = meter.Int64ObservableUpDownCounter(lockCount.name, metric.WithUnit(lockCount.unit),
+		metric.WithDescription(lockCount.description), metric.WithInt64Callback(m.observeCounts))
+	m.errors, errs[3] = meter.Int64Counter(storeErrors.name, metric.WithUnit(storeErrors.unit),
+		metric.WithDescription(storeErrors.description))
 	return errors.Join(errs[:]...)
 }
 
@@ -126,63 +140,47 @@ func (m *metrics) observeCounts(_ context.Context, o metric.Int64Observer) error
 }
 
 func (m *metrics) newInstruments(group string, kind holdfast.Kind) *instruments {
-	attrs := []attribute.KeyValue{m.scheme, attribute.String("holdfast.lock.group", group), attribute.String("holdfast.lock.kind", string(kind))}
-	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(append(attrs[:3:3], more...)...))
+	attrs := lockAttributes(m.spans.scheme, group, kind)
+	with := func(attrs []attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(attrs...))
 	}
 	in := &instruments{group: group, attrs: attrs,
-		onWaiting: with(attribute.String("holdfast.lock.state", "waiting")),
-		onHeld:    with(attribute.String("holdfast.lock.state", "held"))}
-	result := func(r lockmetrics.Result) options {
-		outcome := attribute.String("holdfast.lock.outcome", r.Outcome)
-		if r.ErrorType == "" {
-			return options{with(outcome)}
-		}
-		return options{with(outcome, attribute.String("error.type", r.ErrorType))}
-	}
+		onWaiting: with(append(attrs[:3:3], attribute.String("holdfast.lock.state", "waiting"))),
+		onHeld:    with(append(attrs[:3:3], attribute.String("holdfast.lock.state", "held")))}
 	for i, r := range lockmetrics.Waits {
-		in.wait[i] = result(r)
+		in.wait[i] = options{with(resultAttributes(attrs, r))}
 	}
 	for i, r := range lockmetrics.Holds {
-		in.hold[i] = result(r)
+		in.hold[i] = options{with(resultAttributes(attrs, r))}
 	}
 	return in
+}
+
+// lockAttributes returns the three attributes that all metrics of a group and kind have.
+func lockAttributes(scheme attribute.KeyValue, group string, kind holdfast.Kind) []attribute.KeyValue {
+	return []attribute.KeyValue{scheme, attribute.String("holdfast.lock.group", group), attribute.String("holdfast.lock.kind", string(kind))}
+}
+
+// resultAttributes returns the attributes of a duration, those of its lock first.
+func resultAttributes(lock []attribute.KeyValue, r lockmetrics.Result) []attribute.KeyValue {
+	attrs := append(lock[:3:3], attribute.String("holdfast.lock.outcome", r.Outcome))
+	if r.ErrorType != "" {
+		attrs = append(attrs, attribute.String("error.type", r.ErrorType))
+	}
+	return attrs
 }
 
 func (m *metrics) lockStart(ctx context.Context, e holdfast.LockStartInfo) context.Context {
 	in := m.groups.Of(&e.Event)
 	in.waiting.Add(1)
-	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() {
-		return nil
-	}
-	ctx, lock := m.tracer.Start(ctx, "lock "+in.group, trace.WithAttributes(in.attrs...),
-		trace.WithAttributes(attribute.String("holdfast.lock.name", e.Name)))
-	return context.WithValue(ctx, m, &spans{parent: parent, lock: lock})
-}
-
-// spans are the spans of one call. They are in the contexts of its events, by
-// the key of their metrics.
-type spans struct{ parent, lock, hold trace.Span }
-
-// spansOf returns the spans of a call, or nil without any.
-func (m *metrics) spansOf(ctx context.Context) *spans {
-	s, _ := ctx.Value(m).(*spans)
-	return s
+	return m.spans.lockStart(ctx, in.group, &e)
 }
 
 func (m *metrics) lockWait(ctx context.Context, e holdfast.LockWaitInfo) {
-	s := m.spansOf(ctx)
-	switch {
-	case e.Err != nil:
+	if e.Err != nil {
 		m.storeError(ctx, m.groups.Of(&e.Event), "acquire", e.Err)
-		if s != nil {
-			s.lock.AddEvent("wait", trace.WithAttributes(attribute.String("error.type", lockmetrics.ErrorType(e.Err))))
-		}
-	case s != nil:
-		s.lock.AddEvent("wait", trace.WithAttributes(
-			attribute.String("holdfast.holder.host", e.Holder.Host), attribute.Int("holdfast.holder.pid", e.Holder.PID)))
 	}
+	m.spans.lockWait(ctx, &e)
 }
 
 func (m *metrics) lockDone(ctx context.Context, e holdfast.LockDoneInfo) context.Context {
@@ -195,17 +193,7 @@ func (m *metrics) lockDone(ctx context.Context, e holdfast.LockDoneInfo) context
 	} else {
 		m.storeError(ctx, in, "acquire", e.Err)
 	}
-	s := m.spansOf(ctx)
-	if s == nil {
-		return nil
-	}
-	end(s.lock, lockmetrics.Waits[i], e.Err)
-	if e.Err != nil {
-		return nil
-	}
-	ctx, s.hold = m.tracer.Start(trace.ContextWithSpan(ctx, s.parent), "hold "+in.group, trace.WithAttributes(in.attrs...),
-		trace.WithAttributes(attribute.String("holdfast.lock.name", e.Name), attribute.Int64("holdfast.lock.token", int64(e.Token))))
-	return ctx
+	return m.spans.lockDone(ctx, i, &e)
 }
 
 func (m *metrics) holdDone(ctx context.Context, e holdfast.HoldDoneInfo) {
@@ -216,24 +204,11 @@ func (m *metrics) holdDone(ctx context.Context, e holdfast.HoldDoneInfo) {
 	if e.Err != nil {
 		m.storeError(ctx, in, "release", e.Err)
 	}
-	if s := m.spansOf(ctx); s != nil {
-		end(s.hold, lockmetrics.Holds[i], e.Err)
-	}
-}
-
-// end ends a span with its result. A refused Try and a wait that ended are
-// results, no errors.
-func end(s trace.Span, r lockmetrics.Result, err error) {
-	s.SetAttributes(attribute.String("holdfast.lock.outcome", r.Outcome))
-	if r.ErrorType != "" {
-		s.SetAttributes(attribute.String("error.type", r.ErrorType))
-		s.SetStatus(codes.Error, err.Error())
-	}
-	s.End()
+	m.spans.holdDone(ctx, i, &e)
 }
 
 func (m *metrics) backgroundError(ctx context.Context, e holdfast.BackgroundErrorInfo) {
-	m.storeError(ctx, &instruments{attrs: []attribute.KeyValue{m.scheme}}, e.Op, e.Err)
+	m.storeError(ctx, &instruments{attrs: []attribute.KeyValue{m.spans.scheme}}, e.Op, e.Err)
 }
 
 // storeError counts err, if it is the store's.

@@ -199,15 +199,17 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkEvents measures the events of one uncontended lock alone.
+// BenchmarkEvents measures the events of one uncontended lock alone, by the way in
+// which they are counted.
 func BenchmarkEvents(b *testing.B) {
-	o := observer()
-	e := holdfast.Event{Name: "invoice/42", Kind: holdfast.KindMutex, Units: 1}
-	b.ReportAllocs()
-	for b.Loop() {
-		o.LockStart(bg, holdfast.LockStartInfo{Event: e})
-		o.LockDone(bg, holdfast.LockDoneInfo{Event: e, Token: 1, Waited: time.Millisecond})
-		o.HoldDone(bg, holdfast.HoldDoneInfo{Event: e, Token: 1, Held: time.Millisecond})
+	for name, o := range map[string]*holdfast.Observer{"instruments": observer(), "producer": otelholdfast.NewProducer(nil).Observer()} {
+		b.Run(name, func(b *testing.B) {
+			run := events(o)
+			b.ReportAllocs()
+			for b.Loop() {
+				run()
+			}
+		})
 	}
 }
 

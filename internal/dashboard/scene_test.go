@@ -23,8 +23,9 @@ import (
 	"github.com/holdfast-go/holdfast/promholdfast"
 )
 
-// jobs are the two processes of the scene, by the module that reports their locks.
-var jobs = []string{"promholdfast", "otelholdfast"}
+// jobs are the processes of the scene, by the module that reports their locks; the
+// last has the Producer of otelholdfast.
+var jobs = []string{"promholdfast", "otelholdfast", "otelholdfast-producer"}
 
 // The times of the scene, from its beginning.
 const (
@@ -95,15 +96,24 @@ func reported(t *testing.T, job string) (*holdfast.Observer, http.Handler) {
 		registry.MustRegister(m)
 		return m.Observer(), endpoint
 	}
-	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	produced := otelholdfast.NewProducer(&otelholdfast.Options{Scheme: "memory"})
+	opts := []otelprometheus.Option{otelprometheus.WithRegisterer(registry)}
+	if job == "otelholdfast-producer" {
+		opts = append(opts, otelprometheus.WithProducer(produced))
+	}
+	reader, err := otelprometheus.New(opts...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if job == "otelholdfast-producer" {
+		_ = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		return produced.Observer(), endpoint
 	}
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	return otelholdfast.Observer(&otelholdfast.Options{Scheme: "memory", MeterProvider: meters}), endpoint
 }
 
-// play plays the scene, and returns the scrapes of both processes in their order.
+// play plays the scene, and returns the scrapes of all processes in their order.
 func play(t *testing.T) []scrape {
 	t.Helper()
 	var scrapes []scrape
@@ -157,7 +167,7 @@ func process(ctx context.Context, all *sync.WaitGroup, locks *holdfast.Client, j
 	work := func(d time.Duration) func(context.Context) error {
 		return func(ctx context.Context) error { return sleep(ctx, d) }
 	}
-	for i := range 3 { // six at one lock
+	for i := range 3 { // nine at one lock
 		every(2*time.Second, func() {
 			_ = locks.Do(ctx, "invoice/42", work(time.Duration(200+100*i)*time.Millisecond))
 		})
@@ -225,7 +235,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// TestSceneHasEachResult checks that the scene has what its name says, in both
+// TestSceneHasEachResult checks that the scene has what its name says, in all
 // processes.
 func TestSceneHasEachResult(t *testing.T) {
 	for _, job := range jobs {
