@@ -30,7 +30,7 @@ var coreFlaws = []coreFlaw{
 // function that still runs, that the case which every store's test of locks has for
 // that fails, and that it passes with the same program without the flaw.
 func TestF134_BrokenCoresFailTheirCases(t *testing.T) {
-	program := brokenCores(t)
+	program := brokenCores(t, ".")
 	var tried []string
 	for _, f := range coreFlaws {
 		if slices.Contains(tried, f.name) {
@@ -55,10 +55,44 @@ func TestF134_BrokenCoresFailTheirCases(t *testing.T) {
 	}
 }
 
-// brokenCores compiles the tests of this package with the flaws in the core.
-func brokenCores(t *testing.T) (program string) {
+// TestF134_BrokenCoresFailOnRealStores checks the same on SQLite and Redis: the case of
+// each flaw fails in the store's own test of locks, and all pass without a flaw.
+func TestF134_BrokenCoresFailOnRealStores(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{"sqlitelock", "redislock"} {
+		t.Run(store, func(t *testing.T) {
+			program := brokenCores(t, "../"+store)
+			seenBy := map[string]string{}
+			var all []string
+			for _, f := range coreFlaws {
+				seenBy[f.name] = f.seenBy
+				all = append(all, f.seenBy)
+			}
+			seenBy[""] = strings.Join(all, "|")
+			for name, cases := range seenBy {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					cmd := exec.Command(program, "-test.run", "^TestLocks$/^("+strings.ReplaceAll(cases, " ", "_")+")$", "-test.v")
+					cmd.Dir = "../" + store
+					cmd.Env = append(os.Environ(), "BROKEN_CORE="+name)
+					out, err := cmd.CombinedOutput()
+					for _, c := range strings.Split(cases, "|") {
+						failed := strings.Contains(string(out), "--- FAIL: TestLocks/"+strings.ReplaceAll(c, " ", "_")+" ")
+						passed := strings.Contains(string(out), "--- PASS: TestLocks/"+strings.ReplaceAll(c, " ", "_")+" ")
+						if failed == passed || failed != (name != "") {
+							t.Errorf("the case %q of the core %q: failed %v, passed %v, %v\n%s", c, name, failed, passed, err, out)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// brokenCores compiles the tests of a package with the flaws in the core.
+func brokenCores(t *testing.T, folder string) (program string) {
 	t.Helper()
-	folder := t.TempDir()
+	temporary := t.TempDir()
 	sources, replace := map[string]string{}, map[string]string{}
 	for _, f := range coreFlaws {
 		path, err := filepath.Abs("../" + f.file)
@@ -79,7 +113,7 @@ func brokenCores(t *testing.T) (program string) {
 		sources[path] = strings.Replace(sources[path], f.sound, strings.ReplaceAll(f.broken, "FLAW", flaw), 1)
 	}
 	for path, source := range sources {
-		replace[path] = filepath.Join(folder, filepath.Base(path))
+		replace[path] = filepath.Join(temporary, filepath.Base(path))
 		if err := os.WriteFile(replace[path], []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -88,12 +122,12 @@ func brokenCores(t *testing.T) (program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := filepath.Join(folder, "overlay.json")
+	list := filepath.Join(temporary, "overlay.json")
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program = filepath.Join(folder, "broken.test")
-	if out, err := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, ".").CombinedOutput(); err != nil {
+	program = filepath.Join(temporary, "broken.test")
+	if out, err := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program
