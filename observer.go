@@ -101,7 +101,7 @@ type HoldDoneInfo struct {
 
 // BackgroundErrorInfo is the event of a failure in the background.
 type BackgroundErrorInfo struct {
-	Op   string // "renew", "leave", "watch", "campaign", or "check" for the store's settings
+	Op   string // "renew", "leave", "watch", "campaign", "once", or "check" for the store's settings
 	Name string // of the lock; empty when it concerns none, or several
 	Err  error  // for "renew", "leave" and "watch" a *StoreError
 }

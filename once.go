@@ -52,8 +52,8 @@ func (c *Client) Once(ctx context.Context, name string, slot time.Time, fn func(
 }
 
 // TryOnce is Once without the wait: it returns a *HeldError, which matches
-// ErrHeld, while another machine runs a slot of the job. It blocks for two round
-// trips, and for as long as fn runs.
+// ErrHeld, while another machine runs a slot of the job. It blocks for at most two
+// round trips when it does not run fn, else for five and for as long as fn runs.
 func (c *Client) TryOnce(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context) error, opts ...Option) (Done, error) {
 	return c.Mutex(name, opts...).handle().once(ctx, slot, fn, true)
 }

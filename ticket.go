@@ -57,8 +57,13 @@ func (t *ticket) noteHolder(holder string) {
 }
 
 // currentToken returns the token of t's present hold. Readers, who share a
-// ticket, have another token.
-func (t *ticket) currentToken() uint64 { return t.storeToken<<8 | uint64(t.handOffs&0xff) }
+// ticket, have another token. A store without tokens has none after a local hand-off either.
+func (t *ticket) currentToken() uint64 {
+	if t.storeToken == 0 {
+		return 0
+	}
+	return t.storeToken<<8 | uint64(t.handOffs&0xff)
+}
 
 // claimEnd applies the clock rule. A claim lasts for the lease, counted from
 // before the request was sent, less 1 % for clocks of different rates and less
