@@ -56,8 +56,8 @@ func (t *ticket) noteHolder(holder string) {
 	}
 }
 
-// currentToken returns the token of t's present hold. Readers, who share a
-// ticket, have another token. A store without tokens has none after a local hand-off either.
+// currentToken returns the token of t's present hold. Readers, who share a ticket,
+// have another token. A store without tokens has none after a local hand-off either.
 func (t *ticket) currentToken() uint64 {
 	if t.storeToken == 0 {
 		return 0
