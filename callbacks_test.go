@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,7 +60,37 @@ var backs = map[string]func(s *stage){
 			s.Errorf("Lock in a callback: %v", err)
 		}
 	},
-	"Close": func(s *stage) { _ = s.c.Close() },
+	"TryLock": func(s *stage) {
+		if h, err := s.c.Mutex("a").TryLock(bg); err == nil {
+			_ = h.Unlock()
+		}
+	},
+	"Once": func(s *stage) {
+		ran := false
+		_, err := s.c.Once(bg, "elsewhere", time.Now(), func(context.Context) error { ran = true; return nil })
+		if !ran && err == nil || err != nil && !errors.Is(err, holdfast.ErrClosed) {
+			s.Errorf("Once in a callback: %v, ran: %v", err, ran)
+		}
+	},
+	"Lead": func(s *stage) {
+		ran := false
+		err := s.c.Lead(bg, "elsewhere", func(context.Context) error { ran = true; return nil })
+		if !ran && err == nil || err != nil && !errors.Is(err, holdfast.ErrClosed) {
+			s.Errorf("Lead in a callback: %v, ran: %v", err, ran)
+		}
+	},
+	"Break": func(s *stage) {
+		if l, err := s.c.Inspect(bg, "a"); err == nil && len(l.Holders) > 0 && l.Holders[0].Holder.Note == "own" {
+			_ = s.c.Break(bg, "a", l.Holders[0].ID)
+		}
+	},
+	"Close":    func(s *stage) { _ = s.c.Close() },
+	"Shutdown": func(s *stage) { _ = s.c.Shutdown(bg) },
+	"Shutdown out of time": func(s *stage) {
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		_ = s.c.Shutdown(ended)
+	},
 	"block": func(s *stage) { <-s.gate },
 	"panic": func(*stage) { panic("of the observer") },
 	"exit":  func(s *stage) { runtime.Goexit() },
@@ -115,6 +146,53 @@ var kinds = map[string]func(s *stage) (func() error, error){
 		}
 		return func() error { return errors.Join(in.Unlock(), h.Unlock()) }, nil
 	},
+	"reader": func(s *stage) (func() error, error) {
+		h, err := s.c.RWMutex("r").RLock(bg)
+		if err != nil {
+			return nil, err
+		}
+		in, err := s.c.Mutex("a").Lock(h.Context())
+		if err != nil {
+			return h.Unlock, nil // Close came first
+		}
+		return func() error { return errors.Join(in.Unlock(), h.Unlock()) }, nil
+	},
+	"Do": function(func(s *stage, ctx context.Context, fn work) error { return s.c.Do(ctx, "a", fn) }),
+	"Once": function(func(s *stage, ctx context.Context, fn work) error {
+		_, err := s.c.Once(ctx, "a", time.Now(), fn)
+		return err
+	}),
+	"Lead": function(func(s *stage, ctx context.Context, fn work) error { return s.c.Lead(ctx, "a", fn) }),
+}
+
+// function is a kind of holds under which a function runs until unlock, or until its
+// context ends.
+func function(run func(s *stage, ctx context.Context, fn work) error) func(s *stage) (func() error, error) {
+	return func(s *stage) (func() error, error) {
+		ctx, cancel := context.WithCancel(bg)
+		begun, result := make(chan struct{}, 1), make(chan error, 1)
+		go func() {
+			defer close(result)
+			result <- run(s, ctx, func(ctx context.Context) error {
+				select {
+				case begun <- struct{}{}:
+				default: // another term
+				}
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		select {
+		case <-begun:
+			return func() error { cancel(); return <-result }, nil
+		case err, ok := <-result:
+			cancel()
+			if !ok {
+				runtime.Goexit() // as the callback did
+			}
+			return nil, err
+		}
+	}
 }
 
 // TestF111_CallbacksMayCallBack checks that calls return and the lock works
@@ -123,12 +201,13 @@ var kinds = map[string]func(s *stage) (func() error, error){
 func TestF111_CallbacksMayCallBack(t *testing.T) {
 	for at, observer := range observers {
 		for does, back := range backs {
-			if does == "Close" && mayNotClose[at] {
+			closes := does == "Close" || strings.HasPrefix(does, "Shutdown")
+			if closes && mayNotClose[at] {
 				continue
 			}
 			for kind, take := range kinds {
 				t.Run(at+"/"+does+"/"+kind, func(t *testing.T) {
-					bubble(t, func(t *testing.T) { play(t, observer, back, take, does == "Close") })
+					bubble(t, func(t *testing.T) { play(t, observer, back, take, closes) })
 				})
 			}
 		}
@@ -138,7 +217,7 @@ func TestF111_CallbacksMayCallBack(t *testing.T) {
 func play(t *testing.T, observer func(func()) *holdfast.Observer, back func(*stage), take func(*stage) (func() error, error), closes bool) {
 	store := memlock.NewStore()
 	s := &stage{T: t, d: hook(store), gate: make(chan struct{}), other: client(t, memlock.New(store))}
-	s.c = client(t, s.d, holdfast.WithObserver(observer(func() {
+	s.c = client(t, &counting{hooked: s.d}, holdfast.WithNote("own"), holdfast.WithObserver(observer(func() {
 		if s.calls.Add(1) == 1 { // not the events that the callback itself causes
 			back(s)
 		}
@@ -151,7 +230,7 @@ func play(t *testing.T, observer func(func()) *holdfast.Observer, back func(*sta
 		defer close(over)
 		unlock, err := take(s)
 		if err != nil {
-			if !errors.Is(err, holdfast.ErrClosed) {
+			if !errors.Is(err, holdfast.ErrClosed) && !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Lock: %v", err)
 			}
 			return
