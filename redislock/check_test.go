@@ -81,8 +81,11 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestIdentity checks that the identity tells servers, databases and prefixes apart, and
+// has no secret.
 func TestIdentity(t *testing.T) {
-	s, other := servers.Redis(t, servers.RedisOptions{}), servers.Redis(t, servers.RedisOptions{})
+	const secret = "s3cret-word"
+	s, other := servers.Redis(t, servers.RedisOptions{Password: secret}), servers.Redis(t, servers.RedisOptions{})
 	id := func(s *servers.RedisServer, path, query string) string {
 		t.Helper()
 		d, err := Open(t.Context(), strings.Replace(s.URL(query), s.Addr(), s.Addr()+path, 1))
@@ -97,6 +100,9 @@ func TestIdentity(t *testing.T) {
 		return id
 	}
 	base := id(s, "", "")
+	if !strings.Contains(s.URL(""), secret) || strings.Contains(base, secret) {
+		t.Errorf("the identity of %s is %s", s.URL(""), base)
+	}
 	if again := id(s, "/0", "prefix="+DefaultPrefix); again != base {
 		t.Errorf("%s and %s are one", base, again)
 	}

@@ -18,8 +18,8 @@ import (
 // A line without an indent is the name of an identifier, or "package". The lines below
 // it, with one tab, are the sentences of its comment, in their order. Each is followed
 // by a line with two tabs: names of tests, or the word "description" for a sentence that
-// promises nothing, or "unproven". A test of another folder has the folder before it, as
-// in drivertest.TestLocks; a case of the suite for drivers is drivertest:CASE.
+// promises nothing. A test of another folder has the folder before it, as in
+// redislock.TestIdentity.
 const sentenceFile = "internal/docsgen/sentences.txt"
 
 // sentence is one sentence of a comment, with what proves it.
@@ -151,7 +151,7 @@ func parseSentences(text string) (all []sentence, err error) {
 }
 
 // formatSentences returns the text of the file of sentences: the sentences of the comments,
-// with the proofs that they have in known. A new sentence is unproven.
+// with the proofs that they have in known. A new sentence is unproven, with which the test fails.
 func formatSentences(sentences, known []sentence) string {
 	var out strings.Builder
 	of := ""
