@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -72,5 +73,56 @@ func TestDetach(t *testing.T) {
 			t.Error("a hold without owner was detached")
 		}
 		unlock(t, h2)
+	})
+}
+
+// TestDetachOfASilentStore checks that a Detach which the store did not confirm is a
+// StoreError, that the hold has ended, and that the owner's next client finds it until its
+// lease ends, and not later.
+func TestDetachOfASilentStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		job := holdfast.WithOwner("job")
+		c, next, other := client(t, d), client(t, memlock.New(s)), client(t, memlock.New(s))
+		for _, name := range []string{"taken", "left"} {
+			h := must(t)(c.Mutex(name, job).Lock(bg))
+			d.cut()
+			failed, ok := errors.AsType[*holdfast.StoreError](h.Detach())
+			if !ok || failed.Op != "detach" || failed.Name != name || !errors.Is(h.Err(), holdfast.ErrReleased) {
+				t.Errorf("Detach: %v; Err: %v", failed, h.Err())
+			}
+			d.heal()
+			if name == "taken" {
+				again := must(t)(next.Mutex(name, job).TryLock(bg))
+				if again.Token() != h.Token() {
+					t.Errorf("token %d after %d", again.Token(), h.Token())
+				}
+				unlock(t, again)
+				continue
+			}
+			_, err := other.Mutex(name).TryLock(bg)
+			wantErr(t, err, holdfast.ErrHeld)
+			time.Sleep(ttl + ttl/20 + time.Second)
+			unlock(t, must(t)(other.Mutex(name).TryLock(bg)))
+		}
+	})
+}
+
+// TestDetachOfAHoldThatIsGone checks that Detach is a LostError when the store has
+// dropped the hold and no push has told so.
+func TestDetachOfAHoldThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		d.push = func(string, driver.Status, func(string, driver.Status)) {}
+		c, other := client(t, d), client(t, memlock.New(s))
+		h := must(t)(c.Mutex("a", holdfast.WithOwner("job")).Lock(bg))
+		if err := other.Break(bg, "a", h.Ticket()); err != nil {
+			t.Fatal(err)
+		}
+		if lost, ok := errors.AsType[*holdfast.LostError](h.Detach()); !ok || lost.Reason != holdfast.LossGone {
+			t.Errorf("%+v", lost)
+		}
 	})
 }

@@ -110,7 +110,8 @@ func TestPingOfAClientThatCloses(t *testing.T) {
 func TestStats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
-		c, other := client(t, memlock.New(s)), client(t, memlock.New(s))
+		d := hook(s)
+		c, other := client(t, d), client(t, memlock.New(s))
 		want := func(held, waiting int) {
 			t.Helper()
 			synctest.Wait()
@@ -138,8 +139,15 @@ func TestStats(t *testing.T) {
 		if _, err := c.Mutex("b").TryLock(bg); err == nil {
 			t.Error("TryLock overtook")
 		}
-		want(4, 4)
+		d.cut()
+		tried := make(chan error, 1)
+		go func() { _, err := c.Mutex("tried").TryLock(ctx); tried <- err }()
+		want(4, 4) // the Try is under way, and waits for no turn
+		d.heal()
 		cancel()
+		if err := <-tried; err == nil {
+			t.Error("TryLock of a silent store succeeded")
+		}
 		want(4, 0)
 		unlock(t, nested)
 		unlock(t, permits)

@@ -228,7 +228,9 @@ func (h *Hold) doneError(released error) error {
 // hold's context ends with ErrReleased. It blocks for one request, which
 // renews the lease a last time; a hold with WithManualRenewal is detached without a
 // request, and keeps the lease that it has. It returns an error without detaching when the
-// hold has no named owner or is nested, and a *LostError when it was lost.
+// hold has no named owner or is nested, a *LostError when it was lost, and a *StoreError
+// when the store did not confirm: the hold has ended, and the store keeps it for what was
+// left of its lease.
 func (h *Hold) Detach() error {
 	if !h.made() {
 		return ErrReleased
