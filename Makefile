@@ -40,7 +40,8 @@ once-simulated:
 
 # 1,000 slots of 20 jobs that 50 hosts start with Once on a real store, with kills
 # and pauses, in some five minutes: STORE=redis://localhost:6379 is the store, and
-# for STORE=sqlite, redis, etcd, zk, postgres or mariadb it starts one of its own.
+# for STORE=sqlite, redis, sentinel, cluster, etcd, zk, postgres or mariadb it starts
+# one of its own.
 once:
 	go test ./internal/safety/once -v -run OnAStore -timeout 30m -once.store=$(STORE) -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
 

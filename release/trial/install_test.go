@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -182,6 +185,7 @@ func runImage(t *testing.T, image v1.Image) {
 		t.Errorf("%+v", config.Config)
 	}
 	use(t, root, config.Config.User, config.Config.Env) // the default store, in the user's home folder
+	serve(t, root, config.Config)
 	pem, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/ca-certificates.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -190,4 +194,42 @@ func runImage(t *testing.T, image v1.Image) {
 		t.Errorf("%d root certificates", strings.Count(string(pem), "BEGIN CERTIFICATE"))
 	}
 	t.Logf("%d root certificates", strings.Count(string(pem), "BEGIN CERTIFICATE"))
+}
+
+// serve runs the image's entry point as a lock server, lets a client of the same image
+// take a lock by it, and ends the server by SIGTERM.
+func serve(t *testing.T, root string, config v1.Config) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := rooted(t, root, config.User, config.Env, append(config.Entrypoint, "serve", "--listen", host, "--drain", "10s")...)
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := sync.OnceValue(cmd.Wait)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // if the test ends early
+		_ = ended()
+	})
+	awaitReady(t, host)
+	said := inRoot(t, root, config.User, config.Env, append(config.Entrypoint,
+		"--store", "holdfast://"+host, "run", "job", "--", "/usr/bin/holdfast", "--store", "holdfast://"+host, "--json", "show", "job")...)
+	if !strings.Contains(said, `"pid":`) {
+		t.Errorf("show under the server's lock printed %q", said)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := ended(); err != nil {
+		t.Errorf("the server: %v\n%s", err, log.String())
+	}
+	t.Logf("the server said:\n%s", log.String())
 }

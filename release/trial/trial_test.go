@@ -12,11 +12,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -135,6 +137,17 @@ func said(t *testing.T, name string, args ...string) string {
 // inRoot runs a command of the folder root as if that were the whole system.
 func inRoot(t *testing.T, root, user string, env []string, command ...string) string {
 	t.Helper()
+	out, err := rooted(t, root, user, env, command...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v in %s: %v\n%s", command, root, err, out)
+	}
+	return string(out)
+}
+
+// rooted returns a command of the folder root, which its process becomes in the end,
+// so that the signals to the process are the command's.
+func rooted(t *testing.T, root, user string, env []string, command ...string) *exec.Cmd {
+	t.Helper()
 	for _, folder := range []string{"proc", "dev"} {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			t.Fatal(err)
@@ -152,11 +165,23 @@ func inRoot(t *testing.T, root, user string, env []string, command ...string) st
 		cmd.Env = append(cmd.Env, e)
 	}
 	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v in %s: %v\n%s", command, root, err, out)
+	return cmd
+}
+
+// awaitReady waits until the lock server at a host answers that it is ready.
+func awaitReady(t *testing.T, host string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get("http://" + host + "/readyz")
+		if err != nil {
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
 	}
-	return string(out)
+	t.Fatal("the server is not ready after a minute")
 }
 
 // one returns the only file of the first release that fits pattern.

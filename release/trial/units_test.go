@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const installed = "/usr/local/bin/holdfast"
@@ -93,16 +91,7 @@ func TestLockServerOfPageRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test ends early
-	ready := false
-	for end := time.Now().Add(time.Minute); !ready && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if resp, err := http.Get("http://127.0.0.1:7420/readyz"); err == nil {
-			_ = resp.Body.Close()
-			ready = resp.StatusCode == http.StatusOK
-		}
-	}
-	if !ready {
-		t.Fatal("the server is not ready after a minute")
-	}
+	awaitReady(t, "127.0.0.1:7420")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

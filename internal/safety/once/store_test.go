@@ -57,6 +57,10 @@ func storeOf(t *testing.T, store string) (url string) {
 		return "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
 	case "redis":
 		return servers.Redis(t, servers.RedisOptions{}).URL("")
+	case "sentinel":
+		return servers.RedisSentinelsOf(t, servers.RedisSentinelOptions{}).URL("")
+	case "cluster":
+		return servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true}).URL("")
 	case "etcd":
 		return servers.Etcd(t, servers.EtcdOptions{}).URL("")
 	case "zk":
