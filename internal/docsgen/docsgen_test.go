@@ -188,10 +188,20 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
+// recording returns the record of the picture, which no test changes.
+func recording() []byte {
+	data, err := os.ReadFile(filepath.Join("../..", recorded))
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
 // module is the smallest tree that generate accepts.
 var module = fstest.MapFS{
 	"README.md":            {Data: []byte("<!-- generated:traits -->\n<!-- /generated -->\n<!-- generated:code examples/a/main.go -->\n<!-- /generated -->\n")},
 	"docs/guarantees.md":   {Data: []byte("<!-- generated:traits -->\n<!-- /generated -->\n")},
+	recorded:               {Data: recording()},
 	"docs/stores/other.md": {Data: []byte("text\n")},
 	"examples/a/main.go":   {Data: []byte("// Command a shows.\npackage main\n\nfunc main() {}\n")},
 }
@@ -201,7 +211,7 @@ func TestGenerate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/expiry.svg", "docs/faults.md", "docs/guarantees.md", "docs/stores/other.md"}) {
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/expiry.svg", "docs/faults.md", "docs/guarantees.md", "docs/handover.svg", "docs/stores/other.md"}) {
 		t.Errorf("made %q", got)
 	}
 	if s := string(files["README.md"]); !strings.Contains(s, "-->\n```go\npackage main\n\nfunc main() {}\n```\n<!--") || !strings.Contains(s, "| fencing tokens |") {
@@ -209,6 +219,7 @@ func TestGenerate(t *testing.T) {
 	}
 	for name, change := range map[string]func(fstest.MapFS){
 		"docs/guarantees.md lacks the block generated:traits": func(m fstest.MapFS) { m["docs/guarantees.md"] = m["docs/stores/other.md"] },
+		"docs/handover.json: 0 terminals":                     func(m fstest.MapFS) { m[recorded] = &fstest.MapFile{Data: []byte("{}")} },
 		"docs/guarantees.md is missing":                       func(m fstest.MapFS) { delete(m, "docs/guarantees.md") },
 		"README.md: line 3: open examples/a/main.go":          func(m fstest.MapFS) { delete(m, "examples/a/main.go") },
 	} {

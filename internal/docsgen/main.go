@@ -9,6 +9,7 @@
 //	go run ./internal/docsgen          # in the module's root: writes
 //	go run ./internal/docsgen -check   # fails, naming the files that are out of date
 //	go run ./internal/docsgen -tests   # prints the tests that docs/faults.md counts
+//	go run ./internal/docsgen -handover URL   # plays docs/handover.json on this store
 //
 // In README.md and the Markdown below docs, it replaces the text between
 //
@@ -18,8 +19,8 @@
 // The names are: traits, the table of stores; code FILE, a Go file of the
 // module from its package clause on; versions PACKAGE, the servers on which all
 // tests of a package passed; and peers TABLE, a few columns of a table of
-// docs/performance.md. docs/cli.md, docs/faults.md and docs/expiry.svg are
-// generated as a whole.
+// docs/performance.md. docs/cli.md, docs/faults.md, docs/expiry.svg and
+// docs/handover.svg are generated as a whole.
 //
 // Its tests compile every other block of Go in those pages; a comment before
 // such a block declares the names that the block uses without a declaration:
@@ -57,7 +58,15 @@ func main() {
 	root := flag.String("root", ".", "the module's root")
 	check := flag.Bool("check", false, "write nothing; fail when something is out of date")
 	tests := flag.Bool("tests", false, "write nothing; print the tests that docs/faults.md counts")
+	played := flag.String("handover", "", "play a holder's end on the store of this `URL`, and write "+recorded)
+	store := flag.String("store", "", "the name and version of that store, for the picture")
 	flag.Parse()
+	if *played != "" {
+		if err := record(*root, *played, *store); err != nil {
+			fmt.Fprintln(os.Stderr, "docsgen:", err)
+			os.Exit(1)
+		}
+	}
 	if *tests {
 		list, err := faultTests(os.DirFS(*root))
 		if err == nil {
@@ -148,6 +157,9 @@ func generate(fsys fs.FS) (map[string][]byte, error) {
 	}
 	files[catalogue] = faults
 	files[picture] = expiryPicture()
+	if files[handoverPicture], err = drawRecorded(fsys); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 

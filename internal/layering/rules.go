@@ -123,7 +123,9 @@ var rows = []Row{
 		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
 	{"internal/redisrights", "driver drivertest internal/testkit/servers", "",
 		"users of Redis servers, for the suite, are the same on one server and on several"},
-	{"internal/docsgen", "driver anylock internal/cli internal/versions " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
+	{"internal/handover", "", "github.com/creack/pty",
+		"runs the command on terminals, as a user does, and draws what they showed"},
+	{"internal/docsgen", "driver anylock internal/cli internal/handover internal/versions " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
 		"writes documentation out of what the code says about itself"},
 	{"internal/apidump", "", "",
 		"lists what any package exports, from what the compiler wrote about it"},
@@ -162,7 +164,7 @@ var rows = []Row{
 // program.
 var testOnly = []string{
 	"drivertest", "internal/testkit/*", "internal/safety/*",
-	"fence/internal/paused", "internal/bench", "internal/docsgen", "internal/layering", "internal/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
+	"fence/internal/paused", "internal/bench", "internal/docsgen", "internal/handover", "internal/layering", "internal/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
 }
 
 // reaching has the other packages that may reach a testOnly package, and the
