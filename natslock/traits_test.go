@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/natslock"
 )
 
-// TestTraitsMatchTheTable checks that the column of the README's table says what the
+// TestTraitsMatchTheTable checks that the column of the table of stores says what the
 // driver's Traits say. The table is made in another module.
 func TestTraitsMatchTheTable(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../docs/guarantees.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@
 //
 // The names are: traits, the table of stores; code FILE, a Go file of the
 // module from its package clause on; versions PACKAGE, the servers on which all
-// tests of a package passed; and peers TABLE, a few columns of a table of
-// docs/performance.md. docs/cli.md, docs/faults.md, docs/expiry.svg and
+// tests of a package passed; peers TABLE, a few columns of a table of
+// docs/performance.md; and outages, a few columns of one of docs/safety.md. docs/cli.md, docs/faults.md, docs/expiry.svg and
 // docs/handover.svg are generated as a whole.
 //
 // Its tests compile every other block of Go in those pages; a comment before
@@ -50,7 +50,6 @@ const reference = "docs/cli.md"
 // required are the blocks that must exist: a table that no page shows is not
 // kept true.
 var required = map[string]string{
-	"README.md":          "traits",
 	"docs/guarantees.md": "traits",
 }
 
@@ -118,6 +117,7 @@ func generate(fsys fs.FS) (map[string][]byte, error) {
 		"code":     func(file string) (string, error) { return code(fsys, file) },
 		"versions": func(pkg string) (string, error) { return versionsTable(fsys, pkg) },
 		"peers":    func(name string) (string, error) { return peersTable(fsys, name) },
+		"outages":  func(string) (string, error) { return outagesTable(fsys) },
 	}
 	names := []string{"README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
