@@ -26,7 +26,7 @@ type Done struct {
 // and returns without running fn when the slot is done by then; a machine that
 // comes later still is answered by one request, without the lock. The Done says
 // who did the slot: By, At and Token are known of the slots that were recorded
-// last, as many as fit into 2 KiB, which is mostly a dozen. They are zero for
+// last, as many as fit into 4 KiB, which is mostly some thirty. They are zero for
 // others.
 //
 // A slot is done when fn has returned, with or without an error, unless that

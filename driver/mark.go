@@ -44,7 +44,7 @@ type Mark struct {
 }
 
 // MaxMark is the longest Value of a Mark, in bytes.
-const MaxMark = 2048
+const MaxMark = 4096
 
 // MarkTTL is the shortest time for which a store keeps a mark after its last
 // change: a job that runs once a year finds the mark of the year before.
