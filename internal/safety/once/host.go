@@ -54,7 +54,7 @@ func (h *host) start() error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	l, err := newLink(d, h.w.Latency)
+	l, err := newLink(d, h.w.Latency, func(from time.Time) { h.rec.noteSlow(h.id, from, h.w.tooSlow()) })
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (h *host) hear(a *ask, mine *run, done holdfast.Done, err error, dead bool)
 		mine.done = done
 		again = !mine.finished
 	case err == nil:
-		rec.late = append(rec.late, answer{a.name, time.Unix(0, a.slot).UTC(), done})
+		rec.late = append(rec.late, answer{a.name, time.Unix(0, a.slot).UTC(), done, time.Now()})
 	default:
 		again = true
 		rec.errs[kindOf(err)]++

@@ -18,7 +18,7 @@ type Report struct {
 	Holes      int // functions that returned, and whose record was not answered in time
 	Kills      int
 	Pauses     int
-	Idle       int // starts that ended without a fault: the machine was too slow
+	Idle       int // starts that ended without a fault, while the store or the machine was too slow
 	Abandoned  int // slots that nobody finished, because every host that asked was killed, or none asked
 	Late       int // calls that found their slot done
 	Told       int // of them, those that heard by whom and when
@@ -28,7 +28,7 @@ type Report struct {
 
 // String returns the counts in a line.
 func (r Report) String() string {
-	return fmt.Sprintf("%d slots, %d calls in %v: %d runs, %d unfinished by %d kills and %d pauses (%d without a fault), %d finished again after %d holes; %d abandoned by all; %d of %d late calls heard by whom; errors %v",
+	return fmt.Sprintf("%d slots, %d calls in %v: %d runs, %d unfinished by %d kills and %d pauses (%d by slowness), %d finished again after %d holes; %d abandoned by all; %d of %d late calls heard by whom; errors %v",
 		r.Slots, r.Asked, r.Lasted.Round(time.Second), r.Runs, r.Unfinished, r.Kills, r.Pauses, r.Idle, r.Again, r.Holes, r.Abandoned, r.Told, r.Late, r.Errors)
 }
 
@@ -146,7 +146,7 @@ func (r *record) judgeOpenLocked(rep *Report, k slotKey, starts int) {
 }
 
 // judgeStartsLocked checks that each start that was not finished has a fault of its
-// own.
+// own, or that its host or the machine was too slow to keep a lease.
 func (r *record) judgeStartsLocked(rep *Report) {
 	used := make(map[string]bool)
 	for _, x := range r.runs {
@@ -163,8 +163,15 @@ func (r *record) judgeStartsLocked(rep *Report) {
 				break
 			}
 		}
-		if !found {
+		switch {
+		case found:
+		case slices.ContainsFunc(r.slow, func(s slowness) bool {
+			return (s.host == x.host || s.host < 0) && !s.from.After(x.ended) && s.to.After(x.began)
+		}):
 			rep.Idle++
+		default:
+			r.failLocked("%s %v: host %d did not finish it from %v to %v, and no fault is left for that", x.name, x.slot, x.host,
+				x.began.Sub(r.begun), x.ended.Sub(r.begun))
 		}
 	}
 }
@@ -177,6 +184,9 @@ func (r *record) judgeLateLocked(rep *Report, runs map[slotKey][]*run) {
 			r.failLocked("%s %v: told of %+v", a.name, a.slot, a.done)
 		}
 		if a.done.Token == 0 {
+			if n := laterSlots(r.runs, &a); n < known {
+				r.failLocked("%s %v: not told by whom it was done, though only %d slots were done since", a.name, a.slot, n)
+			}
 			continue
 		}
 		rep.Told++
@@ -187,4 +197,26 @@ func (r *record) judgeLateLocked(rep *Report, runs map[slotKey][]*run) {
 			r.failLocked("%s %v: told that it was done by %v at %v", a.name, a.slot, a.done.By, a.done.At)
 		}
 	}
+}
+
+// known is the number of slots, of those recorded last, of which a host hears by whom
+// they were done.
+const known = 24
+
+// laterSlots returns how many other slots of the job were finished after the slot of
+// an answer, and before the answer.
+func laterSlots(runs []*run, a *answer) int {
+	var done time.Time // when it was finished first
+	for _, x := range runs {
+		if x.finished && x.name == a.name && x.slot.Equal(a.slot) && (done.IsZero() || x.ended.Before(done)) {
+			done = x.ended
+		}
+	}
+	later := map[int64]bool{}
+	for _, x := range runs {
+		if x.finished && x.name == a.name && !x.slot.Equal(a.slot) && x.ended.After(done) && !x.ended.After(a.at) {
+			later[x.slot.UnixNano()] = true
+		}
+	}
+	return len(later)
 }

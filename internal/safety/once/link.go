@@ -16,17 +16,18 @@ type link struct {
 	driver.Driver
 	marks   driver.Marker
 	latency time.Duration
+	slow    func(from time.Time) // is told of each request that the server has answered
 
 	mu   sync.Mutex
 	open chan struct{} // closed while the host lives and is not paused
 }
 
-func newLink(d driver.Driver, latency time.Duration) (*link, error) {
+func newLink(d driver.Driver, latency time.Duration, slow func(time.Time)) (*link, error) {
 	m, ok := d.(driver.Marker)
 	if !ok || !d.Traits().Marks {
 		return nil, errors.Join(errors.New("the store keeps no marks"), d.Close())
 	}
-	l := &link{Driver: d, marks: m, latency: latency, open: make(chan struct{})}
+	l := &link{Driver: d, marks: m, latency: latency, slow: slow, open: make(chan struct{})}
 	close(l.open)
 	return l, nil
 }
@@ -62,7 +63,9 @@ func send[A any](ctx context.Context, l *link, request func() (A, error)) (A, er
 	if err := l.pass(ctx); err != nil {
 		return none, err
 	}
+	begun := time.Now()
 	a, err := request()
+	l.slow(begun)
 	if lost := l.pass(ctx); lost != nil {
 		return none, lost
 	}

@@ -212,12 +212,47 @@ func TestJobsThatRunTwiceAreFound(t *testing.T) {
 		begun: base, runs: []*run{first(0), second},
 		asks: map[slotKey][]*ask{open: {{slotKey: open, host: 1, life: 1}, {slotKey: open, host: 2, life: 1}}},
 		dead: map[[2]int]bool{{1, 1}: true},
-		late: []answer{{"job", base, holdfast.Done{Slot: base, Token: 1, At: at(5), By: holdfast.Holder{Note: "host 3"}}}},
+		late: []answer{
+			{"job", base, holdfast.Done{Slot: base, Token: 1, At: at(5), By: holdfast.Holder{Note: "host 3"}}, at(9)},
+			{"job", base, holdfast.Done{Slot: base}, at(9)},
+		},
 	}
 	_, err := r.judge(&World{Names: []string{"job"}, Slots: 2, Every: time.Minute})
-	for _, want := range []string{"at the same time", "never finished, in 0 starts, although 1 of 2", "told that it was done by"} {
+	for _, want := range []string{"at the same time", "never finished, in 0 starts, although 1 of 2", "told that it was done by", "not told by whom it was done, though only 0 slots"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the judge says %v, want %q", err, want)
+		}
+	}
+}
+
+// TestUnfinishedStartsNeedFaults checks that each unfinished start needs a fault of its
+// own, and that a store which was too slow for a lease is told apart.
+func TestUnfinishedStartsNeedFaults(t *testing.T) {
+	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
+	start := func(from, to int, finished bool) *run {
+		return &run{name: "job", slot: base, host: 1, life: 1, began: at(from), ended: at(to), finished: finished, answered: finished}
+	}
+	pause := &fault{host: 1, life: 1, from: at(2), to: at(8)}
+	for _, c := range []struct {
+		runs   []*run
+		faults []*fault
+		slow   []slowness
+		breach bool
+		idle   int
+	}{
+		{runs: []*run{start(1, 3, false), start(12, 13, true)}, faults: []*fault{pause}},
+		{runs: []*run{start(1, 3, false), start(4, 6, false), start(12, 13, true)}, faults: []*fault{pause}, breach: true},
+		{runs: []*run{start(1, 3, false), start(9, 10, false), start(12, 13, true)}, faults: []*fault{pause, pause}, breach: true},
+		{runs: []*run{start(1, 3, false), start(4, 6, false), start(12, 13, true)}, faults: []*fault{pause, pause}},
+		{runs: []*run{start(1, 3, false), start(12, 13, true)}, breach: true},
+		{runs: []*run{start(1, 3, false), start(12, 13, true)}, slow: []slowness{{1, at(2), at(4)}}, idle: 1},
+		{runs: []*run{start(1, 3, false), start(12, 13, true)}, slow: []slowness{{-1, at(2), at(4)}}, idle: 1},
+		{runs: []*run{start(1, 3, false), start(12, 13, true)}, slow: []slowness{{2, at(2), at(4)}, {1, at(4), at(5)}}, breach: true},
+	} {
+		r := &record{begun: base, runs: c.runs, faults: c.faults, slow: c.slow}
+		rep, err := r.judge(&World{Names: []string{"job"}, Slots: 1, Every: time.Minute})
+		if (err != nil) != c.breach || err != nil && !strings.Contains(err.Error(), "no fault is left for that") || rep.Idle != c.idle {
+			t.Errorf("%v, %v, want breach %v and %d by slowness", rep, err, c.breach, c.idle)
 		}
 	}
 }

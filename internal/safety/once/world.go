@@ -76,6 +76,14 @@ type answer struct {
 	name string
 	slot time.Time
 	done holdfast.Done
+	at   time.Time
+}
+
+// slowness is a time in which a host's request was not answered as quickly as a lease
+// needs, or in which the whole machine did not run: then host is -1.
+type slowness struct {
+	host     int
+	from, to time.Time
 }
 
 // record keeps the events of a world.
@@ -86,6 +94,7 @@ type record struct {
 	running map[*run]*host
 	faults  []*fault
 	late    []answer
+	slow    []slowness
 	asks    map[slotKey][]*ask
 	dead    map[[2]int]bool // lives of hosts, by both numbers, that a kill ended
 	errs    map[string]int  // by their kind, of calls that ran nothing and of openings
@@ -170,6 +179,7 @@ func (w World) Run() (Report, error) {
 	if w.Faults > 0 {
 		rec.background.Go(func() { w.disturb(ctx, rec, hosts) })
 	}
+	rec.background.Go(func() { w.watchMachine(ctx, rec) })
 	live.Wait()
 	cancel()
 	rec.background.Wait()
@@ -206,6 +216,30 @@ func (w *World) disturb(ctx context.Context, rec *record, hosts []*host) {
 		}
 		h.disturb(rnd.IntN(2) == 0, h.downtime(rnd))
 	}
+}
+
+// tooSlow returns the delay of a request, or of the machine, that excuses the loss of a
+// lease: a renewal is tried for that long.
+func (w *World) tooSlow() time.Duration { return w.TTL / 6 }
+
+// watchMachine records when the machine did not run.
+func (w *World) watchMachine(ctx context.Context, rec *record) {
+	step := w.tooSlow() / 4
+	for before := time.Now(); sleep(ctx, step); before = time.Now() {
+		rec.noteSlow(-1, before, step+w.tooSlow())
+	}
+}
+
+// noteSlow records that something that began at from has ended now, if it took longer
+// than most.
+func (r *record) noteSlow(host int, from time.Time, most time.Duration) {
+	now := time.Now()
+	if now.Sub(from) <= most {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slow = append(r.slow, slowness{host, from, now})
 }
 
 // sleep sleeps for d, and reports false if ctx ends first.
