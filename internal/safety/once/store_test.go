@@ -58,7 +58,7 @@ func storeOf(t *testing.T, store string) (url string) {
 	case "redis":
 		return servers.Redis(t, servers.RedisOptions{}).URL("")
 	case "sentinel":
-		return servers.RedisSentinelsOf(t, servers.RedisSentinelOptions{}).URL("")
+		return servers.RedisSentinelsOf(t, servers.RedisSentinelOptions{DownAfter: 600_000}).URL("") // a failover may forget marks
 	case "cluster":
 		return servers.RedisClusterOf(t, servers.RedisClusterOptions{NodeTimeout: time.Minute, NoReplicas: true}).URL("")
 	case "etcd":
