@@ -112,7 +112,7 @@ func TestSchema(t *testing.T) {
 	// A later layout is refused and left as it is.
 	s.Exec(t, "UPDATE "+prefixOf("?"+options)+"store SET layout = 99")
 	_, err = Open(ctx, s.URL("app", options))
-	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "later version") {
+	if driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "upgrade this program first") {
 		t.Errorf("a later layout: %v", err)
 	}
 	if _, err := Schema(&Options{TablePrefix: "a.b"}); err == nil {

@@ -37,7 +37,7 @@ func TestF131_ForeignValueRefusesJoin(t *testing.T) {
 		"empty":   {"", "not a lock's record"},
 		"object":  {`{"name": "object"}`, "not a lock's record"},
 		"array":   {`[1]`, "not a lock's record"},
-		"later":   {`{"holdfast": 2, "name": "later"}`, "layout 2"},
+		"later":   {`{"holdfast": 2, "name": "later"}`, "layout is 2, this version knows 1; upgrade this program first"},
 		"other":   {`{"holdfast": 1, "name": "somewhere else"}`, "another name"},
 		"damaged": {`{"holdfast": 1, "name": "damaged", "places": [null]}`, "damaged"},
 		"nobody":  {`{"holdfast": 1, "name": "nobody", "places": [{"units": 1}]}`, "damaged"},

@@ -101,6 +101,9 @@ func decode(key, name string, data []byte) (*record, error) {
 	if err := json.Unmarshal(data, q); err != nil || q.Layout == 0 {
 		return nil, driver.Errorf(driver.Refused, "key %s: the value is not a lock's record", key)
 	}
+	if q.Layout > layout {
+		return nil, driver.Errorf(driver.Refused, "key %s: a later version of Holdfast wrote the record: its layout is %d, this version knows %d; upgrade this program first", key, q.Layout, layout)
+	}
 	if q.Layout != layout {
 		return nil, driver.Errorf(driver.Refused, "key %s: the record has layout %d; this version of Holdfast reads layout %d", key, q.Layout, layout)
 	}

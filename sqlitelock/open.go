@@ -279,7 +279,7 @@ func (c *conn) examine(layout int64) (empty bool, err error) {
 	case app != appID:
 		return false, driver.Errorf(driver.Refused, "the file is another program's database and was not changed")
 	case version > layout:
-		return false, driver.Errorf(driver.Refused, "a later version of Holdfast wrote the file: its layout is %d, this version knows %d", version, layout)
+		return false, driver.Errorf(driver.Refused, "a later version of Holdfast wrote the file: its layout is %d, this version knows %d; upgrade this program first", version, layout)
 	case version < 1:
 		return false, driver.Errorf(driver.Refused, "the file has the unknown layout %d", version)
 	}

@@ -86,7 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 	refused(t, file("long.txt", strings.Repeat("hello, world\n", 10000)), driver.Refused, "not an SQLite database")
 	refused(t, foreign, driver.Refused, "another program")
 	refused(t, marked, driver.Refused, "another program")
-	refused(t, later, driver.Refused, "later version", "layout is 2")
+	refused(t, later, driver.Refused, "later version", "layout is 2", "upgrade this program first")
 	refused(t, broken, driver.Refused, "damaged")
 
 	// A pipe has no content to compare.

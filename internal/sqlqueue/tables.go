@@ -150,7 +150,7 @@ func (s *Tables) Prepare(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found.Layout > layout:
-		return driver.Errorf(driver.Refused, "a later version of Holdfast made the tables: their layout is %d, this version knows %d", found.Layout, layout)
+		return driver.Errorf(driver.Refused, "a later version of Holdfast made the tables: their layout is %d, this version knows %d; upgrade this program first", found.Layout, layout)
 	case found.Layout != layout:
 		return driver.Errorf(driver.Refused, "the tables of Holdfast have no layout of this version: %d", found.Layout)
 	}
