@@ -24,7 +24,8 @@
 //
 // Its tests compile every other block of Go in those pages; a comment before
 // such a block declares the names that the block uses without a declaration:
-// see snippets_test.go.
+// see snippets_test.go. Another test runs the sessions (console) after a comment
+// that has the commands before them: see console_test.go.
 package main
 
 //go:generate go run . -root ../..
