@@ -25,9 +25,13 @@ import (
 // do not see, declares the names that the page takes for granted:
 //
 //	<!-- go: func post(ctx context.Context, token uint64) error; var db *sql.DB -->
+//
+// With "go in NAME:" the block is compiled in that module, with the packages of
+// importableIn.
 type snippet struct {
 	page string
-	line int // of the block's first line
+	in   string // the module's folder; "" is the library's
+	line int    // of the block's first line
 	decl string
 	text string
 }
@@ -45,28 +49,45 @@ var importable = []string{
 	repo + "/stock",
 }
 
+// importableIn are the same for the snippets of other modules.
+var importableIn = map[string][]string{
+	"natslock":     {"context", "github.com/nats-io/nats.go nats", repo, repo + "/natslock"},
+	"otelholdfast": {"context", repo, repo + "/otelholdfast"},
+	"promholdfast": {"context", "github.com/prometheus/client_golang/prometheus", repo, repo + "/promholdfast"},
+	"recipes": {
+		"context", "github.com/golang-migrate/migrate/v4 migrate", "github.com/golang-migrate/migrate/v4/source migratesource",
+		repo, repo + "/recipes/golangmigrate",
+	},
+}
+
 const repo = "github.com/holdfast-go/holdfast"
 
 // TestSnippetsCompile checks that every block of Go in README.md and docs
 // compiles, apart from unused names.
 func TestSnippetsCompile(t *testing.T) {
-	imports := exports(t)
+	imports := map[string]compiled{}
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range snippets(strings.TrimPrefix(page, "../../"), string(text)) {
-			if err := imports.check(s); err != nil {
+			if _, ok := imports[s.in]; !ok {
+				imports[s.in] = exports(t, s.in)
+			}
+			if err := imports[s.in].check(s); err != nil {
 				t.Errorf("the Go on line %d of %s: %v", s.line, s.page, err)
 			}
 		}
+	}
+	if len(imports) != 1+len(importableIn) {
+		t.Errorf("the pages have Go of %d modules, want %d", len(imports), 1+len(importableIn))
 	}
 }
 
 // TestWrongSnippetsFail checks that the test above can fail.
 func TestWrongSnippetsFail(t *testing.T) {
-	imports := exports(t)
+	imports := exports(t, "")
 	for text, want := range map[string]string{
 		"err = locks.Do(ctx, \"a\", nil)":                    "",
 		"func f() error { return nil }":                      "",
@@ -89,7 +110,7 @@ func TestWrongSnippetsFail(t *testing.T) {
 }
 
 var (
-	goBlock = regexp.MustCompile("(?ms)(?:^<!-- go: ([^\n]*) -->\n+)?^```go\n(.*?)^```$")
+	goBlock = regexp.MustCompile("(?ms)(?:^<!-- go(?: in ([a-z]+))?: ([^\n]*) -->\n+)?^```go\n(.*?)^```$")
 	// shownFile precedes a file that is compiled where it is, and whose module may
 	// not be this one.
 	shownFile = regexp.MustCompile(`<!-- generated:code [^ ]+ -->\n$`)
@@ -100,9 +121,12 @@ func snippets(page, text string) (all []snippet) {
 		if shownFile.MatchString(text[:m[0]]) {
 			continue
 		}
-		s := snippet{page: page, line: 1 + strings.Count(text[:m[4]], "\n"), text: text[m[4]:m[5]]}
+		s := snippet{page: page, line: 1 + strings.Count(text[:m[6]], "\n"), text: text[m[6]:m[7]]}
 		if m[2] >= 0 {
-			s.decl = text[m[2]:m[3]]
+			s.in = text[m[2]:m[3]]
+		}
+		if m[4] >= 0 {
+			s.decl = text[m[4]:m[5]]
 		}
 		all = append(all, s)
 	}
@@ -116,12 +140,16 @@ type compiled struct {
 	specs    map[string]string // of imports, by the name that snippets use
 }
 
-// exports builds the packages that snippets may import.
-func exports(t *testing.T) compiled {
+// exports builds the packages that snippets of a module may import.
+func exports(t *testing.T, in string) compiled {
 	t.Helper()
+	from := importable
+	if in != "" {
+		from = importableIn[in]
+	}
 	c := compiled{fset: token.NewFileSet(), specs: map[string]string{}}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export"}
-	for _, spec := range importable {
+	for _, spec := range from {
 		importPath, name, ok := strings.Cut(spec, " ")
 		if !ok {
 			name = path.Base(importPath)
@@ -130,6 +158,7 @@ func exports(t *testing.T) compiled {
 		args = append(args, importPath)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = path.Join("../..", in)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
