@@ -104,16 +104,26 @@ func (h *host) live() {
 	}
 }
 
-// askAgain calls Once for what an earlier life of the host had asked.
+// askAgain calls Once for what an earlier life of the host had asked: for the slots of
+// each job one after the other, as all at once would keep a slow store from answering
+// any.
 func (h *host) askAgain(c *holdfast.Client, dead chan struct{}) {
 	h.mu.Lock()
 	open := slices.SortedFunc(maps.Keys(h.open), func(a, b slotKey) int {
 		return cmp.Or(cmp.Compare(a.slot, b.slot), strings.Compare(a.name, b.name))
 	})
 	h.mu.Unlock()
+	jobs := make(map[string][]slotKey)
 	for _, k := range open {
-		seed := h.rnd.Uint64()
-		h.calls.Go(func() { h.ask(c, dead, k, rand.New(rand.NewPCG(seed, 1))) })
+		jobs[k.name] = append(jobs[k.name], k)
+	}
+	for _, name := range h.w.Names {
+		rnd := rand.New(rand.NewPCG(h.rnd.Uint64(), 1))
+		h.calls.Go(func() {
+			for _, k := range jobs[name] {
+				h.ask(c, dead, k, rnd)
+			}
+		})
 	}
 }
 
