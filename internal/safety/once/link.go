@@ -16,7 +16,7 @@ type link struct {
 	driver.Driver
 	marks   driver.Marker
 	latency time.Duration
-	slow    func(from time.Time) // is told of each request that the server has answered
+	slow    func(from time.Time) // is told of each request, with its delays in the network
 
 	mu   sync.Mutex
 	open chan struct{} // closed while the host lives and is not paused
@@ -41,11 +41,15 @@ func (l *link) shut() (resume func()) {
 	return sync.OnceFunc(func() { close(open) })
 }
 
-// pass waits for the host, and for the network.
-func (l *link) pass(ctx context.Context) error {
+// delay waits for the network.
+func (l *link) delay(ctx context.Context) {
 	if l.latency > 0 {
 		sleep(ctx, rand.N(l.latency))
 	}
+}
+
+// pass waits for the host.
+func (l *link) pass(ctx context.Context) error {
 	l.mu.Lock()
 	open := l.open
 	l.mu.Unlock()
@@ -60,12 +64,16 @@ func (l *link) pass(ctx context.Context) error {
 // send sends a request; either it or its answer may be lost.
 func send[A any](ctx context.Context, l *link, request func() (A, error)) (A, error) {
 	var none A
+	begun := time.Now()
+	l.delay(ctx)
+	there := time.Since(begun)
 	if err := l.pass(ctx); err != nil {
 		return none, err
 	}
-	begun := time.Now()
+	arrived := time.Now()
 	a, err := request()
-	l.slow(begun)
+	l.delay(ctx)
+	l.slow(arrived.Add(-there)) // without the time for which the host was cut off
 	if lost := l.pass(ctx); lost != nil {
 		return none, lost
 	}
