@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,7 +29,130 @@ func (p *edgePlayer) step(do, name, other, says string, to edgeState) error {
 	if do == "fresh" {
 		return nil
 	}
-	return p.inspect()
+	return p.seen(to)
+}
+
+// errOtherGrant ends a walk on a store that keeps no order.
+var errOtherGrant = errors.New("the store keeps no order, and granted another ticket first")
+
+// seen waits until the queue is as the state has it, and compares them. The view of a
+// store that is several servers may be late, and without an order a waiter is granted
+// when its client asks.
+func (p *edgePlayer) seen(to edgeState) error {
+	fair := p.w.traits.Fair
+	for end := time.Now().Add(edgeSettles); ; time.Sleep(5 * time.Millisecond) {
+		if !fair {
+			if err := p.ask(to); err != nil {
+				return err
+			}
+		}
+		err := p.inspect(to)
+		if err == nil || fair && !p.w.h.LateViews || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// edgeSettles is the longest time for which the view of a store may be late.
+const edgeSettles = 5 * time.Second
+
+// ask renews the tickets of a queue that keeps no order, and reports errOtherGrant if one
+// holds that waits in the state.
+func (p *edgePlayer) ask(to edgeState) error {
+	for _, t := range to.queue() {
+		s, err := p.renewed(string(t))
+		switch waits := strings.ContainsRune(to.waiting, t); {
+		case err != nil:
+			return err
+		case s.State == driver.Held && waits:
+			return p.otherGrant(to)
+		case s.State == driver.Held:
+			p.tickets[string(t)].told = true
+		}
+	}
+	return nil
+}
+
+// otherGrant checks that what holds, on a store that keeps no order, fits the limit. It
+// then returns errOtherGrant.
+func (p *edgePlayer) otherGrant(to edgeState) error {
+	var held int64
+	places := map[string]bool{}
+	for _, t := range slices.Concat([]rune(to.queue()), []rune(p.state.queue())) {
+		x := p.tickets[string(t)]
+		place := x.Owner
+		if place == "" {
+			place = x.ID
+		}
+		s, err := p.renewed(string(t))
+		if err != nil {
+			return err
+		}
+		if s.State == driver.Held && !places[place] {
+			places[place] = true
+			held += x.Units
+		}
+		if held > x.Limit {
+			return fmt.Errorf("%d units are held of %d", held, x.Limit)
+		}
+	}
+	return errOtherGrant
+}
+
+// renewed renews a ticket.
+func (p *edgePlayer) renewed(name string) (driver.Status, error) {
+	ctx, cancel := p.w.limit()
+	defer cancel()
+	x := p.tickets[name]
+	return p.timed(x, func() (driver.Status, error) {
+		return one(p.clients[name].d.Renew(ctx, []driver.Ref{{Ticket: x.Ticket, State: driver.Held}}))
+	})
+}
+
+// timed sends a request that renews a ticket, and notes when.
+func (p *edgePlayer) timed(x *edgeTicket, send func() (driver.Status, error)) (driver.Status, error) {
+	sent := time.Now()
+	s, err := send()
+	if err == nil && s.State != driver.Gone {
+		p.lapsed = p.lapsed || !x.sent.IsZero() && time.Since(x.sent) > p.ttl
+		x.sent, x.answered = sent, time.Now()
+	}
+	return s, err
+}
+
+// slow reports whether a place may have ended since the machine stood still.
+func (p *edgePlayer) slow() bool {
+	if !p.ends || p.w.h.bubble {
+		return false
+	}
+	for _, t := range p.state.queue() {
+		x := p.tickets[string(t)]
+		p.lapsed = p.lapsed || x != p.ending && time.Since(x.sent) > p.ttl
+	}
+	return p.lapsed
+}
+
+// unanswered reports whether a request of a walk with little time had no answer, as
+// where the machine stands still for longer than a connection lasts.
+func (p *edgePlayer) unanswered(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && p.ends && !p.w.h.bubble && (e.Class == driver.Unknown || e.Class == driver.Unavailable)
+}
+
+// keep renews the tickets in the queue that were not renewed lately, but for one.
+func (p *edgePlayer) keep(except string) error {
+	if !p.ends {
+		return nil
+	}
+	for _, t := range p.state.queue() {
+		if string(t) == except || time.Since(p.tickets[string(t)].sent) < p.ttl/4 {
+			continue
+		}
+		if s, err := p.renewed(string(t)); err != nil || s.State == driver.Gone {
+			return fmt.Errorf("renewing %c meanwhile: %v, %w", t, s.State, err)
+		}
+	}
+	return nil
 }
 
 // request sends the request of a step, and compares its answer.
@@ -45,7 +167,9 @@ func (p *edgePlayer) request(do, name, other, says string, to edgeState) error {
 		if do == "replace" {
 			x.Replaces = p.tickets[other].Ticket
 		}
-		s, err = p.untilTold(x, func() (driver.Status, error) { return d.Join(ctx, x.Ticket, do != "try") })
+		s, err = p.untilTold(x, func() (driver.Status, error) {
+			return p.timed(x, func() (driver.Status, error) { return d.Join(ctx, x.Ticket, do != "try") })
+		})
 		if says == "refused" {
 			return refusedUpgrade(err)
 		}
@@ -53,9 +177,7 @@ func (p *edgePlayer) request(do, name, other, says string, to edgeState) error {
 			err = p.compare(do, name, s, says, to)
 		}
 	case "renew":
-		s, err = p.untilTold(x, func() (driver.Status, error) {
-			return one(d.Renew(ctx, []driver.Ref{{Ticket: x.Ticket, State: driver.Held}}))
-		})
+		s, err = p.untilTold(x, func() (driver.Status, error) { return p.renewed(name) })
 		if err == nil {
 			err = p.compare(do, name, s, says, to)
 		}
@@ -73,7 +195,7 @@ func (p *edgePlayer) request(do, name, other, says string, to edgeState) error {
 			err = errors.New("it answers nil")
 		}
 	case "expire":
-		err = p.expire(ctx, name)
+		err = p.expire(name, to)
 	case "fresh":
 		p.renew(name)
 	default:
@@ -116,6 +238,9 @@ func one(all []driver.Status, err error) (driver.Status, error) {
 // compare compares the answer of Join or Renew with the state that it leads to.
 func (p *edgePlayer) compare(do, name string, s driver.Status, says string, to edgeState) error {
 	if s.State.String() != says {
+		if !p.w.traits.Fair && (s.State == driver.Held || says == driver.Held.String()) {
+			return p.otherGrant(to)
+		}
 		return fmt.Errorf("it answers %v", s.State)
 	}
 	if s.State == driver.Gone {
@@ -170,7 +295,7 @@ func (p *edgePlayer) ahead(in edgeState, name string) (n int) {
 // a client watches stays: these are logged.
 func (p *edgePlayer) compareAhead(is, want int, do string) error {
 	switch {
-	case is == -1 || is == want:
+	case is == -1 || is == want || !p.w.traits.Fair:
 	case is > want && p.expired:
 	case is > want && do == "renew":
 		p.late++
@@ -213,23 +338,29 @@ func (p *edgePlayer) hear(name string) error {
 	return p.request("renew", name, "", driver.Held.String(), p.state)
 }
 
-// expire lets the place of one ticket end, and keeps the others.
-func (p *edgePlayer) expire(ctx context.Context, name string) error {
+// expire waits for the end of the place of one ticket, and keeps the others.
+func (p *edgePlayer) expire(name string, to edgeState) error {
 	p.expired = true
-	for range 2 {
-		for _, other := range p.state.queue() {
-			if string(other) == name {
-				continue
-			}
-			x := p.tickets[string(other)]
-			s, err := one(p.clients[string(other)].d.Renew(ctx, []driver.Ref{{Ticket: x.Ticket, State: driver.Held}}))
-			if err != nil || s.State == driver.Gone {
-				return fmt.Errorf("renewing %c meanwhile: %v, %w", other, s.State, err)
+	x := p.tickets[name]
+	p.ending = x
+	for {
+		if err := p.keep(name); err != nil {
+			return err
+		}
+		if !p.w.traits.Fair {
+			if err := p.ask(to); err != nil {
+				return err
 			}
 		}
-		time.Sleep(p.ttl * 6 / 10)
+		err := p.inspect(to)
+		if early := time.Since(x.sent) < p.ttl; err == nil && early {
+			return errors.New("its place ends before its lease")
+		}
+		if err == nil || time.Since(x.answered) > p.w.latestExpiry(p.ttl) {
+			return err
+		}
+		time.Sleep(p.ttl / 10)
 	}
-	return nil
 }
 
 // follow notes the state that a step leads to.
@@ -258,7 +389,7 @@ func (p *edgePlayer) follow(do, name, other string, to edgeState) {
 
 // inspect compares the queue with the state: holders in any order, then waiters, in
 // order but for those of one owner.
-func (p *edgePlayer) inspect() error {
+func (p *edgePlayer) inspect(to edgeState) error {
 	ctx, cancel := p.w.limit()
 	defer cancel()
 	q, err := p.w.witness().d.Inspect(ctx, p.w.name(p.name))
@@ -285,16 +416,22 @@ func (p *edgePlayer) inspect() error {
 		}
 	}
 	slices.Sort(held)
-	want := strings.Split(p.state.held, "")
+	want := strings.Split(to.held, "")
 	slices.Sort(want)
-	if !slices.Equal(held, want) || p.inOrder(strings.Join(waiting, "")) != p.inOrder(p.state.waiting) {
-		return fmt.Errorf("the queue is %q and %q, want %v", held, waiting, p.state)
+	if !slices.Equal(held, want) || p.inOrder(strings.Join(waiting, "")) != p.inOrder(to.waiting) {
+		return fmt.Errorf("the queue is %q and %q, want %v", held, waiting, to)
 	}
 	return nil
 }
 
-// inOrder returns tickets with those of one place in the order of their names.
+// inOrder returns tickets with those of one place in the order of their names, and all
+// of them where the store keeps no order.
 func (p *edgePlayer) inOrder(tickets string) string {
+	if !p.w.traits.Fair {
+		all := []rune(tickets)
+		slices.Sort(all)
+		return string(all)
+	}
 	if p.g.owned("a") {
 		return strings.Replace(tickets, "ba", "ab", 1)
 	}

@@ -6,8 +6,12 @@ import (
 	"strings"
 )
 
-// walkLength is the greatest number of requests in a walk.
-const walkLength = 40
+// walkLength is the greatest number of requests in a walk, and endsInWalk that of the
+// ends of places' times, for each of which a store in real time takes a lease.
+const (
+	walkLength = 40
+	endsInWalk = 3
+)
 
 // Walks are walks over all edges of a graph. Each begins with an empty queue; a
 // step is a request, its answer and the state that follows.
@@ -58,9 +62,15 @@ func (g *Graph) walks(allowed, chosen func(request string) bool) (all [][]string
 	}
 	for len(open) > 0 {
 		var walk []string
+		ends := 0
 		for s := g.Init; ; {
 			way := next(s)
-			if way == nil || len(walk) > 0 && len(walk)+len(way) > walkLength {
+			for _, e := range way {
+				if expires(e.request) {
+					ends++
+				}
+			}
+			if way == nil || len(walk) > 0 && (len(walk)+len(way) > walkLength || ends > endsInWalk) {
 				break
 			}
 			for _, e := range way {
