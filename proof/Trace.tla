@@ -11,103 +11,7 @@
 (* Time is that of the store's clock. A lease is TTL units, whatever its   *)
 (* length was, so that Keep, the lease and its grace, is one constant.     *)
 (***************************************************************************)
-EXTENDS Places, Integers, TLC
-
-CONSTANTS
-  Traces,   \* sequences of events, see below
-  Clients,  \* numbers of those that sent requests
-  TTL,      \* units of a lease
-  Lazy,     \* whether the store drops overdue places only where they are in the way
-  Loose,    \* whether the time of an effect is known only to lie within its request
-  Fair,     \* whether the store keeps an order; if not, who is told so holds next
-  Forget    \* ms after which a tombstone may be forgotten (Leave 4)
-
-ASSUME TTL < Keep /\ 25 * (Keep - TTL) <= TTL   \* Join 9: a grace of at most 4 %
-
-VARIABLES
-  trace, at,  \* the trace, and the number of its next event
-  event,      \* that event, or <<"end">>
-  store,      \* see Queue
-  client,     \* what each client has done, see NoClient
-  seen,       \* <<n, r>>: token n of the specification is the r-th of those in the trace
-  left,       \* tickets that left for certain: no Join of theirs follows (Join 2)
-  overdue,    \* tickets whose place was dropped: a store may keep them gone
-  died,       \* ms at which a ticket became a tombstone, or was dropped
-  taken       \* names of the parts of actions that the trace took
-
-vars == <<trace, at, event, store, client, seen, left, overdue, died, taken>>
-
-\* An event is a tuple; of a request whose ticket is 0 the rest does not matter. The
-\* next one is a variable, since TLC walks through all of Traces for each definition
-\* that leads there.
-What == event[1]
-Passed == event[2]    \* units since the last event
-Sender == event[3]
-Id == event[4]        \* of the ticket: its owner, units, whether it tries, and a number
-State == event[5]
-Token == event[6]     \* its rank among all tokens of the trace; 0: none
-Lease == event[7]
-Ahead == event[8]
-Error == event[9]     \* the class of an error; "": none
-Extra == event[10]    \* see the actions
-Floor == event[11]    \* rank of the lowest token that the ticket accepts
-Now == event[12]      \* ms since the trace began
-Took == event[13]     \* units until the answer; 0 where not Loose
-
-OwnerOf(t) == t \div 1000000   \* 0: the ticket owns itself
-OneOwnerHere(t, u) == t = u \/ (OwnerOf(t) > 0 /\ OwnerOf(t) = OwnerOf(u))   \* in place of OneOwner
-UnitsOf(t) == (t % 1000000) \div 2000
-Tries(t) == (t \div 1000) % 2 = 1
-TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
-\* In place of Queue's Units: a ticket of a semaphore may take any number of them.
-RECURSIVE Sum(_), AgedTo(_, _), Serve(_), Cleared(_, _), Met(_, _)
-Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
-
-NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}, unsure |-> {}]
-Init ==
-  /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = EmptyPlaces
-  /\ client = [c \in Clients |-> NoClient] /\ seen = {} /\ left = {} /\ overdue = {}
-  /\ died = [t \in Tickets |-> 0] /\ taken = {}
-
-\* The trace and the specification agree about one thing, or why they do not.
-Same(what, spec, code) ==
-  IF spec = code THEN TRUE ELSE PrintT(<<"REFUSED", trace, at, what, spec, code, store.queue, store.token>>) /\ FALSE
-Must(what, holds) == Same(what, TRUE, holds)
-
-(************************* The store ***************************************)
-Queued(s) == {s.queue[i] : i \in 1..Len(s.queue)}
-\* A place that is overdue for long is as overdue as one that is so for four leases.
-Older(n) == IF n < Passed - 4 * TTL THEN 0 - 4 * TTL ELSE n - Passed
-AgedTo(times, i) ==
-  IF i = 0 THEN times ELSE AgedTo([times EXCEPT ![store.queue[i]] = Older(@)], i - 1)
-Aged == IF store.queue = <<>> \/ Passed = 0 THEN store ELSE [store EXCEPT !.left = AgedTo(@, Len(store.queue))]
-Over(s) == {t \in Queued(s) : s.left[t] <= 0}
-
-\* Driver 6, in place of Queue's Advance: who is overdue is dropped, not granted.
-InTheWay(s) == IF Loose THEN {} ELSE
-  {t \in Over(s) : ~Lazy \/ s.token[t] > 0 \/ (Waits(s) # {} /\ OneOwner(s.queue[NextUp(s)], t))}
-\* Without an order a ticket is granted when its client is told, behind those that hold.
-Told(s) == State = "held" /\ StateAt(s, Id) = "waiting"
-Called(s) == LET Those(P(_)) == SelectSeq(s.queue, LAMBDA t : t # Id /\ P(t)) IN
-  [s EXCEPT !.queue = Those(LAMBDA t : s.token[t] > 0) \o <<Id>> \o Those(LAMBDA t : s.token[t] = 0)]
-KeptHere == IF Fair THEN Keep ELSE Lease   \* in place of Kept: a lease that is short is believed
-Serve(s) == IF s.queue = <<>> THEN s
-            ELSE LET way == InTheWay(s)
-                     r == IF ~Fair /\ Told(s) THEN Called(s) ELSE s IN
-                 IF way # {} THEN Serve(Drop(s, CHOOSE t \in way : TRUE))
-                 ELSE IF (Fair \/ Told(s)) /\ Fits(r) THEN Serve(Grant(r, r.queue[NextUp(r)])) ELSE s
-
-\* A request about t finds its place dropped if that is overdue.
-Found(t) == LET s == Serve(Aged) IN IF ~Loose /\ t \in Over(s) THEN Serve(Drop(s, t)) ELSE s
-\* The answer about a waiting ticket is after the overdue ones before it.
-Cleared(s, t) ==
-  IF Loose \/ StateAt(s, t) # "waiting" THEN s
-  ELSE LET i == CHOOSE j \in 1..Place(s, t) : First(s, j) /\ \A k \in j + 1..Place(s, t) : ~First(s, k)
-           way == IF i = 1 THEN {} ELSE Sharers(s, s.queue[i - 1]) \cap Over(s) \cap {s.queue[j] : j \in Waits(s)}
-       IN IF way = {} THEN s ELSE Cleared(Drop(s, CHOOSE u \in way : TRUE), t)
-\* Join 7: who joins an owner's place finds the overdue tickets there dropped.
-Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Over(s) IN
-             IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
+EXTENDS Served
 
 Lapsed(s, leaving) == Queued(store) \ (Queued(s) \cup leaving)
 Gone(S) == died' = IF S = {} THEN died ELSE [t \in Tickets |-> IF t \in S THEN Now ELSE died[t]]
@@ -117,7 +21,7 @@ Becomes(s, r, leaving) ==
   /\ Gone(Lapsed(s, {}) \cup Lapsed(r, leaving) \cup (IF What = "leave" /\ Extra = 1 THEN {Id} ELSE {}))
 \* The event is taken, by a part of its action that has this name.
 Takes(name) ==
-  /\ trace' = trace /\ at' = at + 1 /\ taken' = taken \cup {name}
+  /\ trace' = trace /\ at' = at + 1 /\ deaf' = deaf /\ taken' = taken \cup {name}
   /\ event' = LET all == Traces[trace] IN IF at < Len(all) THEN all[at + 1] ELSE <<"end">>
   /\ IF event'[1] = "end" THEN PrintT(<<"ACCEPTED", trace, taken'>>) ELSE TRUE
 Waited == store' = Aged /\ UNCHANGED <<overdue, died>>   \* no request: time has passed
@@ -274,11 +178,13 @@ Step ==
 Lapse ==
   /\ Loose /\ What # "end"
   /\ \E t \in Queued(store) :
-       /\ store.left[t] <= Passed + Took
-       /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t} /\ died' = [died EXCEPT ![t] = Now]
-  /\ UNCHANGED <<trace, at, event, client, seen, left, taken>>
+       /\ store.left[t] <= Passed + Took + Grain
+       /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t}
+  /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, taken>>
 
-\* A request of which the client lost its connection takes effect, unseen.
+\* A request of which the client lost its connection takes effect, unseen. Its time is
+\* not noted, here and in Lapse: it would make a state of each. So a tombstone counts from the
+\* trace's beginning, which matters after Forget.
 Arrive ==
   /\ Loose /\ What # "end"
   /\ \E c \in Clients : \E u \in client[c].unsure :
@@ -287,12 +193,20 @@ Arrive ==
            r == CASE u[1] = "join" -> IF t \in left THEN store ELSE JoinAt(store, t, IF u[3] = 0 THEN {} ELSE {u[3]})
                   [] u[1] = "leave" -> LeaveAt(store, t, u[3] = 1)
                   [] OTHER -> [gone EXCEPT !.tombstone = @ \cup {t}]
-       IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r /\ died' = [died EXCEPT ![t] = Now]
-  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, taken>>
+       IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r
+  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, taken>>
+
+\* Where a store passes over those who do not listen, a client that may be deaf is, or not.
+Hears ==
+  /\ Passes /\ What # "end"
+  /\ \E c \in Clients :
+       \/ c \notin deaf /\ MayBeDeaf(c) /\ (\E t \in client[c].mine : StateAt(store, t) = "waiting") /\ deaf' = deaf \cup {c}
+       \/ c \in deaf /\ deaf' = deaf \ {c}
+  /\ UNCHANGED <<trace, at, event, store, client, seen, left, overdue, died, taken>>
 
 Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
         \/ Push \/ Gap \/ Traits \/ Watch \/ Close \/ Step
-Spec == Init /\ [][Next \/ Lapse \/ Arrive]_vars
+Spec == Init /\ [][Next \/ Lapse \/ Arrive \/ Hears]_vars
 
 (************************* What must hold **********************************)
 StoreLimit == HeldUnits(store) <= Limit

@@ -45,6 +45,7 @@ func run(ctx context.Context, args []string) error {
 	draws := flags.Bool("pictures", false, "write the counterexamples that are published, and nothing else")
 	torture := flags.String("torture", "", "hold the requests of a torture of these stores, separated by commas, against the specification, and nothing else")
 	tortureFor := flags.Duration("torture-for", 30*time.Second, "how long each torture disturbs its clients")
+	recorded := flags.String("recorded", "", "hold the files that a torture recorded, separated by commas and named after their stores, against the specification, and nothing else")
 	edges := flags.String("edges", "", "check or write: compare the walks of drivertest with those of module Seam, or write them, and nothing else")
 	_ = flags.Parse(args) // it exits by itself
 
@@ -61,7 +62,16 @@ func run(ctx context.Context, args []string) error {
 		if k == nil {
 			return err
 		}
+		k.Jobs = *jobs
 		return runTorture(ctx, k, *torture, *tortureFor)
+	}
+	if *recorded != "" {
+		k, err := checker(ctx, *limit, *keep)
+		if k == nil {
+			return err
+		}
+		k.Jobs = *jobs
+		return runRecorded(ctx, k, strings.Split(*recorded, ","))
 	}
 	if *edges != "" {
 		k, err := checker(ctx, *limit, *keep)

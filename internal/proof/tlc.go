@@ -22,6 +22,7 @@ type Checker struct {
 	More    map[string][]byte // further modules, by the names of their files
 	Loose   bool              // traces are of servers, whose requests have an effect at some time before their answer
 	Unfair  bool              // traces are of a store that keeps no order
+	Passes  bool              // traces are of a store that passes over clients without a connection for pushes
 	Draw    bool              // write the counterexamples that are published, and do not compare them
 	Dump    string            // file for the graph of states, without its extension; empty: none
 	Archive string            // file with TLC's classes, read and verified; empty: none

@@ -125,7 +125,7 @@ func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batc
 	}
 	with := *k
 	with.More = map[string][]byte{"Recorded.tla": module.Bytes()}
-	o, took, err := with.check(ctx, name, traceConfig(limit, lazy, k.Loose, !k.Unfair), false)
+	o, took, err := with.check(ctx, name, traceConfig(limit, lazy, k.Loose, !k.Unfair, k.Passes), false)
 	if err != nil {
 		return nil, err
 	}
@@ -155,13 +155,18 @@ func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batc
 }
 
 // traceConfig is the world of a lock's traces.
-func traceConfig(limit int64, lazy, loose, fair bool) *Config {
+func traceConfig(limit int64, lazy, loose, fair, passes bool) *Config {
+	grain := 0
+	if loose {
+		grain = trace.UnitsGrain
+	}
 	return &Config{
 		Name: "Recorded", Spec: "Spec",
 		Constants: []Constant{
 			{"Writers", "{}"}, {"Owned", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
 			{"Keep", strconv.Itoa(trace.UnitsKeep)}, {"TTL", strconv.Itoa(trace.UnitsTTL)},
-			{"Lazy", strings.ToUpper(strconv.FormatBool(lazy))}, {"Loose", strings.ToUpper(strconv.FormatBool(loose))}, {"Fair", strings.ToUpper(strconv.FormatBool(fair))}, {"Forget", strconv.FormatInt(trace.ForgetAfter, 10)}, {"Bug", `"none"`},
+			{"Lazy", strings.ToUpper(strconv.FormatBool(lazy))}, {"Loose", strings.ToUpper(strconv.FormatBool(loose))}, {"Fair", strings.ToUpper(strconv.FormatBool(fair))},
+			{"Passes", strings.ToUpper(strconv.FormatBool(passes))}, {"Grain", strconv.Itoa(grain)}, {"Forget", strconv.FormatInt(trace.ForgetAfter, 10)}, {"Bug", `"none"`},
 		},
 		Replaced: []Constant{
 			{"Traces", "Recorded"}, {"Tickets", "RecordedTickets"}, {"Clients", "RecordedClients"},

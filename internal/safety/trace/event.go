@@ -73,6 +73,8 @@ type Event struct {
 	Tickets []Entry  `json:"tickets,omitempty"` // of inspect
 	Found   []string `json:"found,omitempty"`   // of names
 	Traits  string   `json:"traits,omitempty"`
+
+	deaf int // bits of the clients that may have no connection for pushes; see noteDeaf
 }
 
 // Entry is a ticket in the answer of inspect.

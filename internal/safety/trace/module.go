@@ -17,6 +17,7 @@ const (
 	UnitsTTL    = 500_000_000                           // of a lease, of whatever length
 	UnitsKeep   = UnitsTTL + UnitsTTL/25                // driver.Keep
 	UnitsMost   = 4 * UnitsTTL                          // a longer time is as good as this one
+	UnitsGrain  = UnitsTTL / 500                        // by which a server's clock rounds, two of its ms in a second
 	ForgetAfter = int64(time.Minute / time.Millisecond) // when a store may forget a tombstone
 )
 
@@ -195,8 +196,8 @@ func (m *encoding) tuple(e *Event) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d>>",
-		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took)), nil
+	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %d>>",
+		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), e.deaf), nil
 }
 
 // extra returns the part of a tuple that each kind has for itself.

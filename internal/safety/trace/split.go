@@ -45,6 +45,7 @@ func Split(events []Event) ([]Trace, error) {
 			uses[name][e.Client] = true
 		}
 	}
+	events = noteDeaf(events)
 	for _, e := range events {
 		for i := range all {
 			t := &all[i]
@@ -71,6 +72,38 @@ func Split(events []Event) ([]Trace, error) {
 		}
 	}
 	return all, nil
+}
+
+// noteDeaf returns the events of one run with the clients that may have had no connection
+// for pushes: those that have not subscribed, and those whose next push comes after a
+// gap, or never.
+func noteDeaf(events []Event) []Event {
+	events = slices.Clone(events)
+	deaf := 0
+	for i := range events {
+		if c := events[i].Client; c > 0 {
+			deaf |= 1 << (c - 1)
+		}
+	}
+	untold := deaf
+	for i := range events {
+		e := &events[i]
+		if e.Kind == Watch && e.Err == "" {
+			untold &^= 1 << (e.Client - 1)
+		}
+		e.deaf = untold
+	}
+	for i := len(events) - 1; i >= 0; i-- {
+		e := &events[i]
+		e.deaf |= deaf
+		switch e.Kind {
+		case Push:
+			deaf &^= 1 << (e.Client - 1)
+		case Gap:
+			deaf |= 1 << (e.Client - 1)
+		}
+	}
+	return events
 }
 
 // Runs cuts events into those of each run, which begins with its first event.
