@@ -70,6 +70,7 @@ proof-pictures:
 # Writes the walks over all edges of module Seam, which drivertest plays.
 proof-edges:
 	go run ./internal/proof -edges write
+	go test ./drivertest -run '^TestEdgesOfOtherCases$$' -edges.write -count 1
 
 # The suite, faults and several processes on each real store.
 stores:

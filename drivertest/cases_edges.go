@@ -106,7 +106,7 @@ func (g *edgeGraph) writer() (ticket string, ok bool) {
 	return "", false
 }
 
-// edgeTally is what came of the walks of a graph.
+// edgeTally has what came of the walks of a graph.
 type edgeTally struct {
 	g     *edgeGraph
 	mu    sync.Mutex
@@ -167,7 +167,7 @@ func (w *world) playGraphs(taken []*edgeTally) {
 	}
 }
 
-// edgeAttempts is how often a walk is played that ends before its time, at most.
+// edgeAttempts bounds how often a walk is played that ends before its time.
 const edgeAttempts = 4
 
 // tooSlow is the reason of a walk that ends since the machine stood still for longer
