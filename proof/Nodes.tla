@@ -95,7 +95,7 @@ GiveBack(c) ==
 \* leave: a vote is given back, now or later.
 Leave(c, n) ==
   /\ <<c, n>> \in late /\ late' = late \ {<<c, n>>}
-  /\ node' = IF node[n].by = c THEN [node EXCEPT ![n].by = 0, ![n].left = 0] ELSE node
+  /\ node' = IF node[n].by = c \/ Flaw("strangers-leave") THEN [node EXCEPT ![n].by = 0, ![n].left = 0] ELSE node
   /\ UNCHANGED <<seeks, world>>
 \* A node dies, and comes back without its data.
 Crash(n) ==
@@ -124,6 +124,9 @@ Spec == Init /\ [][Next]_vars
 
 Exclusion == Cardinality({c \in Contenders : Believes(c)}) <= 1
 Grow == ~world.back
+\* While no node loses its data, a vote that a contender counts is at its node: nobody
+\* else gives it back.
+OwnVote == world.crashes + world.jumps = 0 => \A c \in Contenders : \A n \in Held(c) : node[n].by = c
 \* What the properties are about does happen; each of these has to be refuted.
 NeverLost == \A c \in Contenders : seeks[c].state = "held" => Believes(c)
 NeverSplit == \A c, d \in Contenders : c # d => (Held(c) = {} \/ Held(d) = {})
