@@ -28,13 +28,15 @@ type Refusal struct {
 	Spec  string // as the specification has it
 	Code  string // as the trace has it
 	Queue string // the queue before the event, as the specification has it
+	Token string // the tokens of its tickets, of which those that wait have 0
 }
 
 // String tells the refusal with the ten events before it.
 func (r *Refusal) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, lock %q: event %d is refused: %s: the specification has %s, the trace %s; the queue was %s\n",
-		r.Trace.Seed, r.Trace.Name, r.At+1, r.What, r.Spec, r.Code, r.Queue)
+	e := &r.Trace.Events[r.At]
+	fmt.Fprintf(&b, "seed %d, lock %q: event %d, %s, is refused: %s\n   the queue before it, as the specification has it: %s\n",
+		r.Trace.Seed, r.Trace.Name, r.At+1, strings.TrimSpace(fmt.Sprintf("%s of %s", e.Kind, e.ID)), r.why(), r.queue())
 	for i := max(0, r.At-10); i <= r.At; i++ {
 		mark := "   "
 		if i == r.At {
@@ -43,6 +45,74 @@ func (r *Refusal) String() string {
 		fmt.Fprintf(&b, "%s%v\n", mark, r.Trace.Events[i])
 	}
 	return b.String()
+}
+
+// conjuncts says in words what a part of module Trace asks of an event, by the name that
+// it prints.
+var conjuncts = map[string]string{
+	"Join of a ticket that left": "no Join follows a Leave that was certain (Join 2)",
+	"ahead":                      "Ahead is the number of places before it",
+	"an upgrade":                 "only a ticket that asks for more units than its owner's place has is refused (Join 7)",
+	"client is open":             "a client that was closed is answered nothing but errors",
+	"error":                      "the request is answered without an error",
+	"granted":                    "the ticket was granted in a turn of its own, and the view has it so",
+	"its own ticket":             "a push is about a ticket of the client that hears it (Watch 5)",
+	"it has no place":            "a ticket that a push calls gone has no place",
+	"lease":                      "this answer has no lease",
+	"lease as long as the TTL":   "the lease is at least the TTL (Join 9)",
+	"lease kept by the store":    "the lease is not longer than the store keeps the place (Join 9)",
+	"left":                       "the view says how long the place is kept",
+	"listed":                     "the name is listed while its queue has a ticket (Names 1)",
+	"no upgrade":                 "a ticket that asks for more units than its owner's place has is refused (Join 7)",
+	"queue":                      "the view has the tickets in the order of the queue",
+	"refused for certain":        "an error of this class says that the request was not carried out",
+	"state":                      "the state of the ticket",
+	"the client watches":         "a push goes to a client that subscribed",
+	"there is no such ticket":    "Break says that there is no ticket only where there is none (Break 3)",
+	"there is such a ticket":     "Break is done where the ticket has a place (Break 1)",
+	"token":                      "a ticket that does not hold has no token",
+	"token in order":             "tokens are in the order of the grants, and a grant keeps its token (Join 5)",
+	"token not below the floor":  "the token is not below the lowest that the ticket accepts",
+	"tokens in order":            "the tokens of the view are in the order of the grants",
+	"traits":                     "the traits stay as they were (Traits 1)",
+}
+
+// why says what the specification asks of the event, and what the trace has.
+func (r *Refusal) why() string {
+	asks := conjuncts[r.What]
+	if r.Spec == "TRUE" && r.Code == "FALSE" {
+		return fmt.Sprintf("%s: this does not hold: %s", r.What, asks)
+	}
+	return fmt.Sprintf("%s: the specification has %s, the trace %s: %s", r.What, r.Spec, r.Code, asks)
+}
+
+var (
+	numberRE = regexp.MustCompile(`\d+`)
+	tokenRE  = regexp.MustCompile(`(\d+) :> (\d+)`)
+)
+
+// queue tells the queue in words: the ids of its tickets, and what each does there.
+func (r *Refusal) queue() string {
+	ids, err := r.Trace.Tickets()
+	if err != nil {
+		return r.Queue
+	}
+	tokens := map[string]string{}
+	for _, m := range tokenRE.FindAllStringSubmatch(r.Token, -1) {
+		tokens[m[1]] = m[2]
+	}
+	var all []string
+	for _, n := range numberRE.FindAllString(r.Queue, -1) {
+		does := "waits"
+		if tokens[n] != "" && tokens[n] != "0" {
+			does = "holds with grant " + tokens[n]
+		}
+		all = append(all, ids[int(number(n))]+" "+does)
+	}
+	if len(all) == 0 {
+		return "nobody"
+	}
+	return strings.Join(all, ", ")
 }
 
 // Accepted is the checker's word about traces.
@@ -210,7 +280,7 @@ func (a *Accepted) read(printed []string, batch []*trace.Trace, loose bool) (map
 		if r := refused[i]; loose && r != nil && r.At >= at {
 			continue
 		}
-		refused[i] = &Refusal{Trace: batch[i], At: at, What: m[3], Spec: values[0], Code: values[1], Queue: values[2]}
+		refused[i] = &Refusal{Trace: batch[i], At: at, What: m[3], Spec: values[0], Code: values[1], Queue: values[2], Token: values[3]}
 	}
 	for i, t := range batch {
 		if loose && accepted[i] {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 // batch returns two traces of two events each.
 func batch() []*trace.Trace {
-	e := trace.Event{Version: trace.Version, Kind: trace.Join, Seed: 5, Seq: 1, ID: "a:1", State: "held"}
+	e := trace.Event{Version: trace.Version, Kind: trace.Join, Seed: 5, Seq: 1, ID: "a:1", Units: 1, Limit: 1, TTL: 1e9, Wait: true, State: "held"}
 	return []*trace.Trace{
 		{Seed: 5, Name: "n", Events: []trace.Event{e, e}},
 		{Seed: 6, Name: "n", Events: []trace.Event{e, e}},
@@ -35,7 +36,7 @@ func TestPrintedTuplesAreReadInOnePiece(t *testing.T) {
 	if a.Taken["Enters"] != 1 || a.Taken["Watch"] != 1 || len(a.Taken) != 2 {
 		t.Errorf("%v", a.Taken)
 	}
-	for _, want := range []string{"seed 5", "event 2 is refused: state", ` > {"v":1,"e":"join"`} {
+	for _, want := range []string{"seed 5", "event 2, join of a:1, is refused: state", ` > {"v":1,"e":"join"`} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("%q is not in %s", want, r)
 		}
@@ -72,18 +73,37 @@ func TestTracesAreAcceptedByWordAlone(t *testing.T) {
 func TestARefusalPrintsTheStep(t *testing.T) {
 	all := batch()
 	r, err := (&Accepted{Taken: map[string]int{}}).read([]string{
-		`<<"ACCEPTED", 1, {"Enters"}>>`, `<<"REFUSED", 2, 2, "state", "gone", "held", <<2001>>, <<0>>>>`,
+		`<<"ACCEPTED", 1, {"Enters"}>>`, `<<"REFUSED", 2, 2, "state", "gone", "held", <<2001>>, (2001 :> 7)>>`,
 	}, all, false)
 	if err != nil || r[1] == nil {
 		t.Fatalf("%v: %v", r, err)
 	}
 	text := r[1].String()
 	for _, want := range []string{
-		fmt.Sprintf("seed %d", all[1].Seed), `event 2 is refused: state: the specification has "gone", the trace "held"; the queue was <<2001>>`,
+		fmt.Sprintf("seed %d", all[1].Seed), `event 2, join of a:1, is refused: state: the specification has "gone", the trace "held": the state of the ticket`,
+		`the queue before it, as the specification has it: a:1 holds with grant 7`,
 		"   " + all[1].Events[0].String(), " > " + all[1].Events[1].String(),
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// TestEachConjunctHasWords checks that a refusal says in words what each part of module
+// Trace asks.
+func TestEachConjunctHasWords(t *testing.T) {
+	text := modules(t)["Trace"] + modules(t)["Served"]
+	used := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?:Same|Must)\("([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		used[m[1]] = true
+		if conjuncts[m[1]] == "" {
+			t.Errorf("%q has no words", m[1])
+		}
+	}
+	for name := range conjuncts {
+		if !used[name] {
+			t.Errorf("%q is no part of module Trace", name)
 		}
 	}
 }

@@ -95,6 +95,20 @@ func Module(w io.Writer, name string, traces []*Trace) error {
 	return err
 }
 
+// Tickets returns the ids of the tickets of a trace, by the numbers that [Module] gives
+// them.
+func (t *Trace) Tickets() (map[int]string, error) {
+	m, err := newEncoding(t)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[int]string{}
+	for id, n := range m.number {
+		ids[n] = id
+	}
+	return ids, nil
+}
+
 // encoding makes tuples of small integers out of the events of a trace.
 type encoding struct {
 	unit    int64          // nanoseconds
