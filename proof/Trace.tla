@@ -174,11 +174,14 @@ Step ==
       s == [aged EXCEPT !.left = [t \in Tickets |-> IF In(store, t) THEN moved(aged.left[t]) ELSE 0]]
   IN What = "step" /\ Becomes(s, s, {}) /\ Takes("Step") /\ UNCHANGED <<client, seen, left>>
 
+\* Without an order only what holds keeps others out: what becomes of other tickets tells
+\* in requests about them alone.
+Tells(t) == Fair \/ t = Id \/ store.token[t] > 0
 \* On a server a place may be dropped, unseen, from its end on (Driver 6).
 Lapse ==
   /\ Loose /\ What # "end"
   /\ \E t \in Queued(store) :
-       /\ store.left[t] <= Passed + Took + Grain
+       /\ store.left[t] <= Passed + Took + Grain /\ Tells(t)
        /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t}
   /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, taken>>
 
@@ -194,6 +197,7 @@ Arrive ==
                   [] u[1] = "leave" -> LeaveAt(store, t, u[3] = 1)
                   [] OTHER -> [gone EXCEPT !.tombstone = @ \cup {t}]
        IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r
+          /\ Tells(t) /\ (t = Id \/ r.queue # store.queue)   \* a tombstone tells in its own requests alone
   /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, taken>>
 
 \* Where a store passes over those who do not listen, a client that may be deaf is, or not.

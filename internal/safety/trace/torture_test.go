@@ -132,6 +132,8 @@ func cutOpenerOf(t *testing.T, name string) opener {
 				return nil, err
 			}
 			return faults.Wrap(d, faults.Plan{Seed: *tortureSeed, Rules: []faults.Rule{
+				// Joins are late often enough to arrive after their tickets have left.
+				{On: faults.Join, Odds: 15, Do: faults.HoldRequest, For: tortureTTL / 3},
 				{Odds: 3, Do: faults.LoseAnswer}, {Odds: 3, Do: faults.CutRequest}, {Odds: 3, Do: faults.HoldRequest, For: tortureTTL / 3},
 			}}), nil
 		}
