@@ -277,3 +277,34 @@ func TestDutiesAreFound(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesNameFilesThatExist checks that each Go file that the pages of the proof name is
+// there.
+func TestPagesNameFilesThatExist(t *testing.T) {
+	have := map[string]bool{}
+	if err := filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
+		have[filepath.Base(path)] = true
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/proof/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	named := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`([a-z_/]+\\.go)`").FindAllStringSubmatch(string(text), -1) {
+			if named++; !have[filepath.Base(m[1])] {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("read %d names of files", named)
+	}
+}
