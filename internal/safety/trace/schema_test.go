@@ -119,3 +119,35 @@ func TestModuleNeedsWhatTheSpecificationHas(t *testing.T) {
 		t.Error("a push about an unknown ticket is passed over")
 	}
 }
+
+// TestDeafClientsAreNoted checks that a client may be passed over until it has subscribed,
+// and from its last push until the gap that it hears of, or the end, and at no other time.
+func TestDeafClientsAreNoted(t *testing.T) {
+	event := func(kind trace.Kind, client int) trace.Event {
+		e := trace.Event{Version: trace.Version, Kind: kind, Client: client, Name: "n"}
+		if kind != trace.Watch && kind != trace.Gap {
+			e.ID, e.Units, e.Limit, e.TTL, e.Wait, e.State = "a:1", 1, 1, 1e9, true, "waiting"
+		}
+		return e
+	}
+	events := []trace.Event{
+		event(trace.Join, 1), event(trace.Watch, 1), event(trace.Renew, 1), event(trace.Push, 1),
+		event(trace.Renew, 1), event(trace.Gap, 1), event(trace.Renew, 1), event(trace.Push, 1), event(trace.Renew, 1),
+	}
+	want := []string{"1", "0", "0", "1", "1", "0", "0", "1", "1"}
+	traces, err := trace.Split(events)
+	if err != nil || len(traces) != 1 {
+		t.Fatalf("%d traces: %v", len(traces), err)
+	}
+	var text strings.Builder
+	if err := trace.Module(&text, "Recorded", []*trace.Trace{&traces[0]}); err != nil {
+		t.Fatal(err)
+	}
+	var is []string
+	for _, m := range regexp.MustCompile(`, (\d+)>>`).FindAllStringSubmatch(text.String(), -1) {
+		is = append(is, m[1])
+	}
+	if !slices.Equal(is, want) {
+		t.Errorf("deaf is %v, want %v, in\n%s", is, want, text.String())
+	}
+}
