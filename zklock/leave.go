@@ -138,7 +138,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 				r.leaving = false
 				r.s.mu.Unlock()
 				r.busy.Unlock()
-				answers[i] = driver.Status{State: state, Err: err}
+				answers[i] = driver.Status{State: state, Err: repeated(err)}
 			}
 		})
 	}, slices.Collect(maps.Keys(in))...)
@@ -146,6 +146,15 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 		return nil, err
 	}
 	return answers, nil
+}
+
+// repeated returns the error of a Leave that the driver repeats in the background: it may
+// be carried out at any time, although it was not sent so far.
+func repeated(err error) error {
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Class == driver.Unavailable {
+		return &driver.Error{Class: driver.Unknown, Err: e.Err}
+	}
+	return err
 }
 
 // leaveLocked deletes the ticket's node and returns the state that the ticket had at
