@@ -15,7 +15,7 @@ import (
 // BenchmarkSalesInDatabases is BenchmarkSales for databases that flush each commit,
 // with 64 buyers and with 256.
 //
-//	go test ./stock -run '^$' -bench SalesInDatabases -benchtime 1x -sales.rounds 16 -sales.window 300ms -sales.only 256
+//	go test ./stock -run '^$' -bench SalesInDatabases -benchtime 1x -sales.rounds 10 -sales.window 300ms
 func BenchmarkSalesInDatabases(b *testing.B) {
 	pg, maria := servers.Postgres(b, servers.PostgresOptions{}), servers.MariaDB(b, servers.MariaDBOptions{})
 	var ways []*way
