@@ -25,8 +25,6 @@ var quotes = []quote{
 		[]string{"drivertest/cases_store.go idle-counter", "drivertest/cases_store.go clock-back"}},
 	{"guarantees.md", "ZooKeeper's TTLs follow from the settings of its servers; these are for the default `tickTime` of 2 s",
 		[]string{"zklock/ttl_test.go TestTTLsFollowFromTheTick"}},
-	{"../README.md", "ZooKeeper's TTLs follow from the settings of its servers; these are for the default `tickTime` of 2 s",
-		[]string{"zklock/ttl_test.go TestTTLsFollowFromTheTick"}},
 	{"stores/etcd.md", "Goroutines that wait behind a hold of their own process take their places there when it ends: clients that have come to the store meanwhile go first",
 		[]string{"queue_test.go TestLocalWaitersQueueWhenTheirHoldEnds"}},
 	{"stores/zookeeper.md", "Goroutines that wait behind a hold of their own process take their places there when it ends: clients that have come to the server meanwhile go first",
