@@ -53,10 +53,11 @@ func over(t testing.TB, b backend, o *Options) *Stock {
 	return s
 }
 
-// onURLs gives the stock of each test its own prefix.
-func onURLs(name string, urls func(testing.TB) []string) place {
+// ownPlace gives the stock of each test its own prefix, on the servers that each of its
+// clients is opened with.
+func ownPlace[S any](name string, at func(testing.TB) []S, open func(context.Context, *Options, ...S) (*Stock, error)) place {
 	return place{name, func(t testing.TB) func(testing.TB, *Options) *Stock {
-		prefix, at := own(), urls(t)
+		prefix, servers := own(), at(t)
 		return func(t testing.TB, o *Options) *Stock {
 			t.Helper()
 			opts := Options{Prefix: prefix}
@@ -64,7 +65,7 @@ func onURLs(name string, urls func(testing.TB) []string) place {
 				opts = *o
 				opts.Prefix = prefix
 			}
-			s, err := Open(t.Context(), &opts, at...)
+			s, err := open(t.Context(), &opts, servers...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,6 +74,9 @@ func onURLs(name string, urls func(testing.TB) []string) place {
 		}
 	}}
 }
+
+// onURLs is the place of servers of Redis.
+func onURLs(name string, urls func(testing.TB) []string) place { return ownPlace(name, urls, Open) }
 
 var (
 	onRedis   = onURLs("redis", func(t testing.TB) []string { return []string{servers.SharedRedis(t).URL("")} })
@@ -91,27 +95,8 @@ func databases(s *servers.RedisServer) (urls []string) {
 	return urls
 }
 
-// onSQL gives the stock of each test its own prefix of tables, and its first
-// client the pools of all.
-func onSQL(name string, pools func(testing.TB) []*sql.DB) place {
-	return place{name, func(t testing.TB) func(testing.TB, *Options) *Stock {
-		prefix, at := own(), pools(t)
-		return func(t testing.TB, o *Options) *Stock {
-			t.Helper()
-			opts := Options{Prefix: prefix}
-			if o != nil {
-				opts = *o
-				opts.Prefix = prefix
-			}
-			s, err := NewSQL(t.Context(), &opts, at...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { s.Close() })
-			return s
-		}
-	}}
-}
+// onSQL is the place of databases, whose clients share pools.
+func onSQL(name string, pools func(testing.TB) []*sql.DB) place { return ownPlace(name, pools, NewSQL) }
 
 var (
 	onPostgres = onSQL("postgres", func(t testing.TB) []*sql.DB {
