@@ -117,9 +117,9 @@ func mariaDBAt(s *servers.MariaDBServer, database string) string {
 }
 
 // pool opens a pool that ends after the clients of the test.
-func pool(t testing.TB, library, address string) *sql.DB {
+func pool(t testing.TB, driverName, address string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(library, address)
+	db, err := sql.Open(driverName, address)
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db

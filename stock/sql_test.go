@@ -15,12 +15,12 @@ import (
 
 // database is a server for tests of what only databases have.
 type database struct {
-	name    string
-	library string
-	address func(user string) string
-	exec    func(testing.TB, string, ...any)
-	value   func(testing.TB, string, ...any) int64
-	crash   func(testing.TB)
+	name       string
+	driverName string
+	address    func(user string) string
+	exec       func(testing.TB, string, ...any)
+	value      func(testing.TB, string, ...any) int64
+	crash      func(testing.TB)
 }
 
 func postgresAt(s *servers.PostgresServer) database {
@@ -40,7 +40,7 @@ func (d database) admin() string {
 
 func (d database) open(t testing.TB, user string, o *Options) (*Stock, error) {
 	t.Helper()
-	s, err := NewSQL(t.Context(), o, pool(t, d.library, d.address(user)))
+	s, err := NewSQL(t.Context(), o, pool(t, d.driverName, d.address(user)))
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
@@ -125,7 +125,7 @@ func TestOtherLayoutIsRefused(t *testing.T) {
 		o := &Options{Prefix: own()}
 		_, err := d.open(t, d.admin(), o)
 		must(t, err)
-		_, err = pool(t, d.library, d.address(d.admin())).ExecContext(t.Context(), "UPDATE "+o.Prefix+"layout SET layout = 2")
+		_, err = pool(t, d.driverName, d.address(d.admin())).ExecContext(t.Context(), "UPDATE "+o.Prefix+"layout SET layout = 2")
 		must(t, err)
 		if _, err := d.open(t, d.admin(), o); driver.ClassOf(err) != driver.Refused || !strings.Contains(err.Error(), "have layout 2, and this version needs layout 1") {
 			t.Errorf("tables of layout 2: %v", err)
@@ -136,7 +136,7 @@ func TestOtherLayoutIsRefused(t *testing.T) {
 // TestTablesAreMadeOnce opens many clients at once where there are no tables.
 func TestTablesAreMadeOnce(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		db, o := pool(t, d.library, d.address(d.admin())), &Options{Prefix: own()}
+		db, o := pool(t, d.driverName, d.address(d.admin())), &Options{Prefix: own()}
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
@@ -243,7 +243,7 @@ func TestStandingClientLetsGo(t *testing.T) {
 // TestOldReceiptsGo checks that sales delete the receipts that have ended.
 func TestOldReceiptsGo(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		db, o := pool(t, d.library, d.address(d.admin())), &Options{Prefix: own(), Keep: time.Second}
+		db, o := pool(t, d.driverName, d.address(d.admin())), &Options{Prefix: own(), Keep: time.Second}
 		s, err := NewSQL(t.Context(), o, db)
 		must(t, err)
 		defer s.Close()
@@ -367,7 +367,7 @@ func TestSalesOutliveACrashedServer(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			d := open(t)
-			db := pool(t, d.library, d.address(d.admin()))
+			db := pool(t, d.driverName, d.address(d.admin()))
 			s, err := NewSQL(t.Context(), &Options{Patience: 30 * time.Second, SoldOutFor: -1}, db)
 			must(t, err)
 			defer s.Close()

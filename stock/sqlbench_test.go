@@ -20,13 +20,13 @@ func BenchmarkSalesInDatabases(b *testing.B) {
 	pg, maria := servers.Postgres(b, servers.PostgresOptions{}), servers.MariaDB(b, servers.MariaDBOptions{})
 	var ways []*way
 	for _, at := range []struct {
-		name, library, address string
-		pid                    int
+		name, driverName, address string
+		pid                       int
 	}{
 		{"postgres", "pgx", pg.URL("postgres", "sslmode=disable"), pg.PID()},
 		{"mariadb", "mysql", mariaDBAt(maria, "locks"), maria.PID()},
 	} {
-		st, err := NewSQL(b.Context(), nil, pool(b, at.library, at.address))
+		st, err := NewSQL(b.Context(), nil, pool(b, at.driverName, at.address))
 		must(b, err)
 		b.Cleanup(func() { st.Close() })
 		for _, shards := range []int{1, 2, 4} {
