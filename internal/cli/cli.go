@@ -150,7 +150,7 @@ and for run, when the command has run: the command's own.`,
 	flags.StringVar(&a.storeFile, "store-file", "", "`FILE` whose first line is the URL of the store")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line, errors too")
 	a.root.AddCommand(a.run(), a.serve(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.torture(), a.bench(), a.schema(), a.version(),
-		a.guard(), a.tortureClient(), a.benchWorker())
+		a.tortureClient(), a.benchWorker())
 	a.root.Flags().BoolVar(&showVersion, "version", false, "print the version of holdfast, as the command version does")
 	return a
 }

@@ -22,12 +22,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
-// asHoldfast in the environment makes the test binary the command. A guard has
-// no environment, but arguments that no test has.
+// asHoldfast in the environment makes the test binary the command. Clients of
+// torture and workers of bench have no environment, but arguments that no test has.
 const asHoldfast = "HOLDFAST_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asHoldfast) != "" || len(os.Args) == 2 && (os.Args[1] == guardVerb || os.Args[1] == clientVerb || os.Args[1] == workerVerb) {
+	if os.Getenv(asHoldfast) != "" || len(os.Args) == 2 && (os.Args[1] == clientVerb || os.Args[1] == workerVerb) {
 		syscall.Exit(Main()) // at once: os.Exit lets the race detector sleep
 	}
 	flag.Parse()

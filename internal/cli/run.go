@@ -222,8 +222,7 @@ func (r *runner) job(hold *holdfast.Hold, env []string) *job.Job {
 	return &job.Job{
 		Path: r.path, Args: r.argv, Env: env,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		GuardArgs: []string{guardVerb},
-		Deadline:  hold.Deadline, Expired: hold.Context().Done(),
+		Deadline: hold.Deadline, Expired: hold.Context().Done(),
 		Grace: r.grace, MaxDuration: r.maxHold,
 		Signals: r.signals,
 		Notice:  r.notice,

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/internal/cli/guard"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
@@ -81,7 +82,7 @@ func TestSecretsInTheProcessList(t *testing.T) {
 			t.Errorf("for everybody to see: %s", line)
 		}
 	}
-	if !strings.Contains(string(b), guardVerb) || !strings.Contains(string(b), "HOLDFAST_TOKEN=") {
+	if !strings.Contains(string(b), guard.Verb) || !strings.Contains(string(b), "HOLDFAST_TOKEN=") {
 		t.Errorf("the guard or the environment was not looked at:\n%s", b)
 	}
 }

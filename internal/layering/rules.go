@@ -100,7 +100,7 @@ var rows = []Row{
 	{"internal/cli", ". anylock lockserver lockserver/lockauth slogholdfast internal/safety/torture internal/bench internal/cli/*",
 		"github.com/coreos/go-systemd github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
 		"verbs speak to stores through anylock only"},
-	{"internal/cli/*", "", "golang.org/x/sys golang.org/x/term",
+	{"internal/cli/*", "internal/cli/guard", "golang.org/x/sys golang.org/x/term",
 		"parts of the command that know nothing of locks"},
 	{"cmd/holdfast", "internal/cli", "",
 		"main stays so small that it needs no test"},

@@ -5,38 +5,28 @@ package job
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-go/holdfast/internal/cli/guard"
 )
 
-// frameSize is the size of a message to the guard, over a pipe: two instants on
-// the clock of [bootClock], in nanoseconds, big endian. At the first the guard
-// sends the group SIGTERM, unless it is 0; at the second SIGKILL. If the second is
-// 0, the command has ended and the guard's work with it. The end of the pipe
-// means that this process has died, and the group has to die at once.
-const frameSize = 16
-
-// readyWord is the first byte that a guard writes.
-const readyWord = 'g'
-
-// guard is a running guard, as seen by the process that started it.
-type guard struct {
+// guardProcess is a running guard, as seen by the process that started it.
+type guardProcess struct {
 	pid     int
 	process *os.Process
 	to      *os.File
 	gone    chan struct{} // closed when the guard has ended
-	last    [frameSize]byte
+	last    [guard.FrameSize]byte
 }
 
 // startGuard starts this program anew as a guard in a group of its own, and
-// returns when it is ready.
-func startGuard(args []string, stderr *os.File) (*guard, error) {
+// returns when it is ready. The guard is told by its only argument, verb.
+func startGuard(verb string, stderr *os.File) (*guardProcess, error) {
 	self, err := executable()
 	if err != nil {
 		return nil, err
@@ -51,7 +41,7 @@ func startGuard(args []string, stderr *os.File) (*guard, error) {
 		to.Close()
 		return nil, err
 	}
-	p, err := os.StartProcess(self, append([]string{os.Args[0]}, args...), &os.ProcAttr{
+	p, err := os.StartProcess(self, []string{os.Args[0], verb}, &os.ProcAttr{
 		Dir:   "/", // it must not keep a file system busy
 		Env:   []string{},
 		Files: []*os.File{theirs, up, stderr},
@@ -63,7 +53,7 @@ func startGuard(args []string, stderr *os.File) (*guard, error) {
 		to.Close()
 		return nil, err
 	}
-	g := &guard{pid: p.Pid, process: p, to: to, gone: make(chan struct{})}
+	g := &guardProcess{pid: p.Pid, process: p, to: to, gone: make(chan struct{})}
 	word := make([]byte, 1)
 	_, _ = io.ReadFull(ready, word)
 	go func() { // stop reaps the guard, so that its process id stays in use until then
@@ -71,7 +61,7 @@ func startGuard(args []string, stderr *os.File) (*guard, error) {
 		ready.Close()
 		close(g.gone)
 	}()
-	if word[0] != readyWord {
+	if word[0] != guard.Ready {
 		g.stop()
 		return nil, errors.New("it ended before it was ready")
 	}
@@ -79,10 +69,10 @@ func startGuard(args []string, stderr *os.File) (*guard, error) {
 }
 
 // sendDeadlines sends the instants, unless they are nearly those sent last.
-func (g *guard) sendDeadlines(term, kill time.Time) {
+func (g *guardProcess) sendDeadlines(term, kill time.Time) {
 	// The clock is read first, so that the instants can only be early.
-	now := int64(bootClock())
-	var f [frameSize]byte
+	now := int64(guard.Clock())
+	var f [guard.FrameSize]byte
 	if !term.IsZero() {
 		binary.BigEndian.PutUint64(f[:8], uint64(now+int64(time.Until(term))))
 	}
@@ -93,8 +83,8 @@ func (g *guard) sendDeadlines(term, kill time.Time) {
 }
 
 // nearlyEqual reports whether two frames are equal but for the jitter of clocks.
-func nearlyEqual(a, b [frameSize]byte) bool {
-	for i := 0; i < frameSize; i += 8 {
+func nearlyEqual(a, b [guard.FrameSize]byte) bool {
+	for i := 0; i < guard.FrameSize; i += 8 {
 		x, y := int64(binary.BigEndian.Uint64(a[i:])), int64(binary.BigEndian.Uint64(b[i:]))
 		if (x == 0) != (y == 0) || max(x-y, y-x) > int64(2*time.Millisecond) {
 			return false
@@ -107,7 +97,7 @@ func nearlyEqual(a, b [frameSize]byte) bool {
 // and the pipe holds thousands of frames. The attempt has no deadline, which a
 // process that stands still for a moment would miss: without the last frame the
 // guard takes the end of the pipe for the death of this process.
-func (g *guard) write(f [frameSize]byte) {
+func (g *guardProcess) write(f [guard.FrameSize]byte) {
 	pipe, err := g.to.SyscallConn()
 	if err != nil {
 		return
@@ -124,8 +114,8 @@ func (g *guard) write(f [frameSize]byte) {
 }
 
 // stop ends the guard without a kill of the group, and waits for it.
-func (g *guard) stop() {
-	g.write([frameSize]byte{})
+func (g *guardProcess) stop() {
+	g.write([guard.FrameSize]byte{})
 	g.to.Close()
 	select {
 	case <-g.gone:
@@ -134,115 +124,6 @@ func (g *guard) stop() {
 		<-g.gone
 	}
 	_, _ = g.process.Wait()
-}
-
-// Guard is the main function of the guard's process. It leads its process group,
-// and kills that group when the process that started it has died, or at the
-// deadline that this process sent. It reads deadlines from in and writes to out
-// that it is ready; the end of out tells that the guard has ended. It reports on
-// stderr, and returns when it is not needed any more.
-func Guard(in, out *os.File, stderr io.Writer) error {
-	if unix.Getpgrp() != unix.Getpid() {
-		return errors.New("a guard leads a process group of its own; it is started by holdfast run")
-	}
-	// Signals for the command reach the guard as well.
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE)
-	if _, err := out.Write([]byte{readyWord}); err != nil {
-		return err
-	}
-	return guardLoop(int(in.Fd()), bootClock, func(s syscall.Signal, why string) {
-		fmt.Fprintf(stderr, "holdfast: %s\n", why)
-		_ = syscall.Kill(0, s)
-		if s == syscall.SIGTERM {
-			_ = syscall.Kill(0, syscall.SIGCONT)
-		}
-	})
-}
-
-// guardLoop waits for frames and deadlines. After any pause it reads new frames
-// before the clock, so that it never acts on an old deadline.
-func guardLoop(fd int, clock func() time.Duration, act func(s syscall.Signal, why string)) error {
-	var term, kill int64
-	for wait := -1; ; {
-		ready, err := poll(fd, wait)
-		if err != nil {
-			return err
-		}
-		if ready {
-			var f [frameSize]byte
-			switch err := readFrame(fd, f[:]); {
-			case errors.Is(err, io.EOF):
-				act(syscall.SIGKILL, "holdfast itself has ended; the command it ran is killed")
-				return nil
-			case err != nil:
-				return err
-			case f == [frameSize]byte{}:
-				return nil
-			}
-			term = int64(binary.BigEndian.Uint64(f[:8]))
-			kill = int64(binary.BigEndian.Uint64(f[8:]))
-			wait = 0
-			continue
-		}
-		now := int64(clock())
-		if kill != 0 && now >= kill {
-			act(syscall.SIGKILL, "holdfast itself stands still and the lock is about to end; the command is killed")
-			return nil
-		}
-		if term != 0 && now >= term {
-			act(syscall.SIGTERM, "holdfast itself stands still and the lock will end; the command is told to stop")
-			term = 0
-		}
-		wait = -1
-		if next := earliest(term, kill); next != 0 {
-			// At most a second at a time: poll does not count the time that the
-			// machine sleeps.
-			wait = int(min(max(time.Duration(next-now), time.Millisecond), time.Second) / time.Millisecond)
-		}
-	}
-}
-
-func earliest(a, b int64) int64 {
-	if a != 0 && a < b {
-		return a
-	}
-	return b
-}
-
-// poll reports whether fd can be read, after at most wait milliseconds; with -1
-// it waits for ever.
-func poll(fd, wait int) (bool, error) {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, wait)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			wait = 0 // look at the clock
-		case err != nil:
-			return false, fmt.Errorf("poll: %w", err)
-		case n == 0 && wait != 0:
-			wait = 0 // frames that came while this process was stopped go first
-		default:
-			return n > 0, nil
-		}
-	}
-}
-
-func readFrame(fd int, f []byte) error {
-	for n := 0; n < len(f); {
-		m, err := unix.Read(fd, f[n:])
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("read: %w", err)
-		case m == 0:
-			return io.EOF
-		default:
-			n += m
-		}
-	}
-	return nil
 }
 
 // executable returns this program's file; on Linux also if it was replaced or

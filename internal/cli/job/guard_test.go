@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/cli/guard"
 )
 
 // startRunner starts the test binary as a program that runs a job, whose lease
@@ -105,78 +104,19 @@ func stopParent(t *testing.T, lease, grace time.Duration) (wrong []string) {
 	return wrong
 }
 
-// TestGuardRefusesForeignGroup: started by hand, it must not kill the group it happens to
-// be in.
-func TestGuardRefusesForeignGroup(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "guard")
-	out, err := cmd.CombinedOutput() // standard input is empty: for a guard, the end of holdfast
-	if err == nil || !strings.Contains(string(out), "leads a process group") {
-		t.Errorf("%v, %q", err, out)
-	}
-}
-
-// TestGuardLoopKeepsItsTimes has a clock of its own, which a poll moves on by what it waits.
-func TestGuardLoopKeepsItsTimes(t *testing.T) {
-	const s = int64(time.Second)
-	type frame struct{ term, kill int64 }
-	for _, tt := range []struct {
-		name   string
-		frames []frame
-		closed bool // the other end of the pipe
-		want   []syscall.Signal
-	}{
-		{"the other end is gone", nil, true, []syscall.Signal{syscall.SIGKILL}},
-		{"gone in time", []frame{{10 * s, 20 * s}}, true, []syscall.Signal{syscall.SIGKILL}},
-		{"done", []frame{{10 * s, 20 * s}, {0, 0}}, true, nil},
-		{"too late to be told", []frame{{1, 2}}, false, []syscall.Signal{syscall.SIGKILL}},
-		{"told, then killed", []frame{{1, s / 10}}, false, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}},
-		{"it was told already", []frame{{0, s / 10}}, false, []syscall.Signal{syscall.SIGKILL}},
-		{"old news does not count", []frame{{1, 2}, {10 * s, 20 * s}, {0, 0}}, true, nil},
-		{"the newest counts", []frame{{10 * s, 20 * s}, {0, s / 10}}, false, []syscall.Signal{syscall.SIGKILL}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			defer w.Close()
-			for _, f := range tt.frames {
-				var b [frameSize]byte
-				binary.BigEndian.PutUint64(b[:8], uint64(f.term))
-				binary.BigEndian.PutUint64(b[8:], uint64(f.kill))
-				if _, err := w.Write(b[:]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if tt.closed {
-				w.Close()
-			}
-			var now atomic.Int64 // moves on by a hundredth of a second each time it is read
-			now.Store(5)
-			clock := func() time.Duration { return time.Duration(now.Add(s/100) - s/100) }
-			var got []syscall.Signal
-			err = guardLoop(int(r.Fd()), clock, func(sig syscall.Signal, _ string) { got = append(got, sig) })
-			if err != nil || !slices.Equal(got, tt.want) {
-				t.Errorf("%v, error %v, want %v", got, err, tt.want)
-			}
-		})
-	}
-}
-
 // TestGuardReadsTheDeadlines reads what a guard is told.
 func TestGuardReadsTheDeadlines(t *testing.T) {
 	var before, after time.Duration
-	var got [][frameSize]byte
+	var got [][guard.FrameSize]byte
 	for {
-		before = bootClock()
-		got = framesOf(t, func(g *guard) {
+		before = guard.Clock()
+		got = framesOf(t, func(g *guardProcess) {
 			term, kill := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
 			g.sendDeadlines(term, kill)
 			g.sendDeadlines(term, kill)        // the same again is not sent
 			g.sendDeadlines(time.Time{}, kill) // that there is no TERM any more is
 		})
-		after = bootClock()
+		after = guard.Clock()
 		// The guard's clock is read a little before the time that is left, so a
 		// process that stands still in between sends another instant.
 		if len(got) == 2 || after-before < 2*time.Millisecond {
@@ -201,18 +141,18 @@ func TestGuardReadsTheDeadlines(t *testing.T) {
 }
 
 // framesOf returns the frames that send writes to a guard.
-func framesOf(t *testing.T, send func(*guard)) (all [][frameSize]byte) {
+func framesOf(t *testing.T, send func(*guardProcess)) (all [][guard.FrameSize]byte) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	send(&guard{to: w})
+	send(&guardProcess{to: w})
 	w.Close()
 	for {
-		var f [frameSize]byte
-		if readFrame(int(r.Fd()), f[:]) != nil {
+		var f [guard.FrameSize]byte
+		if guard.ReadFrame(int(r.Fd()), f[:]) != nil {
 			return all
 		}
 		all = append(all, f)
@@ -223,9 +163,9 @@ func framesOf(t *testing.T, send func(*guard)) (all [][frameSize]byte) {
 // process goes on.
 func TestFullPipeDelaysNothing(t *testing.T) {
 	const more = 1 << 16 // than a pipe holds
-	got := framesOf(t, func(g *guard) {
+	got := framesOf(t, func(g *guardProcess) {
 		for i := range more {
-			g.write([frameSize]byte{byte(i), 1})
+			g.write([guard.FrameSize]byte{byte(i), 1})
 		}
 	})
 	if len(got) == 0 || len(got) == more {

@@ -5,7 +5,7 @@
 //
 // The command has a process group of its own, which is stopped as a whole. The
 // leader of that group is not the command but a guard: a small process of the
-// same program (see [Guard]), which only waits. The guard enforces the deadline
+// same program (see package [guard]), which only waits. The guard enforces the deadline
 // when this process cannot:
 //
 //   - If this process is killed, the guard kills the group at once. If the guard
@@ -17,6 +17,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-go/holdfast/internal/cli/guard"
 )
 
 // Job is a command and its deadline. All fields but MaxDuration and Notice have
@@ -35,7 +38,6 @@ type Job struct {
 	Args                  []string // its arguments, with its name as the first
 	Env                   []string
 	Stdin, Stdout, Stderr *os.File // given to the command as they are
-	GuardArgs             []string // arguments that make this program call Guard
 
 	// Deadline returns the instant after which nothing of the command may run.
 	// It is called repeatedly, and its result may move on.
@@ -51,6 +53,8 @@ type Job struct {
 	Signals <-chan os.Signal
 	// Notice is called with each event, by Run's goroutine.
 	Notice func(Notice)
+
+	guardVerb string // another argument than [guard.Verb], for tests
 }
 
 // Reason is the reason for which a command was stopped.
@@ -112,7 +116,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // run is one run of a Job. One goroutine owns it.
 type run struct {
 	*Job
-	guard    *guard
+	guard    *guardProcess
 	pid      int
 	terminal *terminal
 	limits   limits
@@ -136,7 +140,7 @@ func (j *Job) Run() (Result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	g, err := startGuard(j.GuardArgs, j.Stderr)
+	g, err := startGuard(cmp.Or(j.guardVerb, guard.Verb), j.Stderr)
 	if err != nil {
 		return Result{}, fmt.Errorf("starting the guard of the command: %w", err)
 	}

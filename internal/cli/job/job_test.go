@@ -36,7 +36,7 @@ func newTrial(t *testing.T, script string, args ...string) *trial {
 	}
 	tr.Job = &Job{
 		Path: "/bin/sh", Args: append([]string{"sh", "-c", "cd " + tr.dir + "; " + script, "sh"}, args...),
-		Env: os.Environ(), GuardArgs: []string{"guard"},
+		Env:      os.Environ(),
 		Stdin:    open(os.DevNull, os.O_RDONLY),
 		Stdout:   open(tr.path("out"), os.O_CREATE|os.O_WRONLY),
 		Stderr:   open(tr.path("err"), os.O_CREATE|os.O_WRONLY),
@@ -108,7 +108,7 @@ func TestUnstartableCommandIsReported(t *testing.T) {
 		}
 	}
 	tr := newTrial(t, "echo ran >ran")
-	tr.GuardArgs = []string{"-nonesuch"} // ends at once
+	tr.guardVerb = "-nonesuch" // ends at once
 	if _, err := tr.Run(); err == nil || errors.As(err, new(*StartError)) || tr.read("ran") != "" {
 		t.Errorf("without a guard: %v, ran %q", err, tr.read("ran"))
 	}

@@ -24,17 +24,11 @@ const adopts = "HOLDFAST_TEST_ADOPTS"
 
 var adopt func() error // nil on systems without such processes
 
-// TestMain makes the test binary the guard and a small program that runs a job,
-// too.
+// TestMain makes the test binary a small program that runs a job, too. Package guard
+// makes it the guard.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "guard":
-			if err := Guard(os.Stdin, os.Stdout, os.Stderr); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				syscall.Exit(1)
-			}
-			syscall.Exit(0) // at once: os.Exit lets the race detector sleep
 		case "runner":
 			if os.Getenv(adopts) != "" {
 				if err := adopt(); err != nil {
@@ -66,7 +60,7 @@ func runner(args []string) int {
 	signals, stop := Signals()
 	defer stop()
 	j := &Job{
-		Path: path, Args: args[2:], Env: os.Environ(), GuardArgs: []string{"guard"},
+		Path: path, Args: args[2:], Env: os.Environ(),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Deadline: func() time.Time { return time.Now().Add(lease) },
 		Grace:    grace, Signals: signals,

@@ -1,6 +1,6 @@
 //go:build unix
 
-package job
+package guard
 
 import (
 	"time"
@@ -11,7 +11,7 @@ import (
 func readClock(id int32) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(id, &ts); err != nil {
-		panic("job: the system lacks a clock: " + err.Error())
+		panic("guard: the system lacks a clock: " + err.Error())
 	}
 	return time.Duration(ts.Nano())
 }
