@@ -160,13 +160,13 @@ func (c *call) withHold(allowed map[string]paramType, parse func(params) (*acqui
 		bad = c.may(RightLock, a.spec.name)
 	}
 	if bad == nil {
-		bad = c.s.beginPoll(c.who.Name)
+		bad = c.s.quota.beginPoll(c.who.Name)
 	}
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	defer c.s.endPoll(c.who.Name)
+	defer c.s.quota.endPoll(c.who.Name)
 	h, bad := c.s.attach(c, a)
 	if bad != nil {
 		c.fail(bad)
@@ -189,7 +189,7 @@ func (s *Server) attach(c *call, a *acquireRequest) (*hold, *problem) {
 		if s.draining && a.resume == 0 {
 			return nil, draining()
 		}
-		if bad := s.checkNewLocked(&c.who, a.spec.name); bad != nil {
+		if bad := s.quota.checkHold(&c.who, a.spec.name); bad != nil {
 			return nil, bad
 		}
 		h = s.newHold(c, key, a)

@@ -87,7 +87,7 @@ type hold struct {
 	reason  string             // over: why
 	failed  *problem           // why the last attempt ended without a hold
 	removed bool               // no longer in Server.holds
-	counted bool               // in usage.waits
+	counted bool               // in the quota
 	live    bool               // in Server.live
 }
 
@@ -123,7 +123,7 @@ func (s *Server) armLocked(h *hold, d time.Duration) {
 // addLocked makes a hold known; removeLocked forgets it.
 func (s *Server) addLocked(h *hold) {
 	s.holds[h.key] = h
-	s.useLocked(h.who).holds++
+	s.quota.countHold(h.who, 1)
 }
 
 func (s *Server) removeLocked(h *hold) {
@@ -132,9 +132,8 @@ func (s *Server) removeLocked(h *hold) {
 	}
 	h.removed = true
 	delete(s.holds, h.key)
-	s.useLocked(h.who).holds--
+	s.quota.countHold(h.who, -1)
 	s.countWaitLocked(h, false)
-	s.releaseUseLocked(h.who)
 	s.countLiveLocked(h, false)
 	if h.timer != nil {
 		h.timer.Stop()
@@ -162,11 +161,11 @@ func (s *Server) countWaitLocked(h *hold, on bool) {
 		return
 	}
 	h.counted = on
-	if on {
-		s.useLocked(h.who).countWait(h.prefixes, 1)
-	} else {
-		s.useLocked(h.who).countWait(h.prefixes, -1)
+	n := 1
+	if !on {
+		n = -1
 	}
+	s.quota.countWait(h.who, h.prefixes, n)
 }
 
 // onTimer does what a state does when its time is over: a wait whose client is silent

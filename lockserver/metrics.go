@@ -174,11 +174,8 @@ type gauges struct {
 func gaugesOf(s *Server) (g gauges) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, u := range s.uses {
-		g.holds += u.holds
-		g.waits += u.waits
-		g.polls += u.polls
-	}
+	u := s.quota.total()
+	g.holds, g.waits, g.polls = u.holds, u.waits, u.polls
 	g.streams = len(s.streams)
 	if s.scan != nil {
 		g.viewers = s.scan.viewers

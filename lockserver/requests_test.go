@@ -101,8 +101,8 @@ func TestBadRequestsHaveOneClearCode(t *testing.T) {
 		} {
 			w.want(x.method+" "+x.path+" "+x.body[:min(len(x.body), 200)], w.send(s, request(x.method, x.path, x.kind, x.body)), x.status, "code", x.code)
 		}
-		if len(s.holds) > 0 || len(s.uses) > 0 {
-			t.Errorf("%d holds, %d principals are left", len(s.holds), len(s.uses))
+		if len(s.holds) > 0 || len(s.quota.uses) > 0 {
+			t.Errorf("%d holds, %d principals are left", len(s.holds), len(s.quota.uses))
 		}
 	})
 }
@@ -281,8 +281,8 @@ func TestLimitsKeepRoomForRenewals(t *testing.T) {
 		for n, name := range map[int]string{1: "a", 4: "b", 5: "c"} {
 			w.want("release", w.release(s, n, name), 200, "result", "released")
 		}
-		if len(s.uses) != 0 {
-			t.Errorf("%v", s.uses[LocalName])
+		if len(s.quota.uses) != 0 {
+			t.Errorf("%v", s.quota.uses[LocalName])
 		}
 	})
 }

@@ -84,8 +84,8 @@ func TestWaitersAreBoundedForEachPrefix(t *testing.T) {
 				w.release(p, n, name)
 			}
 		}
-		if len(s.uses) != 0 {
-			t.Errorf("%v", s.uses["p"])
+		if len(s.quota.uses) != 0 {
+			t.Errorf("%v", s.quota.uses["p"])
 		}
 	})
 }

@@ -126,13 +126,13 @@ func (s *Server) serveEvents(c *call) {
 		bad = badRequest("client: the part of the ids before the dot, 16 to 64 of A-Z, a-z, 0-9, _ and -")
 	}
 	if bad == nil {
-		bad = s.beginPoll(c.who.Name)
+		bad = s.quota.beginPoll(c.who.Name)
 	}
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	defer s.endPoll(c.who.Name)
+	defer s.quota.endPoll(c.who.Name)
 	st := &stream{who: c.who.Name, client: p.text("client"), events: make(chan fields, streamBuffer), slow: make(chan struct{})}
 	s.mu.Lock()
 	ending := s.draining

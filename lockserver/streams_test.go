@@ -206,7 +206,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		}
 		time.Sleep(beatInterval + 2*ioTimeout)
 		s.mu.Lock()
-		if len(s.streams) != 0 || len(s.uses) != 0 {
+		if len(s.streams) != 0 || len(s.quota.uses) != 0 {
 			t.Errorf("%d streams of a client that does not read", len(s.streams))
 		}
 		s.mu.Unlock()

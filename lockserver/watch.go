@@ -186,13 +186,13 @@ var watchParams = map[string]paramType{"prefix": text, "after": text}
 func (s *Server) serveWatch(c *call) {
 	p, bad := parseForm(c.r.URL.RawQuery, watchParams)
 	if bad == nil {
-		bad = s.beginPoll(c.who.Name)
+		bad = s.quota.beginPoll(c.who.Name)
 	}
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	defer s.endPoll(c.who.Name)
+	defer s.quota.endPoll(c.who.Name)
 	s.mu.Lock()
 	if s.draining {
 		s.mu.Unlock()
