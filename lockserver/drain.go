@@ -17,8 +17,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	if !s.draining {
 		s.draining = true
 		s.drained = make(chan struct{})
+		s.subscribers.end(fields{{"event", "draining"}}) // before streams learn that they end
 		close(s.ending)
-		s.pushAllLocked(fields{{"event", "draining"}})
 	}
 	s.checkDrainedLocked()
 	done := s.drained

@@ -230,7 +230,7 @@ func (s *Server) unlockInBackground(lock *holdfast.Hold) {
 func (s *Server) endLocked(h *hold, reason string) {
 	s.endQuietlyLocked(h, reason)
 	if h.spec.pinned || reason != "expired" {
-		s.pushLocked(h, lostEvent(h, reason))
+		s.subscribers.push(h.who, h.id, lostEvent(h, reason))
 	}
 }
 
@@ -256,7 +256,7 @@ func (s *Server) lookFor(h *hold) {
 	s.mu.Lock()
 	gone := err == nil && !holdsWith(info, h.key.owner(), h.token) && h.state == over && !h.removed
 	if gone {
-		s.pushLocked(h, lostEvent(h, "gone"))
+		s.subscribers.push(h.who, h.id, lostEvent(h, "gone"))
 	}
 	s.mu.Unlock()
 	if gone {

@@ -176,7 +176,7 @@ func gaugesOf(s *Server) (g gauges) {
 	defer s.mu.Unlock()
 	u := s.quota.total()
 	g.holds, g.waits, g.polls = u.holds, u.waits, u.polls
-	g.streams = len(s.streams)
+	g.streams = s.subscribers.count()
 	if s.scan != nil {
 		g.viewers = s.scan.viewers
 	}

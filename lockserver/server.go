@@ -60,12 +60,12 @@ type Server struct {
 	ending  chan struct{}
 	running sync.WaitGroup // goroutines that take or release locks
 
-	quota *quota // of principals
+	quota       *quota // of principals
+	subscribers subscribers
 
 	mu       sync.Mutex
 	holds    map[holdKey]*hold
 	released releasedIDs
-	streams  map[*stream]struct{}
 	scan     *scan // of those who watch; nil while nobody does
 	draining bool
 	live     int           // holds that Drain waits for
@@ -101,7 +101,7 @@ func New(client *holdfast.Client, o Options) (*Server, error) {
 		client: client, traits: traits, options: o, name: serverName(),
 		cross: http.NewCrossOriginProtection(), routes: routes(), metrics: o.Metrics,
 		ending: make(chan struct{}),
-		holds:  make(map[holdKey]*hold), quota: newQuota(o.Limits), streams: make(map[*stream]struct{}),
+		holds:  make(map[holdKey]*hold), quota: newQuota(o.Limits),
 	}
 	if err := s.metrics.bind(s); err != nil {
 		return nil, err

@@ -5,52 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// stream is a request that receives events as they happen.
-type stream struct {
-	who, client string
-	events      chan fields
-	slow        chan struct{} // closed when events was full
-}
-
-// pushLocked sends an event to the streams of a hold's client. It reports whether there
-// is one that takes it. Server.mu guards them.
-func (s *Server) pushLocked(h *hold, e fields) (sent bool) {
-	for st := range s.streams {
-		if st.who == h.who && st.client == clientOf(h.id) && s.sendLocked(st, e) {
-			sent = true
-		}
-	}
-	return sent
-}
-
-// pushAllLocked sends an event to all streams. Server.mu guards them.
-func (s *Server) pushAllLocked(e fields) {
-	for st := range s.streams {
-		s.sendLocked(st, e)
-	}
-}
-
-// sendLocked sends an event to one stream, or ends a stream whose client reads too
-// slowly. Server.mu guards it.
-func (s *Server) sendLocked(st *stream, e fields) bool {
-	select {
-	case st.events <- e:
-		return true
-	default:
-		delete(s.streams, st)
-		close(st.slow)
-		return false
-	}
-}
-
-// streamBuffer is the number of events that a stream's client may be behind.
-const streamBuffer = 256
 
 // beginStream writes the head of an answer without an end.
 func (c *call) beginStream() {
@@ -110,84 +68,6 @@ func (f fields) writeWords(b *bytes.Buffer, prefix string) {
 				b.WriteString(prefix + m.name + "=")
 			}
 			b.WriteString(word)
-		}
-	}
-}
-
-var clientPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}$`)
-
-var eventsParams = map[string]paramType{"client": text}
-
-// serveEvents answers GET /v1/events: what happens to the ids of one client, as it
-// happens. Events are hints: a client believes only the answers to its own requests.
-func (s *Server) serveEvents(c *call) {
-	p, bad := parseForm(c.r.URL.RawQuery, eventsParams)
-	if bad == nil && !clientPattern.MatchString(p.text("client")) {
-		bad = badRequest("client: the part of the ids before the dot, 16 to 64 of A-Z, a-z, 0-9, _ and -")
-	}
-	if bad == nil {
-		bad = s.quota.beginPoll(c.who.Name)
-	}
-	if bad != nil {
-		c.fail(bad)
-		return
-	}
-	defer s.quota.endPoll(c.who.Name)
-	st := &stream{who: c.who.Name, client: p.text("client"), events: make(chan fields, streamBuffer), slow: make(chan struct{})}
-	s.mu.Lock()
-	ending := s.draining
-	if !ending {
-		s.streams[st] = struct{}{}
-	}
-	s.mu.Unlock()
-	if ending {
-		c.fail(draining())
-		return
-	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.streams, st)
-	}()
-	c.beginStream()
-	if c.sendEvent(s.sign(fields{{"event", "flowing"}})) != nil {
-		return
-	}
-	beat := time.NewTicker(beatInterval)
-	defer beat.Stop()
-	for {
-		var e fields
-		select {
-		case e = <-st.events:
-		case <-beat.C:
-			e = fields{{"event", "beat"}}
-		case <-st.slow:
-			return
-		case <-s.ending:
-			s.sendRest(c, st)
-			return
-		case <-c.r.Context().Done():
-			return
-		}
-		if c.identifyAgain() != nil || c.sendEvent(e) != nil {
-			return
-		}
-	}
-}
-
-// sendRest sends the events that a stream still has, when the server drains.
-func (s *Server) sendRest(c *call, st *stream) {
-	s.mu.Lock() // Drain's own event is among them afterwards
-	delete(s.streams, st)
-	s.mu.Unlock()
-	for {
-		select {
-		case e := <-st.events:
-			if c.sendEvent(e) != nil {
-				return
-			}
-		default:
-			return
 		}
 	}
 }

@@ -206,8 +206,8 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		}
 		time.Sleep(beatInterval + 2*ioTimeout)
 		s.mu.Lock()
-		if len(s.streams) != 0 || len(s.quota.uses) != 0 {
-			t.Errorf("%d streams of a client that does not read", len(s.streams))
+		if n := s.subscribers.count(); n != 0 || len(s.quota.uses) != 0 {
+			t.Errorf("%d streams of a client that does not read", n)
 		}
 		s.mu.Unlock()
 		_ = client.Close()

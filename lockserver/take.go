@@ -164,7 +164,7 @@ func (s *Server) onTaken(h *hold, start int, lock *holdfast.Hold, err error) {
 	now := time.Now()
 	h.state, h.lock, h.token, h.since, h.until = granted, lock, lock.Token(), now, lock.Deadline()
 	s.armLocked(h, h.spec.ttl/3)
-	if h.want != 0 || s.pushLocked(h, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
+	if h.want != 0 || s.subscribers.push(h.who, h.id, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
 		s.sentLocked(h) // a client that resumes believes in its hold already
 	}
 	h.changeLocked()
