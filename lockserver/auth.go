@@ -1,15 +1,11 @@
 package lockserver
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Auth finds out who sends a request. Its functions are called for each request, so
@@ -19,6 +15,14 @@ type Auth struct {
 	// Identify returns the principal of a request. An error answers 401
 	// (unauthenticated); its text goes to Events.Denied and not to the client.
 	Identify func(r *http.Request) (Principal, error)
+}
+
+// check refuses an Auth that identifies nobody.
+func (a *Auth) check() error {
+	if a != nil && a.Identify == nil {
+		return errors.New("lockserver: Auth without Identify")
+	}
+	return nil
 }
 
 // Principal is the sender of a request.
@@ -88,71 +92,4 @@ func (p *Principal) boundsOf(name string) (prefixes []string) {
 func (p *Principal) may(right Right, name string) bool {
 	_, ok := p.grantOf(right, name)
 	return ok
-}
-
-// identify returns the principal of a request.
-func (s *Server) identify(r *http.Request) (Principal, error) {
-	if s.options.Auth == nil {
-		return localPrincipal, nil
-	}
-	p, err := s.options.Auth.Identify(r)
-	switch {
-	case err != nil:
-		return Principal{}, err
-	case p.Name == "" || len(p.Name) > maxPrincipal || !utf8.ValidString(p.Name) || strings.ContainsFunc(p.Name, unicode.IsControl):
-		return Principal{}, fmt.Errorf("lockserver: principal %q: a name has 1 to %d bytes and no control characters", p.Name, maxPrincipal)
-	}
-	return p, nil
-}
-
-// identifyAgain looks up the sender of a stream's request once more: a stream outlasts a
-// change of rights.
-func (c *call) identifyAgain() *problem {
-	who, err := c.s.identify(c.r)
-	if err == nil && who.Name != c.who.Name {
-		err = fmt.Errorf("lockserver: the request of principal %q has become one of %q", c.who.Name, who.Name)
-	}
-	c.who = Principal{Name: c.who.Name, Grants: who.Grants}
-	if err != nil {
-		c.who.Grants = nil
-		return c.s.unidentified(c, err)
-	}
-	return nil
-}
-
-// checkAuth refuses an Auth that identifies nobody.
-func checkAuth(a *Auth) error {
-	if a != nil && a.Identify == nil {
-		return errors.New("lockserver: Auth without Identify")
-	}
-	return nil
-}
-
-// checkOrigin refuses what a browser sends on behalf of a foreign page: requests for a
-// host that is not this server (DNS rebinding), and changes from another origin.
-func (s *Server) checkOrigin(r *http.Request) *problem {
-	if !s.isOwnHost(r.Host) {
-		return newProblem(http.StatusForbidden, "bad_host", "the server does not answer for host %q", clip(r.Host))
-	}
-	if err := s.cross.Check(r); err != nil {
-		return newProblem(http.StatusForbidden, "cross_origin", "the request comes from a page of another origin")
-	}
-	if r.Header.Get("Early-Data") == "1" && r.Method == http.MethodPost {
-		return newProblem(http.StatusTooEarly, "too_early", "the request came as early data, which can be replayed")
-	}
-	return nil
-}
-
-// isOwnHost reports whether a Host header names this server.
-func (s *Server) isOwnHost(host string) bool {
-	name := hostOf(host)
-	if len(s.options.Hosts) == 0 {
-		return strings.EqualFold(name, "localhost") || isAddress(name)
-	}
-	return slices.ContainsFunc(s.options.Hosts, func(own string) bool { return strings.EqualFold(own, name) })
-}
-
-// requestContext bounds what a request asks of the store.
-func requestContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, limit)
 }

@@ -212,7 +212,7 @@ func (g gauges) write(t *metrics.Text, version string) {
 func serveMetrics(s *Server, c *call) {
 	if !c.who.may(RightMetrics, "") {
 		p := newProblem(http.StatusForbidden, "forbidden", "the principal has no right to metrics with the empty prefix")
-		s.denied(c, p, errors.New(p.detail))
+		s.gate.denied(c, p, errors.New(p.detail))
 		c.fail(p)
 		return
 	}

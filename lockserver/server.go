@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -46,15 +47,12 @@ type Server struct {
 	traits  holdfast.Traits
 	options Options
 	name    string // the host and a random part
-	cross   *http.CrossOriginProtection
 	metrics *Metrics
 	routes  map[string]route // by "METHOD /path"
 
-	groupMu sync.Mutex
-	group   string         // empty until the store has told its identity
-	asked   *groupQuestion // under way; nil for none
-
-	ping pinger
+	gate  *gate
+	group *group
+	ping  pinger
 
 	// ending is closed when Drain begins: polls and streams end.
 	ending  chan struct{}
@@ -90,16 +88,18 @@ func New(client *holdfast.Client, o Options) (*Server, error) {
 		return nil, errors.New("lockserver: a client that New did not make")
 	}
 	o.Limits = o.Limits.withDefaults(traits.MinTTL, traits.MaxTTL)
-	if err := errors.Join(checkAuth(o.Auth), o.Limits.check(traits.MinTTL, traits.MaxTTL)); err != nil {
+	if err := errors.Join(o.Auth.check(), o.Limits.check(traits.MinTTL, traits.MaxTTL)); err != nil {
 		return nil, err
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
 	o.Events = o.Metrics.counted(o.Events)
+	name := serverName()
 	s := &Server{
-		client: client, traits: traits, options: o, name: serverName(),
-		cross: http.NewCrossOriginProtection(), routes: routes(), metrics: o.Metrics,
+		client: client, traits: traits, options: o, name: name,
+		gate: newGate(o), group: &group{client: client, server: name, realm: o.Realm},
+		routes: routes(), metrics: o.Metrics,
 		ending: make(chan struct{}),
 		holds:  make(map[holdKey]*hold), quota: newQuota(o.Limits),
 	}
@@ -191,8 +191,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit refuses a request that nobody may send, and finds out who sends it.
 func (s *Server) admit(c *call, rt route, ok bool) *problem {
-	if p := s.checkOrigin(c.r); p != nil {
-		s.denied(c, p, errors.New(p.detail))
+	if p := s.gate.checkOrigin(c.r); p != nil {
+		s.gate.denied(c, p, errors.New(p.detail))
 		return p
 	}
 	if !ok {
@@ -207,32 +207,34 @@ func (s *Server) admit(c *call, rt route, ok bool) *problem {
 	if rt.open {
 		return nil
 	}
-	who, err := s.identify(c.r)
+	who, err := s.gate.identify(c.r)
 	if err != nil {
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
-		return s.unidentified(c, err)
+		return s.gate.unidentified(c, err)
 	}
 	c.who = who
 	if c.r.Method == http.MethodPost && c.r.URL.RawQuery != "" {
 		return newProblem(http.StatusBadRequest, "unknown_field", "the fields of a POST are in its body, and not in the URL")
 	}
-	if err := s.knowGroup(c.r.Context()); err != nil {
+	if err := s.group.know(c.r.Context()); err != nil {
 		return problemOf(err)
 	}
 	return nil
 }
 
-// unidentified is the problem of a request whose sender nobody knows.
-func (s *Server) unidentified(c *call, err error) *problem {
-	p := newProblem(http.StatusUnauthorized, "unauthenticated", "the request has no valid token or certificate")
-	s.denied(c, p, err)
-	return p
-}
-
-func (s *Server) denied(c *call, p *problem, err error) {
-	if f := s.options.Events.Denied; f != nil {
-		f(DeniedInfo{Principal: c.who.Name, Remote: remoteOf(c.r), Code: p.code, Err: err})
+// identifyAgain looks up the sender of a stream's request once more: a stream outlasts a
+// change of rights.
+func (c *call) identifyAgain() *problem {
+	who, err := c.s.gate.identify(c.r)
+	if err == nil && who.Name != c.who.Name {
+		err = fmt.Errorf("lockserver: the request of principal %q has become one of %q", c.who.Name, who.Name)
 	}
+	c.who = Principal{Name: c.who.Name, Grants: who.Grants}
+	if err != nil {
+		c.who.Grants = nil
+		return c.s.gate.unidentified(c, err)
+	}
+	return nil
 }
 
 // may refuses a request for a name without the right to it.
@@ -241,14 +243,14 @@ func (c *call) may(right Right, name string) *problem {
 		return nil
 	}
 	p := forbidden(right, name)
-	c.s.denied(c, p, errors.New(p.detail))
+	c.s.gate.denied(c, p, errors.New(p.detail))
 	return p
 }
 
 // sign adds what all answers have.
 func (s *Server) sign(f fields) fields {
 	f = f.with("server", s.name)
-	if g := s.knownGroup(); g != "" {
+	if g := s.group.known(); g != "" {
 		f = f.with("group", g)
 	}
 	return f
