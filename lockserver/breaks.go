@@ -35,9 +35,9 @@ func (s *Server) serveBreak(c *call) {
 	broken := 1
 	var err error
 	if owner != "" {
-		broken, err = s.breakOwner(ctx, name, owner, "")
+		broken, err = s.store.breakOwner(ctx, name, owner, "")
 	} else {
-		err = s.client.Break(ctx, name, ticket)
+		err = s.store.Break(ctx, name, ticket)
 	}
 	switch {
 	case err != nil:

@@ -21,7 +21,7 @@ func (s *Server) serveReady(c *call) {
 		c.fail(draining())
 		return
 	}
-	if err := s.ping.try(c.r.Context(), s.client); err != nil {
+	if err := s.ping.try(c.r.Context(), s.store.Client); err != nil {
 		c.fail(problemOf(err))
 		return
 	}

@@ -252,9 +252,12 @@ func (s *Server) endQuietlyLocked(h *hold, reason string) {
 // by the ticket of another server. If not, the client learns of the loss by an event.
 // The place is not taken: a lease lasts only as long as the client asks for it.
 func (s *Server) lookFor(h *hold) {
-	info, err := s.inspect(context.Background(), h)
 	s.mu.Lock()
-	gone := err == nil && !holdsWith(info, h.key.owner(), h.token) && h.state == over && !h.removed
+	token := h.token
+	s.mu.Unlock()
+	holds, err := s.store.holdsWith(context.Background(), &h.spec, h.key.owner(), token)
+	s.mu.Lock()
+	gone := err == nil && !holds && h.state == over && !h.removed
 	if gone {
 		s.subscribers.push(h.who, h.id, lostEvent(h, "gone"))
 	}

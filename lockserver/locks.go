@@ -1,10 +1,7 @@
 package lockserver
 
 import (
-	"container/heap"
-	"context"
 	"net/http"
-	"sync"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -35,7 +32,7 @@ func (s *Server) serveLock(c *call) {
 	}
 	ctx, cancel := requestContext(c.r.Context(), ioTimeout)
 	defer cancel()
-	info, err := s.client.Inspect(ctx, p.text("name"))
+	info, err := s.store.Inspect(ctx, p.text("name"))
 	if err != nil {
 		c.fail(problemOf(err))
 		return
@@ -86,14 +83,14 @@ func (s *Server) serveLocks(c *call) {
 	}
 	ctx, cancel := requestContext(c.r.Context(), maxWait)
 	defer cancel()
-	names, err := s.page(ctx, &c.who, p.text("prefix"), p.text("after"), limit+1)
+	names, err := s.store.page(ctx, &c.who, p.text("prefix"), p.text("after"), limit+1)
 	if err != nil {
 		c.fail(problemOf(err))
 		return
 	}
 	more := len(names) > limit
 	names = names[:min(len(names), limit)]
-	infos, err := s.inspectAll(ctx, names)
+	infos, err := s.store.inspectAll(ctx, names)
 	if err != nil {
 		c.fail(problemOf(err))
 		return
@@ -107,67 +104,4 @@ func (s *Server) serveLocks(c *call) {
 		f = f.with("next", names[len(names)-1])
 	}
 	_ = c.answer(http.StatusOK, f)
-}
-
-// page returns the first names in use after a name, in order, that who may read.
-func (s *Server) page(ctx context.Context, who *Principal, prefix, after string, limit int) ([]string, error) {
-	var last maxHeap
-	for name, err := range s.client.Names(ctx, prefix) {
-		switch {
-		case err != nil:
-			return nil, err
-		case name <= after || !who.may(RightRead, name):
-		case len(last) < limit:
-			heap.Push(&last, name)
-		case name < last[0]:
-			last[0] = name
-			heap.Fix(&last, 0)
-		}
-	}
-	names := make([]string, len(last))
-	for i := len(names) - 1; i >= 0; i-- {
-		names[i] = heap.Pop(&last).(string)
-	}
-	return names, nil
-}
-
-// maxHeap is a heap of names, the greatest first.
-type maxHeap []string
-
-func (h maxHeap) Len() int           { return len(h) }
-func (h maxHeap) Less(i, j int) bool { return h[i] > h[j] }
-func (h maxHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *maxHeap) Push(x any)        { *h = append(*h, x.(string)) }
-func (h *maxHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
-}
-
-// inspectAll returns the queues of names, in their order, a few at a time.
-func (s *Server) inspectAll(ctx context.Context, names []string) ([]holdfast.LockInfo, error) {
-	ctx, end := requestContext(ctx, maxWait)
-	defer end()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	infos := make([]holdfast.LockInfo, len(names))
-	slots := make(chan struct{}, parallel)
-	var group sync.WaitGroup
-	for i, name := range names {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			info, err := s.client.Inspect(ctx, name)
-			if err != nil {
-				cancel(err)
-			}
-			infos[i] = info
-		})
-	}
-	group.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return infos, nil
 }

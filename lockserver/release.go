@@ -134,7 +134,7 @@ func (s *Server) release(c *call, e ending) fields {
 func (s *Server) releaseAtStore(ctx context.Context, e ending, key holdKey, lock *holdfast.Hold, done bool) string {
 	broken := 0
 	if s.traits.Owner && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
-		n, err := s.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
+		n, err := s.store.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
 		if err != nil {
 			if lock != nil {
 				s.unlockInBackground(lock)
@@ -157,26 +157,4 @@ func (s *Server) releaseAtStore(ctx context.Context, e ending, key holdKey, lock
 		return resultGone
 	}
 	return resultUnknown
-}
-
-// breakOwner removes the tickets of an owner, but for one, and returns their number.
-func (s *Server) breakOwner(ctx context.Context, name, owner, but string) (n int, err error) {
-	info, err := s.client.Inspect(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	for _, list := range [][]holdfast.TicketInfo{info.Waiters, info.Holders} {
-		for _, t := range list {
-			if t.Holder.Owner != owner || t.ID == but {
-				continue
-			}
-			switch err := s.client.Break(ctx, name, t.ID); {
-			case err == nil:
-				n++
-			case !errors.Is(err, holdfast.ErrNoTicket):
-				return n, err
-			}
-		}
-	}
-	return n, nil
 }

@@ -124,7 +124,7 @@ func (s *Server) renew(ctx context.Context, c *call, hs []*hold) []fields {
 	}
 	s.mu.Unlock()
 	failed := make([]error, len(hs))
-	for i, err := range s.client.Renew(ctx, locks...) {
+	for i, err := range s.store.Renew(ctx, locks...) {
 		failed[of[i]] = err
 		if err == nil {
 			s.onRenewed(hs[of[i]], locks[i])
@@ -153,7 +153,7 @@ func (s *Server) extend(c *call, h *hold) *problem {
 	s.mu.Unlock()
 	ctx, cancel := requestContext(c.r.Context(), h.spec.ttl/8)
 	defer cancel()
-	err := s.client.Renew(ctx, lock)[0]
+	err := s.store.Renew(ctx, lock)[0]
 	switch {
 	case err == nil:
 		s.onRenewed(h, lock)

@@ -43,7 +43,7 @@ type Options struct {
 // Server answers the requests of lock clients; it is an http.Handler. It is safe for
 // concurrent use.
 type Server struct {
-	client  *holdfast.Client
+	store   *store
 	traits  holdfast.Traits
 	options Options
 	name    string // the host and a random part
@@ -97,7 +97,7 @@ func New(client *holdfast.Client, o Options) (*Server, error) {
 	o.Events = o.Metrics.counted(o.Events)
 	name := serverName()
 	s := &Server{
-		client: client, traits: traits, options: o, name: name,
+		store: &store{client}, traits: traits, options: o, name: name,
 		gate: newGate(o), group: &group{client: client, server: name, realm: o.Realm},
 		routes: routes(), metrics: o.Metrics,
 		ending: make(chan struct{}),

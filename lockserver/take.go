@@ -48,26 +48,26 @@ var errChanged = errors.New("lockserver: the owner holds, but its place could no
 // has is compared.
 func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold, error) {
 	if want == 0 {
-		return s.lock(ctx, h, h.try)
+		return s.store.lock(ctx, &h.spec, h.opts, h.try)
 	}
-	info, err := s.inspect(ctx, h)
-	if err != nil {
+	if holds, err := s.store.holdsWith(ctx, &h.spec, h.key.owner(), want); err != nil {
 		return nil, err
-	}
-	if !holdsWith(info, h.key.owner(), want) {
+	} else if !holds {
 		return nil, errGone
 	}
-	lock, err := s.lock(ctx, h, true)
+	lock, err := s.store.lock(ctx, &h.spec, h.opts, true)
 	switch {
 	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
 		// A client answers a Try so, too, for reasons that are not the store's word about
 		// the owner: its own ticket may have ended on the way.
-		if info, err = s.inspect(ctx, h); err == nil && holdsWith(info, h.key.owner(), want) {
-			err = errChanged
-		} else if err == nil {
-			err = errGone
+		holds, err := s.store.holdsWith(ctx, &h.spec, h.key.owner(), want)
+		switch {
+		case err != nil:
+			return nil, err
+		case holds:
+			return nil, errChanged
 		}
-		return nil, err
+		return nil, errGone
 	case err != nil:
 		return nil, err
 	case lock.Token() != want:
@@ -75,52 +75,6 @@ func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold
 		return nil, errGone
 	}
 	return lock, nil
-}
-
-// inspect asks the store for the queue of h. Without an answer in a quarter of the TTL the
-// client is told so, and its next request asks again: the store may be back by then.
-func (s *Server) inspect(ctx context.Context, h *hold) (holdfast.LockInfo, error) {
-	ctx, cancel := requestContext(ctx, h.spec.ttl/4)
-	defer cancel()
-	return s.client.Inspect(ctx, h.spec.name)
-}
-
-// holdsWith reports whether an owner holds with a token.
-func holdsWith(info holdfast.LockInfo, owner string, token uint64) bool {
-	for _, t := range info.Holders {
-		if t.Holder.Owner == owner && t.Token>>8 == token>>8 {
-			return true
-		}
-	}
-	return false
-}
-
-// lock asks the client for the lock of h.
-func (s *Server) lock(ctx context.Context, h *hold, try bool) (*holdfast.Hold, error) {
-	switch h.spec.kind {
-	case kindRead, kindWrite:
-		m := s.client.RWMutex(h.spec.name, h.opts...)
-		switch {
-		case h.spec.kind == kindRead && try:
-			return m.TryRLock(ctx)
-		case h.spec.kind == kindRead:
-			return m.RLock(ctx)
-		case try:
-			return m.TryLock(ctx)
-		}
-		return m.Lock(ctx)
-	case kindPermits:
-		m := s.client.Semaphore(h.spec.name, int(h.spec.of), h.opts...)
-		if try {
-			return m.TryAcquire(ctx, int(h.spec.permits))
-		}
-		return m.Acquire(ctx, int(h.spec.permits))
-	}
-	m := s.client.Mutex(h.spec.name, h.opts...)
-	if try {
-		return m.TryLock(ctx)
-	}
-	return m.Lock(ctx)
 }
 
 // onWaiting notes the place of h. A try beside an owner check tells nothing.

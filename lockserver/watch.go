@@ -88,7 +88,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // look inspects all names in use, and notes what has changed.
 func (s *Server) look(ctx context.Context, sc *scan) error {
-	seen, names, err := s.allNames(ctx)
+	seen, names, err := s.store.allNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Server) look(ctx context.Context, sc *scan) error {
 	}
 	s.mu.Unlock()
 	for group := range slices.Chunk(names, parallel) {
-		infos, err := s.inspectAll(ctx, group)
+		infos, err := s.store.inspectAll(ctx, group)
 		if err != nil {
 			return err
 		}
@@ -115,21 +115,6 @@ func (s *Server) look(ctx context.Context, sc *scan) error {
 		}
 	}
 	return nil
-}
-
-// allNames returns the names in use.
-func (s *Server) allNames(ctx context.Context) (seen map[string]bool, names []string, err error) {
-	ctx, cancel := requestContext(ctx, maxWait)
-	defer cancel()
-	seen = make(map[string]bool)
-	for name, err := range s.client.Names(ctx, "") {
-		if err != nil {
-			return nil, nil, err
-		}
-		seen[name] = true
-		names = append(names, name)
-	}
-	return seen, names, nil
 }
 
 // encodeLock returns a lock without what changes by the mere passing of time, or
