@@ -18,6 +18,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		s.draining = true
 		s.drained = make(chan struct{})
 		s.subscribers.end(fields{{"event", "draining"}}) // before streams learn that they end
+		s.scans.end()
 		close(s.ending)
 	}
 	s.checkDrainedLocked()
@@ -26,6 +27,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	select {
 	case <-done:
 		s.running.Wait()
+		s.scans.running.Wait()
 		return nil
 	case <-ctx.Done():
 	}

@@ -177,9 +177,7 @@ func gaugesOf(s *Server) (g gauges) {
 	u := s.quota.total()
 	g.holds, g.waits, g.polls = u.holds, u.waits, u.polls
 	g.streams = s.subscribers.count()
-	if s.scan != nil {
-		g.viewers = s.scan.viewers
-	}
+	g.viewers = s.scans.count()
 	g.draining = s.draining
 	return g
 }

@@ -60,11 +60,11 @@ type Server struct {
 
 	quota       *quota // of principals
 	subscribers subscribers
+	scans       scans
 
 	mu       sync.Mutex
 	holds    map[holdKey]*hold
 	released releasedIDs
-	scan     *scan // of those who watch; nil while nobody does
 	draining bool
 	live     int           // holds that Drain waits for
 	drained  chan struct{} // closed when draining and no hold is left; nil before Drain
@@ -95,9 +95,9 @@ func New(client *holdfast.Client, o Options) (*Server, error) {
 		o.Metrics = NewMetrics()
 	}
 	o.Events = o.Metrics.counted(o.Events)
-	name := serverName()
+	name, st := serverName(), &store{client}
 	s := &Server{
-		store: &store{client}, traits: traits, options: o, name: name,
+		store: st, scans: scans{store: st}, traits: traits, options: o, name: name,
 		gate: newGate(o), group: &group{client: client, server: name, realm: o.Realm},
 		routes: routes(), metrics: o.Metrics,
 		ending: make(chan struct{}),

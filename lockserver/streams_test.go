@@ -293,11 +293,9 @@ func TestWatchShowsChanges(t *testing.T) {
 		}
 		w.want("a mark of another server", w.get(s, "/v1/watch?after=x:1"), 410, "code", "too_old")
 		second.events()
-		s.mu.Lock()
-		if s.scan != nil {
+		if s.scans.current != nil {
 			t.Error("somebody scans")
 		}
-		s.mu.Unlock()
 	})
 }
 
