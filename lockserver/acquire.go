@@ -119,7 +119,7 @@ func (c *call) parseHolder(p params, a *acquireRequest) *problem {
 	}
 	a.opts = []holdfast.Option{
 		holdfast.WithNote(note), holdfast.WithMaxHold(longest),
-		holdfast.WithHolder(holdfast.Holder{Host: host, PID: int(pid), Via: via(c.s.name, remoteOf(c.r), c.who.Name)}),
+		holdfast.WithHolder(holdfast.Holder{Host: host, PID: int(pid), Via: via(c.s.name, c.remote, c.who.Name)}),
 	}
 	return nil
 }
@@ -139,12 +139,12 @@ func (s *Server) checkName(name string) *problem {
 func (s *Server) serveAcquire(c *call) {
 	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) {
 		if a.resume != 0 {
-			if bad := s.extend(c, h); bad != nil {
+			if bad := h.extend(c.r.Context(), c.begun); bad != nil {
 				c.fail(bad)
 				return
 			}
 		}
-		s.poll(c, h, a.wait)
+		c.stand(h.poll(c.r.Context(), c.begun, a.wait))
 	})
 }
 
@@ -167,195 +167,11 @@ func (c *call) withHold(allowed map[string]paramType, parse func(params) (*acqui
 		return
 	}
 	defer c.s.quota.endPoll(c.who.Name)
-	h, bad := c.s.attach(c, a)
+	h, bad := c.s.table.attach(&c.sender, a)
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	defer c.s.detach(h)
+	defer c.s.table.detach(h)
 	serve(h, a)
-}
-
-// attach finds the hold of an id, or begins one. The caller ends with detach.
-func (s *Server) attach(c *call, a *acquireRequest) (*hold, *problem) {
-	key := s.keyOf(c.who.Name, a.id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.holds[key]
-	if h == nil {
-		if s.released.has(key) {
-			return nil, released()
-		}
-		if s.draining && a.resume == 0 {
-			return nil, draining()
-		}
-		if bad := s.quota.checkHold(&c.who, a.spec.name); bad != nil {
-			return nil, bad
-		}
-		h = s.newHold(c, key, a)
-		s.addLocked(h)
-		h.try = a.try
-		s.startLocked(h, a.resume)
-	} else if h.spec != a.spec {
-		return nil, newProblem(http.StatusConflict, "id_in_use", "the id asks for another name, kind or TTL than before")
-	}
-	switch {
-	case a.resume == 0 || h.state == over || a.resume == h.token || a.resume == h.want:
-	case (h.state == joining || h.state == waiting) && h.want == 0:
-		s.startLocked(h, a.resume) // another server has heard of the grant before this one
-	default:
-		return nil, lost("gone")
-	}
-	if bad := s.recheckLocked(h, a.resume); bad != nil {
-		return nil, bad
-	}
-	h.seen = time.Now()
-	h.polls++
-	return h, nil
-}
-
-// recheckLocked begins an owner check of a hold that is over here, unless its end is
-// known for certain. resume is the token that the client names, 0 for that of the hold.
-// Server.mu guards h.
-func (s *Server) recheckLocked(h *hold, resume uint64) *problem {
-	if h.state != over || h.removed {
-		return nil
-	}
-	if resume == 0 {
-		resume = h.token
-	}
-	if h.reason == "max_hold" || !h.resumable() || resume == 0 {
-		return lost(h.reason)
-	}
-	s.startLocked(h, resume)
-	return nil
-}
-
-// newHold returns a hold of an id that is new here.
-func (s *Server) newHold(c *call, key holdKey, a *acquireRequest) *hold {
-	h := &hold{key: key, id: a.id, who: c.who.Name, remote: remoteOf(c.r), spec: a.spec, asked: time.Now(), prefixes: c.who.boundsOf(a.spec.name)}
-	h.opts = make([]holdfast.Option, 0, len(a.opts)+4) // kept as long as the hold
-	h.opts = append(append(h.opts, a.opts...), holdfast.WithTTL(a.spec.ttl), holdfast.WithManualRenewal(),
-		holdfast.WithWaiting(func(w holdfast.Waiting) { s.onWaiting(h, w) }))
-	if !a.spec.pinned {
-		h.opts = append(h.opts, holdfast.WithOwner(key.owner()))
-	}
-	return h
-}
-
-// detach ends what attach began.
-func (s *Server) detach(h *hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.polls--
-	h.seen = time.Now()
-}
-
-// poll answers when h holds or has failed, or when the wait is over.
-func (s *Server) poll(c *call, h *hold, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	waited, atOnce := false, false
-	for {
-		s.mu.Lock()
-		if atOnce || h.settledLocked() || waited && h.state == waiting {
-			send := s.answerLocked(c, h)
-			s.mu.Unlock()
-			send()
-			return
-		}
-		changed := h.changeOfLocked()
-		s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-timer.C:
-			// An answer says where the id stands, so the store's first one is waited for.
-			atOnce = waited || h.spec.ttl/8 <= wait
-			waited = true
-			timer.Reset(max(h.spec.ttl/8-wait, 0))
-		case <-s.ending:
-			atOnce = true
-		case <-c.r.Context().Done():
-			return // nothing is sent
-		}
-	}
-}
-
-// settledLocked reports whether h holds, or has no hold and waits for none. Server.mu
-// guards h.
-func (h *hold) settledLocked() bool {
-	switch h.state {
-	case granted, held:
-		return h.lock.Err() == nil // else its end is about to be noted
-	case over:
-		return true
-	}
-	return h.removed
-}
-
-// answerLocked returns the function that answers an acquire with the state of h, and
-// notes that the client may learn of a grant. Server.mu guards h.
-func (s *Server) answerLocked(c *call, h *hold) func() {
-	f := fields{}
-	status := http.StatusOK
-	switch {
-	case h.state == over || h.removed:
-		p := h.failed
-		switch {
-		case p != nil:
-		case h.reason != "":
-			p = lost(h.reason)
-		case s.released.has(h.key):
-			p = released()
-		default:
-			p = newProblem(http.StatusServiceUnavailable, "store_unknown", "the hold has just ended here: ask again")
-		}
-		return func() { c.fail(p) }
-	case h.state == granted || h.state == held:
-		if c.r.Context().Err() != nil {
-			return func() {}
-		}
-		if h.lock.Err() != nil {
-			p := newProblem(http.StatusServiceUnavailable, "store_unknown", "the hold has just ended here: ask again")
-			return func() { c.fail(p) }
-		}
-		s.sentLocked(h)
-		f = f.with("state", "held").with("token", h.token).with("left_ms", h.leftLocked(c.begun))
-	default:
-		status = http.StatusAccepted
-		f = h.waitingLocked(f, c.begun)
-	}
-	f = f.with("resumable", h.resumable())
-	if s.draining {
-		f = f.with("draining", true)
-	}
-	return func() { _ = c.answer(status, f) } // a client that is gone asks again
-}
-
-// waitingLocked adds what is known of the place of h. Server.mu guards h.
-func (h *hold) waitingLocked(f fields, begun time.Time) fields {
-	f = f.with("state", "waiting")
-	if h.place.Ahead >= 0 && h.state == waiting {
-		f = f.with("ahead", h.place.Ahead)
-	}
-	if by := holderOf(h.place.Holder); len(by) > 0 {
-		f = f.with("holder", by)
-	}
-	return f.with("left_ms", leftMS(h.place.Until, begun))
-}
-
-// leftLocked returns what is left of the hold's claim at the begin of a request. The time
-// for which the machine was suspended since the last renewal is missing in until, and the
-// client library counts it. Server.mu guards h.
-func (h *hold) leftLocked(begun time.Time) int64 {
-	return min(leftMS(h.until, begun), leftMS(h.lock.Deadline(), begun))
-}
-
-// leftMS returns what is left of a claim at the begin of a request, in milliseconds
-// rounded down; 0 if there is none.
-func leftMS(until, begun time.Time) int64 {
-	if until.IsZero() {
-		return 0
-	}
-	return max(0, until.Sub(begun).Milliseconds())
 }

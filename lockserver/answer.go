@@ -206,6 +206,11 @@ func lostReason(why holdfast.LossReason) string {
 	return "gone"
 }
 
+// justEnded is the problem of a hold whose end nobody knows the reason of yet.
+func justEnded() *problem {
+	return newProblem(http.StatusServiceUnavailable, "store_unknown", "the hold has just ended here: ask again")
+}
+
 // problemOf turns an error of the client into an answer. The text of the store's own
 // errors is not passed on: it may name hosts and users.
 func problemOf(err error) *problem {

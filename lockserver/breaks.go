@@ -25,7 +25,7 @@ func (s *Server) serveBreak(c *call) {
 	}
 	name, ticket, owner := p.text("name"), p.text("ticket"), p.text("owner")
 	if f := s.options.Events.Break; f != nil {
-		if f(BreakInfo{Name: name, Principal: c.who.Name, Remote: remoteOf(c.r), Ticket: ticket, Owner: owner}) != nil {
+		if f(BreakInfo{Name: name, Principal: c.who.Name, Remote: c.remote, Ticket: ticket, Owner: owner}) != nil {
 			c.fail(newProblem(http.StatusInternalServerError, "internal", "the break cannot be recorded, and was not carried out"))
 			return
 		}

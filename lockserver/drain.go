@@ -13,66 +13,16 @@ import (
 // returns an error with the number of those that it cannot detach, if any. It may be
 // called again.
 func (s *Server) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		s.drained = make(chan struct{})
-		s.subscribers.end(fields{{"event", "draining"}}) // before streams learn that they end
-		s.scans.end()
-		close(s.ending)
-	}
-	s.checkDrainedLocked()
-	done := s.drained
-	s.mu.Unlock()
+	s.subscribers.end(fields{{"event", "draining"}}) // before streams learn that they end
+	s.scans.end()
 	select {
-	case <-done:
-		s.running.Wait()
+	case <-s.table.end():
+		s.table.running.Wait()
 		s.scans.running.Wait()
 		return nil
 	case <-ctx.Done():
 	}
-	return s.detachAll(ctx)
-}
-
-// checkDrainedLocked notes that a server that drains has nothing left. Server.mu guards
-// it.
-func (s *Server) checkDrainedLocked() {
-	if !s.draining || s.live > 0 {
-		return
-	}
-	select {
-	case <-s.drained:
-	default:
-		close(s.drained)
-	}
-}
-
-// detachAll keeps the places of resumable holds at the store, whatever becomes of the
-// client.
-func (s *Server) detachAll(ctx context.Context) error {
-	var last []*hold
-	s.mu.Lock()
-	left := 0
-	for _, h := range s.holds {
-		switch {
-		case h.state == held && h.resumable():
-			last = append(last, h)
-		case h.state != over:
-			left++
-		}
-	}
-	s.mu.Unlock()
-	for _, h := range last {
-		s.mu.Lock()
-		lock := h.lock
-		h.failed = unknownHold() // for a renewal under way: another server can go on with it
-		s.removeLocked(h)
-		s.mu.Unlock()
-		if lock != nil {
-			_ = lock.Detach() // an error says that it has ended
-		}
-	}
-	if left > 0 {
+	if left := s.table.abandon(); left > 0 {
 		return fmt.Errorf("lockserver: drain: %d holds and waits are left: %w", left, context.Cause(ctx))
 	}
 	return nil

@@ -64,7 +64,7 @@ func (g *gate) isOwnHost(host string) bool {
 // denied reports a refusal.
 func (g *gate) denied(c *call, p *problem, err error) {
 	if g.report != nil {
-		g.report(DeniedInfo{Principal: c.who.Name, Remote: remoteOf(c.r), Code: p.code, Err: err})
+		g.report(DeniedInfo{Principal: c.who.Name, Remote: c.remote, Code: p.code, Err: err})
 	}
 }
 

@@ -14,10 +14,7 @@ func (s *Server) serveHealth(c *call) { _ = c.answer(http.StatusOK, fields{{"sta
 
 // serveReady answers GET /readyz: the server takes new holds, and the store answers.
 func (s *Server) serveReady(c *call) {
-	s.mu.Lock()
-	ending := s.draining
-	s.mu.Unlock()
-	if ending {
+	if s.table.isEnding() {
 		c.fail(draining())
 		return
 	}

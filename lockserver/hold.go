@@ -2,29 +2,11 @@ package lockserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
-
-// holdKey identifies a hold: the hash of realm, principal and id.
-type holdKey [sha256.Size]byte
-
-// ownerPrefix begins the owners of holds at the store.
-const ownerPrefix = "serve:"
-
-func (s *Server) keyOf(principal, id string) holdKey {
-	b := strconv.AppendQuote(make([]byte, 0, 128), s.options.Realm)
-	b = strconv.AppendQuote(append(b, ' '), principal)
-	return sha256.Sum256(strconv.AppendQuote(append(b, ' '), id))
-}
-
-// owner returns the name at the store that all servers give to a hold.
-func (k holdKey) owner() string { return ownerPrefix + hex.EncodeToString(k[:]) }
 
 // spec says what an id asks for. It stays the same for an id.
 type spec struct {
@@ -56,7 +38,14 @@ const (
 )
 
 // hold is an id's hold at this server. Requests attach to it, and none owns it.
+//
+//	joining, waiting → granted → held → over → forgotten
+//	over → joining, when its client asks again: an owner check
+//
+// A grant of which nothing could be sent, a place whose client is silent, and what was
+// released are forgotten at once.
 type hold struct {
+	t      *table
 	key    holdKey
 	id     string
 	who    string // principal
@@ -65,12 +54,12 @@ type hold struct {
 	asked  time.Time
 	// prefixes are those of the grants that bound the waits for its name.
 	prefixes []string
+	opts     []holdfast.Option // for the store
+	try      bool              // the first try does not wait for a turn
 
-	// Guarded by Server.mu.
+	// Guarded by table.mu.
 	state   state
 	want    uint64             // of an owner check: the token that it compares
-	try     bool               // the joining goroutine does not wait for a turn
-	opts    []holdfast.Option  // for a later owner check
 	starts  int                // number of goroutines that have joined
 	cancel  context.CancelFunc // ends the goroutine that joins; nil: none does
 	ended   chan struct{}      // closed when that goroutine has ended
@@ -86,15 +75,26 @@ type hold struct {
 	due     time.Time          // when timer does something
 	reason  string             // over: why
 	failed  *problem           // why the last attempt ended without a hold
-	removed bool               // no longer in Server.holds
+	removed bool               // no longer in table.holds
 	counted bool               // in the quota
-	live    bool               // in Server.live
+	live    bool               // in table.live
 }
 
 // resumable reports whether another server can go on with the hold.
 func (h *hold) resumable() bool { return !h.spec.pinned }
 
-// changeLocked wakes the requests that wait for a change. Server.mu guards it.
+// settledLocked reports whether h holds, or has no hold and waits for none.
+func (h *hold) settledLocked() bool {
+	switch h.state {
+	case granted, held:
+		return h.lock.Err() == nil // else its end is about to be noted
+	case over:
+		return true
+	}
+	return h.removed
+}
+
+// changeLocked wakes the requests that wait for a change.
 func (h *hold) changeLocked() {
 	if h.changed != nil {
 		close(h.changed)
@@ -102,7 +102,7 @@ func (h *hold) changeLocked() {
 	}
 }
 
-// changeOfLocked returns a channel that is closed at the next change. Server.mu guards it.
+// changeOfLocked returns a channel that is closed at the next change.
 func (h *hold) changeOfLocked() <-chan struct{} {
 	if h.changed == nil {
 		h.changed = make(chan struct{})
@@ -110,170 +110,113 @@ func (h *hold) changeOfLocked() <-chan struct{} {
 	return h.changed
 }
 
-// armLocked sets the timer of the hold's state. Server.mu guards it.
-func (s *Server) armLocked(h *hold, d time.Duration) {
+// armLocked sets the timer of the hold's state.
+func (h *hold) armLocked(d time.Duration) {
 	h.due = time.Now().Add(d)
 	if h.timer == nil {
-		h.timer = time.AfterFunc(d, func() { s.onTimer(h) })
+		h.timer = time.AfterFunc(d, h.onTimer)
 		return
 	}
 	h.timer.Reset(d)
 }
 
-// addLocked makes a hold known; removeLocked forgets it.
-func (s *Server) addLocked(h *hold) {
-	s.holds[h.key] = h
-	s.quota.countHold(h.who, 1)
-}
-
-func (s *Server) removeLocked(h *hold) {
-	if h.removed {
-		return
-	}
-	h.removed = true
-	delete(s.holds, h.key)
-	s.quota.countHold(h.who, -1)
-	s.countWaitLocked(h, false)
-	s.countLiveLocked(h, false)
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-	h.changeLocked()
-}
-
-// countLiveLocked counts h among the holds that Drain waits for, or no longer.
-func (s *Server) countLiveLocked(h *hold, on bool) {
-	if h.live == on {
-		return
-	}
-	h.live = on
-	if on {
-		s.live++
-		return
-	}
-	s.live--
-	s.checkDrainedLocked()
-}
-
-// countWaitLocked counts h among the waits of its principal, or no longer.
-func (s *Server) countWaitLocked(h *hold, on bool) {
-	if h.counted == on {
-		return
-	}
-	h.counted = on
-	n := 1
-	if !on {
-		n = -1
-	}
-	s.quota.countWait(h.who, h.prefixes, n)
-}
-
 // onTimer does what a state does when its time is over: a wait whose client is silent
 // gives its place up, a grant of which nothing could be sent is given back, a hold that
 // was not renewed ends, and one that is over is forgotten.
-func (s *Server) onTimer(h *hold) {
-	s.mu.Lock()
+func (h *hold) onTimer() {
+	t := h.t
+	t.mu.Lock()
 	now := time.Now()
 	if h.removed || now.Before(h.due) { // it was set again as it fired
-		s.mu.Unlock()
+		t.mu.Unlock()
 		return
 	}
 	switch h.state {
 	case joining, waiting:
 		if rest := h.spec.ttl - now.Sub(h.seen); h.polls > 0 || rest > 0 {
-			s.armLocked(h, max(rest, h.spec.ttl/10))
+			h.armLocked(max(rest, h.spec.ttl/10))
 			break
 		}
 		h.failed = lost("gone")
 		h.cancel()
-		s.removeLocked(h)
+		t.removeLocked(h)
 	case granted:
 		if h.polls > 0 { // a request is about to answer with it
-			s.armLocked(h, h.spec.ttl/10)
+			h.armLocked(h.spec.ttl / 10)
 			break
 		}
-		s.removeLocked(h)
-		s.unlockInBackground(h.lock)
-		s.mu.Unlock()
-		s.report(h, HoldGivenBack, "")
+		t.removeLocked(h)
+		t.unlock(h.lock)
+		t.mu.Unlock()
+		h.report(HoldGivenBack, "")
 		return
 	case held:
 		// A claim that ends by itself is noted by onEnded. Readers of one client share a
 		// ticket, which may outlast the claim of one of them.
 		if rest := h.until.Sub(now); rest > 0 || h.lock.Err() != nil {
-			s.armLocked(h, max(rest, h.spec.ttl/10))
+			h.armLocked(max(rest, h.spec.ttl/10))
 			break
 		}
 		lock := h.lock
-		s.endLocked(h, "expired")
-		s.unlockInBackground(lock)
-		s.mu.Unlock()
-		s.report(h, HoldLost, "expired")
+		h.endLocked("expired")
+		t.unlock(lock)
+		t.mu.Unlock()
+		h.report(HoldLost, "expired")
 		return
 	case over:
 		if h.lock != nil {
-			s.unlockInBackground(h.lock)
+			t.unlock(h.lock)
 		}
-		s.removeLocked(h)
+		t.removeLocked(h)
 	}
-	s.mu.Unlock()
-}
-
-// unlockInBackground releases a lock that no request waits for. The client repeats a
-// release without an answer until the lease has ended.
-func (s *Server) unlockInBackground(lock *holdfast.Hold) {
-	s.running.Go(func() { _ = lock.Unlock() })
+	t.mu.Unlock()
 }
 
 // endLocked notes that a hold has ended here, and tells its client by an event, unless
-// another server may have it. Server.mu guards it.
-func (s *Server) endLocked(h *hold, reason string) {
-	s.endQuietlyLocked(h, reason)
+// another server may have it.
+func (h *hold) endLocked(reason string) {
+	h.endQuietlyLocked(reason)
 	if h.spec.pinned || reason != "expired" {
-		s.subscribers.push(h.who, h.id, lostEvent(h, reason))
+		h.t.subscribers.push(h.who, h.id, lostEvent(h.id, reason))
 	}
 }
 
-func lostEvent(h *hold, reason string) fields {
-	return fields{{"event", "lost"}, {"id", h.id}, {"reason", reason}}
-}
-
 // endQuietlyLocked notes that a hold has ended here, which is remembered for two TTLs:
-// its client may ask again. Server.mu guards it.
-func (s *Server) endQuietlyLocked(h *hold, reason string) {
+// its client may ask again.
+func (h *hold) endQuietlyLocked(reason string) {
 	h.state, h.reason, h.lock, h.until = over, reason, nil, time.Time{}
-	s.countWaitLocked(h, false)
-	s.armLocked(h, 2*h.spec.ttl)
+	h.t.countWaitLocked(h, false)
+	h.armLocked(2 * h.spec.ttl)
 	h.changeLocked()
-	s.countLiveLocked(h, false)
+	h.t.countLiveLocked(h, false)
 }
 
 // lookFor asks the store whether the owner of a hold whose ticket is gone still holds,
 // by the ticket of another server. If not, the client learns of the loss by an event.
 // The place is not taken: a lease lasts only as long as the client asks for it.
-func (s *Server) lookFor(h *hold) {
-	s.mu.Lock()
+func (h *hold) lookFor() {
+	t := h.t
+	t.mu.Lock()
 	token := h.token
-	s.mu.Unlock()
-	holds, err := s.store.holdsWith(context.Background(), &h.spec, h.key.owner(), token)
-	s.mu.Lock()
+	t.mu.Unlock()
+	holds, err := t.store.holdsWith(context.Background(), &h.spec, h.key.owner(), token)
+	t.mu.Lock()
 	gone := err == nil && !holds && h.state == over && !h.removed
 	if gone {
-		s.subscribers.push(h.who, h.id, lostEvent(h, "gone"))
+		t.subscribers.push(h.who, h.id, lostEvent(h.id, "gone"))
 	}
-	s.mu.Unlock()
+	t.mu.Unlock()
 	if gone {
-		s.report(h, HoldLost, "gone")
+		h.report(HoldLost, "gone")
 	}
 }
 
-// report calls Events.Hold, without the server's mutex.
-func (s *Server) report(h *hold, what HoldEvent, reason string) {
-	f := s.options.Events.Hold
-	if f == nil {
+// report tells Options.Events, without the table's mutex.
+func (h *hold) report(what HoldEvent, reason string) {
+	if h.t.onHold == nil {
 		return
 	}
-	s.mu.Lock()
+	h.t.mu.Lock()
 	e := HoldInfo{
 		Event: what, Name: h.spec.name, Principal: h.who, Remote: h.remote, HashedID: h.key.owner(), Kind: h.spec.kind,
 		Token: h.token, Reason: reason,
@@ -284,13 +227,14 @@ func (s *Server) report(h *hold, what HoldEvent, reason string) {
 	case !h.since.IsZero():
 		e.Held = time.Since(h.since)
 	}
-	s.mu.Unlock()
-	f(e)
+	h.t.mu.Unlock()
+	h.t.onHold(e)
 }
 
 // onEnded notes that the client has lost a hold. The store may still have it by the
 // ticket of another server: an owner check tells.
-func (s *Server) onEnded(h *hold, lock *holdfast.Hold) {
+func (h *hold) onEnded(lock *holdfast.Hold) {
+	t := h.t
 	err := lock.Err()
 	e, ok := errors.AsType[*holdfast.LostError](err)
 	if err == nil || errors.Is(err, holdfast.ErrReleased) {
@@ -300,23 +244,23 @@ func (s *Server) onEnded(h *hold, lock *holdfast.Hold) {
 	if ok {
 		reason = lostReason(e.Reason)
 	}
-	s.mu.Lock()
+	t.mu.Lock()
 	if h.removed || h.lock != lock {
-		s.mu.Unlock()
+		t.mu.Unlock()
 		return
 	}
 	switch {
 	case reason == "gone" && ok && h.resumable():
-		s.endQuietlyLocked(h, reason)
-		s.running.Go(func() { s.lookFor(h) })
-		s.mu.Unlock()
+		h.endQuietlyLocked(reason)
+		t.running.Go(h.lookFor)
+		t.mu.Unlock()
 		return
 	case reason == "max_hold":
-		s.endLocked(h, reason)
+		h.endLocked(reason)
 		h.lock = lock // kept until its client releases it, or the client library does
 	default:
-		s.endLocked(h, reason)
+		h.endLocked(reason)
 	}
-	s.mu.Unlock()
-	s.report(h, HoldLost, reason)
+	t.mu.Unlock()
+	h.report(HoldLost, reason)
 }

@@ -1,6 +1,7 @@
 package lockserver
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -26,8 +27,8 @@ const maxHoldBeat = 3 * time.Second
 // can keep.
 func (s *Server) serveHold(c *call) {
 	c.withHold(holdParams, c.parseHoldStream, func(h *hold, a *acquireRequest) {
-		if s.streamHold(c, h) && a.release {
-			s.release(c, ending{id: a.id, name: a.spec.name})
+		if c.streamHold(h) && a.release {
+			c.release(ending{id: a.id, name: a.spec.name})
 		}
 	})
 }
@@ -55,7 +56,8 @@ func (c *call) parseHoldStream(p params) (*acquireRequest, *problem) {
 // returns when the hold has ended or the connection is of no use, and reports whether
 // the client has ended it. Otherwise the client may still work, for as long as the last
 // event has told.
-func (s *Server) streamHold(c *call, h *hold) (left bool) {
+func (c *call) streamHold(h *hold) (left bool) {
+	t := c.s.table
 	beat := time.NewTicker(min(h.spec.ttl/10, maxHoldBeat))
 	defer beat.Stop()
 	begun := false
@@ -71,47 +73,36 @@ func (s *Server) streamHold(c *call, h *hold) (left bool) {
 			}
 			return false
 		}
-		s.mu.Lock()
-		var e fields
-		var lock *holdfast.Hold
-		switch {
-		case h.state == over || h.removed:
-			send := s.answerLocked(c, h)
-			last := h.lastEvent()
-			s.mu.Unlock()
-			if !begun {
-				send()
-				return false
-			}
-			_ = c.sendEvent(last) // the connection may be gone
+		t.mu.Lock()
+		st := h.tellLocked(c.r.Context(), time.Now())
+		lock, changed := h.lock, h.changeOfLocked()
+		t.mu.Unlock()
+		if st.state == over && !begun {
+			c.stand(st)
 			return false
-		case h.settledLocked():
-			s.sentLocked(h)
-			lock = h.lock
-			e = fields{{"event", "held"}, {"id", h.id}, {"token", h.token}, {"left_ms", h.leftLocked(time.Now())}}
-		case h.state == waiting:
-			e = append(fields{{"event", "waiting"}, {"id", h.id}}, h.waitingLocked(nil, time.Now())[1:]...)
 		}
-		changed := h.changeOfLocked()
-		s.mu.Unlock()
+		e := st.event()
 		if e != nil {
 			if !begun {
 				c.beginStream()
 				begun = true
 			}
 			if err := c.sendEvent(e); err != nil {
-				return !errors.Is(err, os.ErrDeadlineExceeded)
+				return st.state != over && !errors.Is(err, os.ErrDeadlineExceeded)
 			}
 		}
-		if lock != nil && time.Since(renewed) >= h.spec.ttl/4 {
-			if renewed.IsZero() || s.renewStream(c, h, lock) {
+		if st.state == over {
+			return false
+		}
+		if st.holds() && !st.ended && time.Since(renewed) >= h.spec.ttl/4 {
+			if renewed.IsZero() || h.renewStream(c.r.Context(), lock) {
 				renewed = time.Now()
 			}
 		}
 		select {
 		case <-changed:
 		case <-beat.C:
-		case <-s.ending:
+		case <-t.ending:
 			if begun {
 				_ = c.sendEvent(fields{{"event", "draining"}, {"id", h.id}})
 			} else {
@@ -126,25 +117,12 @@ func (s *Server) streamHold(c *call, h *hold) (left bool) {
 
 // renewStream renews the hold of a stream, and reports whether the store has confirmed
 // that. A failure leaves the claim as it is: the next beat asks again.
-func (s *Server) renewStream(c *call, h *hold, lock *holdfast.Hold) bool {
-	ctx, cancel := requestContext(c.r.Context(), h.spec.ttl/8)
+func (h *hold) renewStream(ctx context.Context, lock *holdfast.Hold) bool {
+	ctx, cancel := requestContext(ctx, h.spec.ttl/8)
 	defer cancel()
 	if lock.Renew(ctx) != nil {
 		return false
 	}
-	s.onRenewed(h, lock)
+	h.onRenewed(lock)
 	return true
-}
-
-// lastEvent returns the event of a hold that has ended. Server.mu guards h.
-func (h *hold) lastEvent() fields {
-	switch {
-	case h.failed != nil:
-		return append(fields{{"event", "lost"}, {"id", h.id}, {"code", h.failed.code}}, h.failed.more...)
-	case h.reason != "":
-		return lostEvent(h, h.reason)
-	case h.removed:
-		return fields{{"event", "released"}, {"id", h.id}}
-	}
-	return lostEvent(h, "gone")
 }

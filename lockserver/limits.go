@@ -1,7 +1,6 @@
 package lockserver
 
 import (
-	"context"
 	"fmt"
 	"time"
 )
@@ -66,9 +65,4 @@ func (l Limits) check(minTTL, maxTTL time.Duration) error {
 		return fmt.Errorf("lockserver: limits: TTLs from %v to %v; the store allows %v to %v", l.MinTTL, l.MaxTTL, minTTL, maxTTL)
 	}
 	return nil
-}
-
-// requestContext bounds what a request asks of the store.
-func requestContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, limit)
 }

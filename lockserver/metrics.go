@@ -172,13 +172,11 @@ type gauges struct {
 }
 
 func gaugesOf(s *Server) (g gauges) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u := s.quota.total()
 	g.holds, g.waits, g.polls = u.holds, u.waits, u.polls
 	g.streams = s.subscribers.count()
 	g.viewers = s.scans.count()
-	g.draining = s.draining
+	g.draining = s.table.isEnding()
 	return g
 }
 

@@ -119,24 +119,25 @@ func TestGrantIsNotGivenBackUnderARequest(t *testing.T) {
 		w.want("wait", w.acquire(s, 2, "a", "wait_ms", "0"), 202, "state", "waiting")
 		w.release(s, 1, "a")
 		settle()
-		s.mu.Lock()
-		h := s.holds[s.keyOf(LocalName, id(2))]
+		s.table.mu.Lock()
+		h := s.table.holds[s.table.keyOf(LocalName, id(2))]
 		h.polls++ // as a request does first
-		s.mu.Unlock()
+		s.table.mu.Unlock()
 		time.Sleep(3*time.Second + 10*time.Millisecond)
-		s.mu.Lock()
+		s.table.mu.Lock()
 		if h.removed || h.state != granted {
 			t.Errorf("state %d, removed %v", h.state, h.removed)
 		}
 		h.polls--
-		s.mu.Unlock()
+		s.table.mu.Unlock()
 		time.Sleep(time.Second)
-		s.mu.Lock()
+		s.table.mu.Lock()
 		if !h.removed {
 			t.Error("a grant that nobody asked for is kept")
 		}
-		e := s.entryLocked(&call{s: s, begun: time.Now()}, h, nil)
-		s.mu.Unlock()
+		st := h.standLocked(time.Now())
+		s.table.mu.Unlock()
+		e := st.entry(nil)
 		if !strings.Contains(string(e.encoded()), "unknown_hold") {
 			t.Errorf("a request that found it before: %s", e.encoded())
 		}

@@ -396,9 +396,9 @@ func TestLateAnswerCountsFromItsRequest(t *testing.T) {
 		time.AfterFunc(7*time.Second, func() { w.release(s, 1, "a") })
 		asked := time.Now()
 		r := w.acquire(s, 2, "a")
-		s.mu.Lock()
-		until := s.holds[s.keyOf(LocalName, id(2))].until
-		s.mu.Unlock()
+		s.table.mu.Lock()
+		until := s.table.holds[s.table.keyOf(LocalName, id(2))].until
+		s.table.mu.Unlock()
 		if got := asked.Add(time.Duration(r.number("left_ms")) * time.Millisecond); got.After(until) {
 			t.Errorf("the client believes until %v, the server until %v", got, until)
 		}

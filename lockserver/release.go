@@ -35,17 +35,14 @@ func (s *Server) serveRelease(c *call) {
 	entries := make([]fields, len(endings))
 	var group sync.WaitGroup
 	if len(endings) == 1 { // as most are: another goroutine would cost more than it does
-		entries[0], endings = s.release(c, endings[0]), nil
+		entries[0], endings = c.release(endings[0]), nil
 	}
 	for i, e := range endings {
-		group.Go(func() { entries[i] = s.release(c, e) })
+		group.Go(func() { entries[i] = c.release(e) })
 	}
 	group.Wait()
-	s.mu.Lock()
-	ending := s.draining
-	s.mu.Unlock()
 	f := fields{{"holds", entries}}
-	if ending {
+	if s.table.isEnding() {
 		f = f.with("draining", true)
 	}
 	_ = c.answer(http.StatusOK, f) // a client that is gone asks again
@@ -89,23 +86,28 @@ func readEndings(c *call) ([]ending, *problem) {
 	return endings, nil
 }
 
-// release ends the hold or the wait of an id, and remembers that: no acquire that is
-// late or doubled takes the lock again at this server.
-func (s *Server) release(c *call, e ending) fields {
+// release releases for a sender that has the right to.
+func (c *call) release(e ending) fields {
 	if bad := c.may(RightLock, e.name); bad != nil {
 		return bad.entry(e.id)
 	}
-	key := s.keyOf(c.who.Name, e.id)
-	s.mu.Lock()
-	h := s.holds[key]
+	return c.s.table.release(c.r.Context(), c.who.Name, e)
+}
+
+// release ends the hold or the wait of an id, and remembers that: no acquire that is
+// late or doubled takes the lock again at this server.
+func (t *table) release(ctx context.Context, who string, e ending) fields {
+	key := t.keyOf(who, e.id)
+	t.mu.Lock()
+	h := t.holds[key]
 	if h != nil && h.spec.name != e.name {
-		s.mu.Unlock()
+		t.mu.Unlock()
 		return newProblem(http.StatusConflict, "id_in_use", "the id asks for another name").entry(e.id)
 	}
-	again := h == nil && s.released.has(key)
-	s.released.add(key)
+	again := h == nil && t.released.has(key)
+	t.released.add(key)
 	var lock *holdfast.Hold
-	ttl := s.options.Limits.MaxTTL
+	ttl := t.longest
 	wasWaiting := false
 	if h != nil {
 		lock, ttl = h.lock, h.spec.ttl
@@ -114,30 +116,30 @@ func (s *Server) release(c *call, e ending) fields {
 			h.failed = released()
 			h.cancel()
 		}
-		s.removeLocked(h)
+		t.removeLocked(h)
 	}
-	s.mu.Unlock()
-	ctx, cancel := requestContext(context.WithoutCancel(c.r.Context()), min(max(ttl/3, 100*time.Millisecond), ioTimeout))
+	t.mu.Unlock()
+	ctx, cancel := requestContext(context.WithoutCancel(ctx), min(max(ttl/3, 100*time.Millisecond), ioTimeout))
 	defer cancel()
-	result := s.releaseAtStore(ctx, e, key, lock, wasWaiting)
+	result := t.releaseAtStore(ctx, e, key, lock, wasWaiting)
 	if result == resultGone && again {
 		result = resultReleased
 	}
 	if result == resultReleased && lock != nil {
-		s.report(h, HoldReleased, "")
+		h.report(HoldReleased, "")
 	}
 	return fields{{"id", e.id}, {"result", result}}
 }
 
 // releaseAtStore ends the owner's place. The tickets of other servers are broken first,
 // and the own one leaves last. done says that the id's wait here has ended.
-func (s *Server) releaseAtStore(ctx context.Context, e ending, key holdKey, lock *holdfast.Hold, done bool) string {
+func (t *table) releaseAtStore(ctx context.Context, e ending, key holdKey, lock *holdfast.Hold, done bool) string {
 	broken := 0
-	if s.traits.Owner && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
-		n, err := s.store.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
+	if t.owners && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
+		n, err := t.store.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
 		if err != nil {
 			if lock != nil {
-				s.unlockInBackground(lock)
+				t.unlock(lock)
 			}
 			return resultUnknown
 		}

@@ -101,8 +101,8 @@ func TestBadRequestsHaveOneClearCode(t *testing.T) {
 		} {
 			w.want(x.method+" "+x.path+" "+x.body[:min(len(x.body), 200)], w.send(s, request(x.method, x.path, x.kind, x.body)), x.status, "code", x.code)
 		}
-		if len(s.holds) > 0 || len(s.quota.uses) > 0 {
-			t.Errorf("%d holds, %d principals are left", len(s.holds), len(s.quota.uses))
+		if len(s.table.holds) > 0 || len(s.quota.uses) > 0 {
+			t.Errorf("%d holds, %d principals are left", len(s.table.holds), len(s.quota.uses))
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestRightsOfPrincipals(t *testing.T) {
 		w.want("renewal", w.renew(billing, 1), 200, "state", "held")
 		w.want("break without the right", w.post(stock, "/v1/break", "name", "invoice/1", "ticket", "t"), 403, "code", "forbidden")
 		w.want("read without the right", w.get(admin, "/v1/lock?name=invoice/1"), 403, "code", "forbidden")
-		owner := s.keyOf("billing", id(1)).owner()
+		owner := s.table.keyOf("billing", id(1)).owner()
 		w.want("break", w.post(admin, "/v1/break", "name", "invoice/1", "owner", owner), 200, "broken", "1")
 		w.want("break again", w.post(admin, "/v1/break", "name", "invoice/1", "owner", owner), 404, "code", "no_ticket")
 		settle()

@@ -138,11 +138,11 @@ func TestLeftCountsASuspend(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
 		left := w.acquire(s, 1, "a").number("left_ms")
-		s.mu.Lock()
-		for _, h := range s.holds {
+		s.table.mu.Lock()
+		for _, h := range s.table.holds {
 			h.until = h.until.Add(4 * time.Second)
 		}
-		s.mu.Unlock()
+		s.table.mu.Unlock()
 		if got := w.acquire(s, 1, "a").number("left_ms"); got > left {
 			t.Errorf("%d ms are left of %d", got, left)
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -42,6 +41,11 @@ type Options struct {
 
 // Server answers the requests of lock clients; it is an http.Handler. It is safe for
 // concurrent use.
+//
+// Its fields are its rooms, each with its own state and mutex: gate (who asks), group (of
+// the store), quota (what principals have open), table (holds by id), subscribers (to
+// events), scans (for those who watch) and metrics. The table's mutex may be held while
+// that of quota or subscribers is taken; otherwise no two are held at once.
 type Server struct {
 	store   *store
 	traits  holdfast.Traits
@@ -54,20 +58,10 @@ type Server struct {
 	group *group
 	ping  pinger
 
-	// ending is closed when Drain begins: polls and streams end.
-	ending  chan struct{}
-	running sync.WaitGroup // goroutines that take or release locks
-
-	quota       *quota // of principals
-	subscribers subscribers
+	quota       *quota
+	subscribers *subscribers
 	scans       scans
-
-	mu       sync.Mutex
-	holds    map[holdKey]*hold
-	released releasedIDs
-	draining bool
-	live     int           // holds that Drain waits for
-	drained  chan struct{} // closed when draining and no hold is left; nil before Drain
+	table       *table
 }
 
 // route is one request that the server answers.
@@ -95,13 +89,11 @@ func New(client *holdfast.Client, o Options) (*Server, error) {
 		o.Metrics = NewMetrics()
 	}
 	o.Events = o.Metrics.counted(o.Events)
-	name, st := serverName(), &store{client}
+	name, st, q, subs := serverName(), &store{client}, newQuota(o.Limits), new(subscribers)
 	s := &Server{
-		store: st, scans: scans{store: st}, traits: traits, options: o, name: name,
+		store: st, traits: traits, options: o, name: name, metrics: o.Metrics, routes: routes(),
 		gate: newGate(o), group: &group{client: client, server: name, realm: o.Realm},
-		routes: routes(), metrics: o.Metrics,
-		ending: make(chan struct{}),
-		holds:  make(map[holdKey]*hold), quota: newQuota(o.Limits),
+		quota: q, subscribers: subs, scans: scans{store: st}, table: newTable(st, o, traits, q, subs),
 	}
 	if err := s.metrics.bind(s); err != nil {
 		return nil, err
@@ -151,14 +143,20 @@ func routes() map[string]route {
 	}
 }
 
+// sender is who sends a request, from where, and since when it is being answered.
+type sender struct {
+	who    Principal
+	remote string
+	begun  time.Time
+}
+
 // call is one request on its way.
 type call struct {
-	s     *Server
-	w     http.ResponseWriter
-	r     *http.Request
-	who   Principal
-	begun time.Time
-	text  bool
+	s    *Server
+	w    http.ResponseWriter
+	r    *http.Request
+	text bool
+	sender
 	// status and code are those of the answer, for Events.
 	status int
 	code   string
@@ -167,7 +165,7 @@ type call struct {
 // ServeHTTP answers one request. A long poll blocks for as long as its client asks,
 // 30 s at most, and a stream until its client or Drain ends it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{s: s, w: w, r: r, begun: time.Now(), text: wantsText(r)}
+	c := &call{s: s, w: w, r: r, text: wantsText(r), sender: sender{begun: time.Now(), remote: remoteOf(r)}}
 	h := w.Header()
 	h.Set("Holdfast", "1")
 	h.Set("Cache-Control", "no-store, no-transform")
@@ -262,6 +260,19 @@ func (c *call) answer(status int, f fields) error {
 	return c.write(status, c.s.sign(f), "application/json")
 }
 
+// stand answers where an id stands, unless its client is gone.
+func (c *call) stand(st standing) {
+	if st.unsent {
+		return
+	}
+	switch status, f, bad := st.answer(); {
+	case bad != nil:
+		c.fail(bad)
+	default:
+		_ = c.answer(status, f) // a client that is gone asks again
+	}
+}
+
 // fail writes a problem.
 func (c *call) fail(p *problem) {
 	if p.after > 0 {
@@ -313,13 +324,10 @@ func (s *Server) serveServer(c *call) {
 		rights = append(rights, f)
 	}
 	l := s.options.Limits
-	s.mu.Lock()
-	ending := s.draining
-	s.mu.Unlock()
 	_ = c.answer(http.StatusOK, fields{
 		{"version", s.options.Version},
 		{"features", features},
-		{"draining", ending},
+		{"draining", s.table.isEnding()},
 		{"traits", fields{
 			{"scheme", s.traits.Scheme}, {"fencing", s.traits.Fencing}, {"shared", s.traits.Shared}, {"owner", s.traits.Owner},
 			{"fair", s.traits.Fair}, {"push", s.traits.Push}, {"survives_restart", s.traits.SurvivesRestart},

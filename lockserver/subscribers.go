@@ -62,6 +62,9 @@ func (s *subscribers) push(principal, id string, e fields) (sent bool) {
 func (s *subscribers) end(e fields) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
 	s.ended = true
 	for sub := range s.all {
 		s.sendLocked(sub, e)
@@ -125,7 +128,7 @@ func (s *Server) serveEvents(c *call) {
 			e = fields{{"event", "beat"}}
 		case <-sub.slow:
 			return
-		case <-s.ending:
+		case <-s.table.ending:
 			s.subscribers.remove(sub)
 			sub.sendRest(c)
 			return

@@ -12,8 +12,8 @@ import (
 // token, by an owner check. An owner check may follow a try that still waits. It ends that
 // first, because the client library refuses a Try behind it without asking the store; the
 // owner keeps its place by the ticket of the server that has told its client of the grant.
-// Server.mu guards h.
-func (s *Server) startLocked(h *hold, want uint64) {
+func (h *hold) startLocked(want uint64) {
+	t := h.t
 	giveUp, gaveUp := h.cancel, h.ended
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -21,19 +21,35 @@ func (s *Server) startLocked(h *hold, want uint64) {
 	h.starts++
 	start := h.starts
 	h.seen = time.Now()
-	s.countWaitLocked(h, true)
-	s.countLiveLocked(h, true)
-	s.armLocked(h, h.spec.ttl)
-	s.running.Go(func() {
+	t.countWaitLocked(h, true)
+	t.countLiveLocked(h, true)
+	h.armLocked(h.spec.ttl)
+	t.running.Go(func() {
 		defer close(ended)
 		defer cancel()
 		if giveUp != nil {
 			giveUp()
 			<-gaveUp
 		}
-		lock, err := s.take(ctx, h, want)
-		s.onTaken(h, start, lock, err)
+		lock, err := h.take(ctx, want)
+		h.onTaken(start, lock, err)
 	})
+}
+
+// recheckLocked begins an owner check of a hold that is over here, unless its end is
+// known for certain. resume is the token that the client names, 0 for that of the hold.
+func (h *hold) recheckLocked(resume uint64) *problem {
+	if h.state != over || h.removed {
+		return nil
+	}
+	if resume == 0 {
+		resume = h.token
+	}
+	if h.reason == "max_hold" || !h.resumable() || resume == 0 {
+		return lost(h.reason)
+	}
+	h.startLocked(resume)
+	return nil
 }
 
 // errGone is the result of an owner check that found another holder, or none.
@@ -46,21 +62,22 @@ var errChanged = errors.New("lockserver: the owner holds, but its place could no
 // take takes the lock of h. With a token, it is an owner check: Inspect comes first,
 // because a question must not take the lock, and then the token that the place really
 // has is compared.
-func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold, error) {
+func (h *hold) take(ctx context.Context, want uint64) (*holdfast.Hold, error) {
+	t := h.t
 	if want == 0 {
-		return s.store.lock(ctx, &h.spec, h.opts, h.try)
+		return t.store.lock(ctx, &h.spec, h.opts, h.try)
 	}
-	if holds, err := s.store.holdsWith(ctx, &h.spec, h.key.owner(), want); err != nil {
+	if holds, err := t.store.holdsWith(ctx, &h.spec, h.key.owner(), want); err != nil {
 		return nil, err
 	} else if !holds {
 		return nil, errGone
 	}
-	lock, err := s.store.lock(ctx, &h.spec, h.opts, true)
+	lock, err := t.store.lock(ctx, &h.spec, h.opts, true)
 	switch {
 	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
 		// A client answers a Try so, too, for reasons that are not the store's word about
 		// the owner: its own ticket may have ended on the way.
-		holds, err := s.store.holdsWith(ctx, &h.spec, h.key.owner(), want)
+		holds, err := t.store.holdsWith(ctx, &h.spec, h.key.owner(), want)
 		switch {
 		case err != nil:
 			return nil, err
@@ -71,16 +88,16 @@ func (s *Server) take(ctx context.Context, h *hold, want uint64) (*holdfast.Hold
 	case err != nil:
 		return nil, err
 	case lock.Token() != want:
-		s.unlockInBackground(lock)
+		t.unlock(lock)
 		return nil, errGone
 	}
 	return lock, nil
 }
 
 // onWaiting notes the place of h. A try beside an owner check tells nothing.
-func (s *Server) onWaiting(h *hold, w holdfast.Waiting) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (h *hold) onWaiting(w holdfast.Waiting) {
+	h.t.mu.Lock()
+	defer h.t.mu.Unlock()
 	if h.state != joining && h.state != waiting || h.want != 0 {
 		return
 	}
@@ -92,22 +109,23 @@ func (s *Server) onWaiting(h *hold, w holdfast.Waiting) {
 }
 
 // onTaken notes the end of the goroutine that joined, which was the start-th of h.
-func (s *Server) onTaken(h *hold, start int, lock *holdfast.Hold, err error) {
-	s.mu.Lock()
+func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
+	t := h.t
+	t.mu.Lock()
 	if h.removed || h.starts != start { // released, its client was silent, or an owner check came after
-		s.mu.Unlock()
+		t.mu.Unlock()
 		if lock != nil {
 			_ = lock.Unlock()
 		}
 		return
 	}
 	h.cancel, h.ended = nil, nil
-	s.countWaitLocked(h, false)
+	t.countWaitLocked(h, false)
 	if err != nil {
-		s.onFailedLocked(h, err)
-		s.mu.Unlock()
+		h.onFailedLocked(err)
+		t.mu.Unlock()
 		if errors.Is(err, errGone) {
-			s.report(h, HoldLost, "gone")
+			h.report(HoldLost, "gone")
 		}
 		return
 	}
@@ -117,32 +135,33 @@ func (s *Server) onTaken(h *hold, start int, lock *holdfast.Hold, err error) {
 	}
 	now := time.Now()
 	h.state, h.lock, h.token, h.since, h.until = granted, lock, lock.Token(), now, lock.Deadline()
-	s.armLocked(h, h.spec.ttl/3)
-	if h.want != 0 || s.subscribers.push(h.who, h.id, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
-		s.sentLocked(h) // a client that resumes believes in its hold already
+	h.armLocked(h.spec.ttl / 3)
+	if h.want != 0 || t.subscribers.push(h.who, h.id, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
+		h.sentLocked() // a client that resumes believes in its hold already
 	}
 	h.changeLocked()
-	s.mu.Unlock()
-	s.report(h, what, "")
+	t.mu.Unlock()
+	h.report(what, "")
 	// No goroutine waits for the end of the hold.
-	context.AfterFunc(lock.Context(), func() { s.onEnded(h, lock) })
+	context.AfterFunc(lock.Context(), func() { h.onEnded(lock) })
 }
 
 // sentLocked notes that the client may learn of the grant from now on: the claim alone
-// ends the hold. Server.mu guards it.
-func (s *Server) sentLocked(h *hold) {
+// ends the hold.
+func (h *hold) sentLocked() {
 	if h.state == granted {
 		h.state = held
-		s.armLocked(h, max(0, time.Until(h.until)))
+		h.armLocked(max(0, time.Until(h.until)))
 	}
 }
 
 // onFailedLocked notes that an attempt ended without a hold.
-func (s *Server) onFailedLocked(h *hold, err error) {
+func (h *hold) onFailedLocked(err error) {
+	t := h.t
 	switch {
 	case errors.Is(err, errGone):
 		h.failed = lost("gone")
-		s.endLocked(h, "gone")
+		h.endLocked("gone")
 		return
 	case errors.Is(err, context.Canceled):
 		h.failed = draining()
@@ -151,11 +170,11 @@ func (s *Server) onFailedLocked(h *hold, err error) {
 	}
 	if h.want != 0 && h.token != 0 { // it was lost here, and nobody knows more yet
 		h.state, h.reason = over, "gone"
-		s.countLiveLocked(h, false)
-		s.armLocked(h, 2*h.spec.ttl)
+		t.countLiveLocked(h, false)
+		h.armLocked(2 * h.spec.ttl)
 		h.changeLocked()
 		return
 	}
 	h.state = over
-	s.removeLocked(h)
+	t.removeLocked(h)
 }

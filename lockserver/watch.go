@@ -68,7 +68,7 @@ func (s *Server) awaitScan(c *call, sc *scan) bool {
 		}
 		select {
 		case <-changed:
-		case <-s.ending:
+		case <-s.table.ending:
 			c.fail(draining())
 			return false
 		case <-c.r.Context().Done():
@@ -118,7 +118,7 @@ func (v *viewer) run(snapshot bool) {
 			if !v.bookmark() {
 				return
 			}
-		case <-v.s.ending:
+		case <-v.s.table.ending:
 			_ = v.c.sendEvent(fields{{"event", "draining"}}) // the stream ends anyway
 			return
 		case <-v.c.r.Context().Done():
