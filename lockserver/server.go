@@ -143,7 +143,7 @@ func routes() map[string]route {
 	}
 }
 
-// sender is who sends a request, from where, and since when it is being answered.
+// sender is the origin of a request: principal, address, and when its handler began.
 type sender struct {
 	who    Principal
 	remote string

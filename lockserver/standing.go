@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// standing is where an id stands at one moment. It becomes the answer to an acquire, an
-// entry in the answer to a renewal, or an event of a stream.
+// standing is a copy of the state of an id at one moment. It becomes the answer to an
+// acquire, an entry in the answer to a renewal, or an event of a stream.
 type standing struct {
 	id        string
 	state     state // over for a hold that is forgotten

@@ -119,6 +119,7 @@ var breaches = []struct {
 	{"no environment", "anylock/a.go", "package anylock\n\nimport sys \"os\"\n\nvar _, _ = sys.LookupEnv(\"X\")\n", "anylock/a.go:5: os.LookupEnv"},
 	{"no environment", "anylock/a.go", "package anylock\n\nimport . \"os\"\n\nvar _ = Getenv(\"X\")\n", "anylock/a.go:3: dot import"},
 	{"length", "driver/a.go", "package driver\n" + strings.Repeat("\n", MaxLines), fmt.Sprintf("driver/a.go has %d lines", MaxLines+1)},
+	{"methods", "driver/a.go", "package driver\n\ntype t struct{}\n" + strings.Repeat("\nfunc (*t) m() {}\n", MaxMethods+1), fmt.Sprintf("driver.t has %d methods", MaxMethods+1)},
 	{"package comments", "driver/driver.go", "package driver\n", "package driver"},
 	{"package comments", "cmd/holdfast/main.go", "package main\n\nimport _ \"example.org/m/internal/cli\"\n\nfunc main() {}\n", "package cmd/holdfast"},
 	{"package comments", "internal/only/a_test.go", "package only\n", "package internal/only"},

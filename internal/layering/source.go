@@ -32,6 +32,7 @@ var sourceRules = []Rule{
 	{"names", "a package is one idea, and its name says which", checkNames},
 	{"no init", "what runs before main cannot be seen, ordered or refused by the user; tables are explicit", checkInit},
 	{"no environment", "a library is steered by what is passed to it; only the command and tests read the environment", checkEnvironment},
+	{"methods", fmt.Sprintf("a type with more than %d methods has more than one idea", MaxMethods), checkMethods},
 	{"length", fmt.Sprintf("a file over %d lines has more than one idea", MaxLines), checkLength},
 }
 

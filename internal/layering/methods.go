@@ -1,0 +1,50 @@
+package layering
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"slices"
+)
+
+// MaxMethods is the maximum number of methods of a type that is not a test's. A type is
+// one idea with its own state; one with more methods has several.
+const MaxMethods = 30
+
+// moreMethods has the types that still have more, with the number that each may have.
+// The numbers only fall, and a type leaves the table once it has MaxMethods.
+var moreMethods = map[string]int{
+	"etcdlock.Driver":                 101,
+	"..Hold":                          53,
+	"..queue":                         50,
+	"internal/sqlqueue.queue":         47,
+	"drivertest.client":               46,
+	"drivertest.world":                45,
+	"internal/lockclient.Driver":      44,
+	"stock.Stock":                     43,
+	"internal/cli.runner":             36,
+	"internal/safety/checker.Checker": 35,
+	"internal/cli.app":                35,
+	"mysqllock.Driver":                34,
+	"pglock.Driver":                   32,
+	"internal/sqlqueue.Queues":        32,
+}
+
+func checkMethods(t *Tree) (bad []string) {
+	counts := map[string]int{}
+	for _, p := range t.Packages {
+		for _, f := range p.Code() {
+			for _, d := range f.AST.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+					counts[p.Path+"."+receiver(fn.Recv.List[0].Type)]++
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if most := max(MaxMethods, moreMethods[name]); counts[name] > most {
+			bad = append(bad, fmt.Sprintf("%s has %d methods, of %d", name, counts[name], most))
+		}
+	}
+	return bad
+}
