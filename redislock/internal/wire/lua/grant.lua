@@ -1,7 +1,7 @@
 -- join, first half: an ordinary mutex that is free, or that an ordinary ticket
--- holds. Most joins are like this, so this half does without the functions of
--- queue.lua: to define them takes longer than all of this. Every other join
--- goes on to the second half.
+-- holds, and any other lock of which nothing is stored. Most joins are like this,
+-- so this half does without the functions of queue.lua: to define them takes
+-- longer than all of this. Every other join goes on to the second half.
 --
 -- KEYS  1 holders  2 waiters  3 due  4 tickets  5 mark  6 ahead  7 none, in a cluster
 -- ARGV  1 id  2 milliseconds to keep it  3 channel  4 metadata  5 "1" to wait
@@ -12,7 +12,12 @@
 
 local call = redis.call
 local id, min_token = ARGV[1], tonumber(ARGV[6] or 0)
-local there = not ARGV[7] and min_token <= 4503599627370496 and call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+local plain, there = not ARGV[7], nil
+if plain then
+	there = min_token <= 4503599627370496 and call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+elseif min_token <= 4503599627370496 and ARGV[9] ~= 'mode' and ARGV[10] == '' and ARGV[8] + 0 <= ARGV[7] + 0 and call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4]) == 0 then
+	there = 0
+end
 
 -- Tombstones alone refuse no ticket but their own.
 if there == 1 and call('EXISTS', KEYS[1], KEYS[2]) == 0 and call('HGET', KEYS[4], id) ~= '1x' then there = 0 end
@@ -43,6 +48,19 @@ if there == 0 then
 		-- The first PEXPIRE has no effect: without the right to it, the script
 		-- ends here, before there is a hold that would never expire.
 		call('PEXPIRE', KEYS[1], ARGV[2])
+		if not plain then
+			local units, owner, keep = ARGV[8], ARGV[9], 2 * ARGV[2]
+			local ms = time[1] * 1000 + time[2] / 1000 + ARGV[2]
+			local due = string.format('%.0f', ms - ms % 1)
+			call('ZADD', KEYS[3], due, id)
+			call('PEXPIRE', KEYS[3], keep)
+			call('HSET', KEYS[4], id, table.concat({ '1h', ARGV[7], units, text, owner, ARGV[3], ARGV[4] }, '\n'), '\2' .. id, due)
+			call('PEXPIRE', KEYS[4], keep)
+			if owner ~= '' then call('HSET', KEYS[4], '\1' .. owner, id) end
+			call('HSET', KEYS[1], owner == '' and id or owner, ARGV[7] == '1' and '1' or units, '\1l', ARGV[7], '\1u', units, 'mode', 'holdfast')
+			call('PEXPIRE', KEYS[1], ARGV[2])
+			return token
+		end
 		call('HSET', KEYS[1], id, '1', '\1' .. id, text .. '\n' .. ARGV[3] .. '\n' .. ARGV[4], 'mode', 'holdfast')
 		call('PEXPIRE', KEYS[1], ARGV[2])
 		return token

@@ -1,5 +1,6 @@
 -- leave, first half: an ordinary mutex without waiters, or whose next waiter is
--- an ordinary ticket. Every other leave goes on to the second half.
+-- an ordinary ticket, and the only ticket of any other queue. Every other leave
+-- goes on to the second half.
 --
 -- KEYS  1 holders  2 waiters  3 due  4 tickets  5 mark  6 ahead  7 none, in a cluster
 -- ARGV  1 id  2 "1" when it is an ordinary mutex  3 "1" to remember that it is gone
@@ -42,6 +43,22 @@ if ARGV[2] == '1' and not ARGV[3] and call('HEXISTS', KEYS[1], ARGV[1]) == 1 the
 				end
 			end
 			try('DEL', KEYS[1]) -- no client was notified of it
+		end
+	end
+end
+
+if ARGV[2] ~= '1' and not ARGV[3] then
+	local v = call('HMGET', KEYS[4], ARGV[1], '\2' .. ARGV[1])
+	local units, owner = string.match(v[1] or '', '^1h\n%d+\n(%d+)\n%d+\n([^\n]*)\n')
+	-- T has the ticket, its time, and the place of an owner; K the place, the limit,
+	-- the units of all places, and the mode.
+	if units and owner ~= 'mode' and call('HLEN', KEYS[4]) == (owner == '' and 2 or 3) and call('HLEN', KEYS[1]) == 4
+		and call('EXISTS', KEYS[2]) == 0 and #call('ZRANGE', KEYS[3], 0, 1) == 1 then
+		local place = call('HMGET', KEYS[1], owner == '' and ARGV[1] or owner, '\1u')
+		local time = call('TIME')
+		if place[1] and place[2] == units and tonumber(v[2] or 0) > time[1] * 1000 + time[2] / 1000 then
+			call('DEL', KEYS[1], KEYS[3], KEYS[4])
+			return 2
 		end
 	end
 end
