@@ -93,6 +93,13 @@ func isPlain(text string) bool {
 	return true
 }
 
+// lines returns f for a shell: lines key=value.
+func (f fields) lines() []byte {
+	var b bytes.Buffer
+	f.writeText(&b, "")
+	return b.Bytes()
+}
+
 // writeText writes lines key=value. Members of a member have its name before theirs;
 // the elements of a list follow each other, with an empty line between them.
 func (f fields) writeText(b *bytes.Buffer, prefix string) {

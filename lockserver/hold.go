@@ -47,6 +47,7 @@ const (
 type hold struct {
 	t      *table
 	key    holdKey
+	owner  string // of key, at the store
 	id     string
 	who    string // principal
 	remote string // of the request that made it
@@ -66,6 +67,7 @@ type hold struct {
 	changed chan struct{}      // closed at the next change; nil: nobody looks
 	place   holdfast.Waiting   // while waiting
 	lock    *holdfast.Hold     // granted, held; over: to be released by its client
+	unwatch func() bool        // ends the watch for the end of lock; nil: none has begun
 	token   uint64             // of the last grant
 	since   time.Time          // of the last grant
 	until   time.Time          // end of the claim, as the last request extended it
@@ -199,7 +201,7 @@ func (h *hold) lookFor() {
 	t.mu.Lock()
 	token := h.token
 	t.mu.Unlock()
-	holds, err := t.store.holdsWith(context.Background(), &h.spec, h.key.owner(), token)
+	holds, err := t.store.holdsWith(context.Background(), &h.spec, h.owner, token)
 	t.mu.Lock()
 	gone := err == nil && !holds && h.state == over && !h.removed
 	if gone {
@@ -218,7 +220,7 @@ func (h *hold) report(what HoldEvent, reason string) {
 	}
 	h.t.mu.Lock()
 	e := HoldInfo{
-		Event: what, Name: h.spec.name, Principal: h.who, Remote: h.remote, HashedID: h.key.owner(), Kind: h.spec.kind,
+		Event: what, Name: h.spec.name, Principal: h.who, Remote: h.remote, HashedID: h.owner, Kind: h.spec.kind,
 		Token: h.token, Reason: reason,
 	}
 	switch {

@@ -41,7 +41,7 @@ func (s *Server) serveRelease(c *call) {
 		group.Go(func() { entries[i] = c.release(e) })
 	}
 	group.Wait()
-	f := fields{{"holds", entries}}
+	f := append(make(fields, 0, 4), field{"holds", entries})
 	if s.table.isEnding() {
 		f = f.with("draining", true)
 	}
@@ -119,9 +119,7 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 		t.removeLocked(h)
 	}
 	t.mu.Unlock()
-	ctx, cancel := requestContext(context.WithoutCancel(ctx), min(max(ttl/3, 100*time.Millisecond), ioTimeout))
-	defer cancel()
-	result := t.releaseAtStore(ctx, e, key, lock, wasWaiting)
+	result := t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, wasWaiting)
 	if result == resultGone && again {
 		result = resultReleased
 	}
@@ -133,9 +131,11 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 
 // releaseAtStore ends the owner's place. The tickets of other servers are broken first,
 // and the own one leaves last. done says that the id's wait here has ended.
-func (t *table) releaseAtStore(ctx context.Context, e ending, key holdKey, lock *holdfast.Hold, done bool) string {
+func (t *table) releaseAtStore(ctx context.Context, e ending, key holdKey, ttl time.Duration, lock *holdfast.Hold, done bool) string {
 	broken := 0
 	if t.owners && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
+		ctx, cancel := requestContext(ctx, min(max(ttl/3, 100*time.Millisecond), ioTimeout))
+		defer cancel()
 		n, err := t.store.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
 		if err != nil {
 			if lock != nil {

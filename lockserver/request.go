@@ -40,9 +40,14 @@ func (p params) has(name string) bool { _, ok := p[name]; return ok }
 
 // readBody returns the body of a request and whether it is JSON; a form otherwise.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, isJSON bool, p *problem) {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	var err error
+	const form = "application/x-www-form-urlencoded"
+	kind := r.Header.Get("Content-Type")
+	if kind != form {
+		kind, _, err = mime.ParseMediaType(kind)
+	}
 	isJSON = kind == "application/json"
-	if err != nil || !isJSON && kind != "application/x-www-form-urlencoded" {
+	if err != nil || !isJSON && kind != form {
 		return nil, false, newProblem(http.StatusUnsupportedMediaType, "media_type", "the body is neither application/json nor application/x-www-form-urlencoded")
 	}
 	limits := http.NewResponseController(w)

@@ -1,11 +1,11 @@
 package lockserver
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strconv"
@@ -162,15 +162,19 @@ type call struct {
 	code   string
 }
 
+// everyAnswer has the headers that all answers have.
+var everyAnswer = http.Header{
+	"Holdfast":               {"1"},
+	"Cache-Control":          {"no-store, no-transform"},
+	"X-Accel-Buffering":      {"no"},
+	"X-Content-Type-Options": {"nosniff"},
+}
+
 // ServeHTTP answers one request. A long poll blocks for as long as its client asks,
 // 30 s at most, and a stream until its client or Drain ends it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{s: s, w: w, r: r, text: wantsText(r), sender: sender{begun: time.Now(), remote: remoteOf(r)}}
-	h := w.Header()
-	h.Set("Holdfast", "1")
-	h.Set("Cache-Control", "no-store, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	h.Set("X-Content-Type-Options", "nosniff")
+	maps.Copy(w.Header(), everyAnswer)
 	endpoint := r.Method + " " + r.URL.Path
 	rt, ok := s.routes[endpoint]
 	switch p := s.admit(c, rt, ok); {
@@ -283,21 +287,20 @@ func (c *call) fail(p *problem) {
 }
 
 func (c *call) write(status int, f fields, kind string) error {
-	var b bytes.Buffer
+	out := []byte(nil)
 	if c.text {
-		kind = "text/plain; charset=utf-8"
-		f.writeText(&b, "")
+		kind, out = "text/plain; charset=utf-8", f.lines()
 	} else {
-		b.Write(f.encoded())
+		out = f.encoded()
 	}
 	c.status = status
 	c.w.Header().Set("Content-Type", kind)
-	c.w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(out)))
 	control := http.NewResponseController(c.w)
 	_ = control.SetWriteDeadline(time.Now().Add(ioTimeout)) // not every server can
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	c.w.WriteHeader(status)
-	if _, err := c.w.Write(b.Bytes()); err != nil {
+	if _, err := c.w.Write(out); err != nil {
 		return err
 	}
 	if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {

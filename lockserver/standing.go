@@ -82,7 +82,7 @@ func (st *standing) answer() (status int, f fields, bad *problem) {
 	case st.ended:
 		return 0, nil, justEnded()
 	case st.holds():
-		status, f = http.StatusOK, fields{{"state", "held"}, {"token", st.token}, {"left_ms", st.left}}
+		status, f = http.StatusOK, append(make(fields, 0, 8), field{"state", "held"}, field{"token", st.token}, field{"left_ms", st.left})
 	default:
 		status, f = http.StatusAccepted, st.waiting(nil)
 	}

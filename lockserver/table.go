@@ -54,7 +54,9 @@ func (t *table) keyOf(principal, id string) holdKey {
 }
 
 // owner returns the name at the store that all servers give to a hold.
-func (k holdKey) owner() string { return ownerPrefix + hex.EncodeToString(k[:]) }
+func (k holdKey) owner() string {
+	return string(hex.AppendEncode(append(make([]byte, 0, len(ownerPrefix)+2*len(k)), ownerPrefix...), k[:]))
+}
 
 // attach finds the hold of an id, or begins one. The caller ends with detach.
 func (t *table) attach(from *sender, a *acquireRequest) (*hold, *problem) {
@@ -104,13 +106,13 @@ func (t *table) detach(h *hold) {
 // newHold returns a hold of an id that is new here.
 func (t *table) newHold(from *sender, key holdKey, a *acquireRequest) *hold {
 	h := &hold{
-		t: t, key: key, id: a.id, who: from.who.Name, remote: from.remote, spec: a.spec, asked: time.Now(),
+		t: t, key: key, owner: key.owner(), id: a.id, who: from.who.Name, remote: from.remote, spec: a.spec, asked: time.Now(),
 		prefixes: from.who.boundsOf(a.spec.name), try: a.try,
 	}
 	h.opts = make([]holdfast.Option, 0, len(a.opts)+4) // kept as long as the hold
 	h.opts = append(append(h.opts, a.opts...), holdfast.WithTTL(a.spec.ttl), holdfast.WithManualRenewal(), holdfast.WithWaiting(h.onWaiting))
 	if !a.spec.pinned {
-		h.opts = append(h.opts, holdfast.WithOwner(key.owner()))
+		h.opts = append(h.opts, holdfast.WithOwner(h.owner))
 	}
 	return h
 }
@@ -153,6 +155,9 @@ func (t *table) removeLocked(h *hold) {
 	t.countLiveLocked(h, false)
 	if h.timer != nil {
 		h.timer.Stop()
+	}
+	if h.unwatch != nil {
+		h.unwatch()
 	}
 	h.changeLocked()
 }

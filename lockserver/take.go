@@ -67,7 +67,7 @@ func (h *hold) take(ctx context.Context, want uint64) (*holdfast.Hold, error) {
 	if want == 0 {
 		return t.store.lock(ctx, &h.spec, h.opts, h.try)
 	}
-	if holds, err := t.store.holdsWith(ctx, &h.spec, h.key.owner(), want); err != nil {
+	if holds, err := t.store.holdsWith(ctx, &h.spec, h.owner, want); err != nil {
 		return nil, err
 	} else if !holds {
 		return nil, errGone
@@ -77,7 +77,7 @@ func (h *hold) take(ctx context.Context, want uint64) (*holdfast.Hold, error) {
 	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
 		// A client answers a Try so, too, for reasons that are not the store's word about
 		// the owner: its own ticket may have ended on the way.
-		holds, err := t.store.holdsWith(ctx, &h.spec, h.key.owner(), want)
+		holds, err := t.store.holdsWith(ctx, &h.spec, h.owner, want)
 		switch {
 		case err != nil:
 			return nil, err
@@ -142,8 +142,14 @@ func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
 	h.changeLocked()
 	t.mu.Unlock()
 	h.report(what, "")
-	// No goroutine waits for the end of the hold.
-	context.AfterFunc(lock.Context(), func() { h.onEnded(lock) })
+	// No goroutine waits for the end of the hold, and none begins when it is released.
+	stop := context.AfterFunc(lock.Context(), func() { h.onEnded(lock) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h.unwatch = stop
+	if h.removed {
+		stop()
+	}
 }
 
 // sentLocked notes that the client may learn of the grant from now on: the claim alone
