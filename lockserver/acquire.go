@@ -11,8 +11,8 @@ import (
 )
 
 var acquireParams = map[string]paramType{
-	"id": text, "name": text, "ttl_ms": number, "kind": text, "permits": number, "of": number, "try": boolean,
-	"wait_ms": number, "max_hold_ms": number, "pinned": boolean, "resume": number, "note": text, "host": text, "pid": number,
+	"id": isText, "name": isText, "ttl_ms": isNumber, "kind": isText, "permits": isNumber, "of": isNumber, "try": isFlag,
+	"wait_ms": isNumber, "max_hold_ms": isNumber, "pinned": isFlag, "resume": isNumber, "note": isText, "host": isText, "pid": isNumber,
 }
 
 // acquireRequest is a request to hold, after all checks.

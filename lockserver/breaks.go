@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-var breakParams = map[string]paramType{"name": text, "ticket": text, "owner": text}
+var breakParams = map[string]paramType{"name": isText, "ticket": isText, "owner": isText}
 
 // serveBreak answers POST /v1/break: one ticket, or all tickets of an owner, leave. To
 // break one of two tickets of an owner would free nothing.

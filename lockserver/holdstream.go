@@ -14,7 +14,7 @@ import (
 // holdParams are the fields of POST /v1/hold.
 var holdParams = func() map[string]paramType {
 	p := maps.Clone(acquireParams)
-	p["on_close"] = text
+	p["on_close"] = isText
 	return p
 }()
 

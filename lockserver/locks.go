@@ -13,8 +13,8 @@ const (
 )
 
 var (
-	lockParams  = map[string]paramType{"name": text}
-	locksParams = map[string]paramType{"prefix": text, "after": text, "limit": number}
+	lockParams  = map[string]paramType{"name": isText}
+	locksParams = map[string]paramType{"prefix": isText, "after": isText, "limit": isNumber}
 )
 
 // serveLock answers GET /v1/lock: the holders of a name, then its waiters in order.

@@ -133,7 +133,7 @@ func TestDocumentAndRoutesAgree(t *testing.T) {
 	if served := slices.Sorted(maps.Keys(routes())); !slices.Equal(served, documented) {
 		t.Errorf("served %v\ndocumented %v", served, documented)
 	}
-	types := map[string]paramType{"string": text, "integer": number, "boolean": boolean}
+	types := map[string]paramType{"string": isText, "integer": isNumber, "boolean": isFlag}
 	for name, want := range map[string]map[string]paramType{
 		"Acquire": acquireParams, "Hold": holdParams, "ReleaseOne": releaseParams, "Break": breakParams,
 	} {

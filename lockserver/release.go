@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-var releaseParams = map[string]paramType{"id": text, "name": text, "moved": boolean}
+var releaseParams = map[string]paramType{"id": isText, "name": isText, "moved": isFlag}
 
 // ending is one hold that its client releases.
 type ending struct {

@@ -22,21 +22,37 @@ import (
 type paramType uint8
 
 const (
-	text paramType = iota
-	number
-	boolean
+	isText paramType = iota
+	isNumber
+	isFlag
 )
 
-// params are the fields of a request, by name: string, int64 or bool.
-type params map[string]any
+// param is a field of a request, with its value of one type.
+type param struct {
+	name   string
+	text   string
+	number int64
+	flag   bool
+}
 
-func (p params) text(name string) string { s, _ := p[name].(string); return s }
+// params are the fields of a request, which are few.
+type params []param
 
-func (p params) number(name string) int64 { n, _ := p[name].(int64); return n }
+// get returns a field; the zero param if the request does not have it.
+func (p params) get(name string) (f param) {
+	if i := slices.IndexFunc(p, func(f param) bool { return f.name == name }); i >= 0 {
+		return p[i]
+	}
+	return param{}
+}
 
-func (p params) flag(name string) bool { b, _ := p[name].(bool); return b }
+func (p params) text(name string) string { return p.get(name).text }
 
-func (p params) has(name string) bool { _, ok := p[name]; return ok }
+func (p params) number(name string) int64 { return p.get(name).number }
+
+func (p params) flag(name string) bool { return p.get(name).flag }
+
+func (p params) has(name string) bool { return p.get(name).name != "" }
 
 // readBody returns the body of a request and whether it is JSON; a form otherwise.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, isJSON bool, p *problem) {
@@ -80,37 +96,39 @@ func readParams(w http.ResponseWriter, r *http.Request, allowed map[string]param
 
 // parseForm reads a form, or the query of a URL.
 func parseForm(form string, allowed map[string]paramType) (params, *problem) {
-	values, err := url.ParseQuery(form)
-	if err != nil {
-		return nil, badRequest("the form cannot be read")
-	}
-	out := make(params)
-	for name, all := range values {
-		kind, ok := allowed[name]
+	out := make(params, 0, 8)
+	for part := range strings.SplitSeq(form, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(name)
+		text, err2 := url.QueryUnescape(value)
+		kind, known := allowed[name]
 		switch {
-		case !ok:
+		case err != nil || err2 != nil || strings.Contains(part, ";"):
+			return nil, badRequest("the form cannot be read")
+		case !known:
 			return nil, unknownField(name)
-		case len(all) > 1:
+		case out.has(name):
 			return nil, badRequest("field %q is given twice", clip(name))
-		case !utf8.ValidString(all[0]):
+		case !utf8.ValidString(text):
 			return nil, badRequest("field %q is not valid UTF-8", name)
 		}
+		f := param{name: name}
 		switch kind {
-		case text:
-			out[name] = all[0]
-		case number:
-			n, err := strconv.ParseInt(all[0], 10, 64)
-			if err != nil {
+		case isText:
+			f.text = text
+		case isNumber:
+			if f.number, err = strconv.ParseInt(text, 10, 64); err != nil {
 				return nil, badRequest("field %q is no whole number", name)
 			}
-			out[name] = n
-		case boolean:
-			b, err := strconv.ParseBool(all[0])
-			if err != nil {
+		case isFlag:
+			if f.flag, err = strconv.ParseBool(text); err != nil {
 				return nil, badRequest("field %q is neither true nor false", name)
 			}
-			out[name] = b
 		}
+		out = append(out, f)
 	}
 	return out, nil
 }
@@ -121,33 +139,24 @@ func parseJSON(body []byte, allowed map[string]paramType) (params, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	out := make(params)
+	out := make(params, 0, len(object))
 	for name, raw := range object {
 		kind, ok := allowed[name]
 		if !ok {
 			return nil, unknownField(name)
 		}
-		var err error
+		f := param{name: name}
+		var value any = &f.text
 		switch kind {
-		case text:
-			var s *string
-			if err = json.Unmarshal(raw, &s); err == nil && s != nil {
-				out[name] = *s
-			}
-		case number:
-			var n *int64
-			if err = json.Unmarshal(raw, &n); err == nil && n != nil {
-				out[name] = *n
-			}
-		case boolean:
-			var b *bool
-			if err = json.Unmarshal(raw, &b); err == nil && b != nil {
-				out[name] = *b
-			}
+		case isNumber:
+			value = &f.number
+		case isFlag:
+			value = &f.flag
 		}
-		if err != nil || !out.has(name) {
+		if string(raw) == "null" || json.Unmarshal(raw, value) != nil {
 			return nil, badRequest("field %q has a value of another type", name)
 		}
+		out = append(out, f)
 	}
 	return out, nil
 }

@@ -91,7 +91,7 @@ func (s *subscribers) count() int {
 
 var clientPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}$`)
 
-var eventsParams = map[string]paramType{"client": text}
+var eventsParams = map[string]paramType{"client": isText}
 
 // serveEvents answers GET /v1/events: what happens to the ids of one client, as it
 // happens. Events are hints: a client believes only the answers to its own requests.

@@ -22,7 +22,7 @@ func (s *Server) unmark(mark string) int64 {
 	return n
 }
 
-var watchParams = map[string]paramType{"prefix": text, "after": text}
+var watchParams = map[string]paramType{"prefix": isText, "after": isText}
 
 // serveWatch answers GET /v1/watch: the locks in use, and then their changes.
 func (s *Server) serveWatch(c *call) {
