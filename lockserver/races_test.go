@@ -79,9 +79,9 @@ func TestBalancerBringsRenewalsToTheOtherServer(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterAMove checks that a release with moved frees the lock while the
+// TestAttack4ReleaseAfterAMove checks that a release with moved frees the lock while the
 // ticket of the first server still lives, and that one without leaves that ticket.
-func TestReleaseAfterAMove(t *testing.T) {
+func TestAttack4ReleaseAfterAMove(t *testing.T) {
 	for _, moved := range []bool{true, false} {
 		bubble(t, func(w *world) {
 			a, b, c := w.server(), w.server(), w.client()
@@ -103,9 +103,9 @@ func TestReleaseAfterAMove(t *testing.T) {
 	}
 }
 
-// TestResumeAtTwoServersAtOnce checks that both share the place, that taking over breaks
+// TestAttack3ResumeAtTwoServersAtOnce checks that both share the place, that taking over breaks
 // nothing, and that each answers for its own lease.
-func TestResumeAtTwoServersAtOnce(t *testing.T) {
+func TestAttack3ResumeAtTwoServersAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b, c := w.server(), w.server(), w.server()
 		first := w.acquire(a, 1, "a")
@@ -128,9 +128,9 @@ func TestResumeAtTwoServersAtOnce(t *testing.T) {
 	})
 }
 
-// TestResumeMakesNoNewGrant checks that resume of a hold that is gone takes no lock, at
+// TestAttack2ResumeMakesNoNewGrant checks that resume of a hold that is gone takes no lock, at
 // a server that knew it and at one that did not, although the lock is free.
-func TestResumeMakesNoNewGrant(t *testing.T) {
+func TestAttack2ResumeMakesNoNewGrant(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.server(), w.server()
 		first := w.acquire(a, 1, "a")
@@ -169,9 +169,9 @@ func TestResumeComparesTheToken(t *testing.T) {
 	})
 }
 
-// TestStoppedServerRenewsNothing checks that a server whose client went on elsewhere lets
+// TestAttack5StoppedServerRenewsNothing checks that a server whose client went on elsewhere lets
 // go of its own ticket only.
-func TestStoppedServerRenewsNothing(t *testing.T) {
+func TestAttack5StoppedServerRenewsNothing(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b, c := w.server(), w.server(), w.client()
 		first := w.acquire(a, 1, "a")
@@ -288,9 +288,9 @@ func TestReleaseOfAnUnknownID(t *testing.T) {
 	})
 }
 
-// TestAcquireReplayedAtAnotherServer checks that the place of an acquire that nobody
+// TestAttack11AcquireReplayedAtAnotherServer checks that the place of an acquire that nobody
 // waits for is given back a third of the TTL after its grant.
-func TestAcquireReplayedAtAnotherServer(t *testing.T) {
+func TestAttack11AcquireReplayedAtAnotherServer(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.server()
 		ctx, hangUp := context.WithCancel(bg)
@@ -328,9 +328,9 @@ func TestGrantWithoutAnAnswerIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestGrantThatWasSentIsNotGivenBack checks that the claim alone ends a hold of which an
+// TestAttack8GrantThatWasSentIsNotGivenBack checks that the claim alone ends a hold of which an
 // answer was sent.
-func TestGrantThatWasSentIsNotGivenBack(t *testing.T) {
+func TestAttack8GrantThatWasSentIsNotGivenBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
 		w.acquire(s, 1, "a")
@@ -366,9 +366,9 @@ func TestSilentWaiterLosesItsPlace(t *testing.T) {
 	})
 }
 
-// TestHintIsBelievedOnlyOnItsPlace checks attack 7: left_ms of a waiting answer is what is
+// TestAttack7HintIsBelievedOnlyOnItsPlace checks attack 7: left_ms of a waiting answer is what is
 // left of the place's claim, and shrinks until the store confirms the place again.
-func TestHintIsBelievedOnlyOnItsPlace(t *testing.T) {
+func TestAttack7HintIsBelievedOnlyOnItsPlace(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
 		w.acquire(s, 1, "a")
@@ -387,9 +387,9 @@ func TestHintIsBelievedOnlyOnItsPlace(t *testing.T) {
 	})
 }
 
-// TestLateAnswerCountsFromItsRequest checks attack 1: what is left is counted from the
+// TestAttack1LateAnswerCountsFromItsRequest checks attack 1: what is left is counted from the
 // begin of the request, however late the answer is written.
-func TestLateAnswerCountsFromItsRequest(t *testing.T) {
+func TestAttack1LateAnswerCountsFromItsRequest(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
 		w.acquire(s, 1, "a")
@@ -487,9 +487,9 @@ func (d *silent) Inspect(ctx context.Context, name string) (driver.Queue, error)
 	return d.Driver.Inspect(ctx, name)
 }
 
-// TestRenewalWithoutAnAnswer checks attack 15: while the store is silent, a renewal
+// TestAttack15RenewalWithoutAnAnswer checks attack 15: while the store is silent, a renewal
 // answers after TTL/8 with what is left of the old claim, and so does a resume.
-func TestRenewalWithoutAnAnswer(t *testing.T) {
+func TestAttack15RenewalWithoutAnAnswer(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &silent{Driver: memlock.New(w.store)}
 		s := w.serverWith(w.clientOf(d), Options{})

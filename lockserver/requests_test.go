@@ -259,9 +259,9 @@ func TestForeignPagesAreRefused(t *testing.T) {
 	})
 }
 
-// TestLimitsKeepRoomForRenewals checks attack 21: beyond the limits new places are
+// TestAttack21LimitsKeepRoomForRenewals checks attack 21: beyond the limits new places are
 // refused, and renewals and releases go on.
-func TestLimitsKeepRoomForRenewals(t *testing.T) {
+func TestAttack21LimitsKeepRoomForRenewals(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.serverWith(w.client(), Options{Limits: Limits{Holds: 3, Waiters: 1, Polls: 2}})
 		w.acquire(s, 1, "a")

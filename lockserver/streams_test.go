@@ -111,9 +111,9 @@ func TestEventsOfAClient(t *testing.T) {
 	})
 }
 
-// TestEventOfAGrantCountsAsSent checks attack 8: of a grant that an event told, the claim
+// TestAttack8EventOfAGrantCountsAsSent checks attack 8: of a grant that an event told, the claim
 // alone is the end.
-func TestEventOfAGrantCountsAsSent(t *testing.T) {
+func TestAttack8EventOfAGrantCountsAsSent(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
 		st := w.open(s, request("GET", "/v1/events?client="+clientOf(id(1)), "", ""))
@@ -187,9 +187,9 @@ func TestHoldStreamEnds(t *testing.T) {
 	})
 }
 
-// TestSlowReaderIsCutOff checks attack 21: a client that does not read loses its stream
+// TestAttack21SlowReaderIsCutOff checks attack 21: a client that does not read loses its stream
 // after the bound of one write, and the server goes on.
-func TestSlowReaderIsCutOff(t *testing.T) {
+func TestAttack21SlowReaderIsCutOff(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
 		client, conn := net.Pipe()

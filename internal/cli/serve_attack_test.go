@@ -25,6 +25,13 @@ import (
 // The attacks on a lock server that its command has to withstand; the numbers are
 // those of docs/serve.md.
 
+func TestAttack10StoreInMemoryNeedsDev(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"memory:", "MEMORY:x"} {
+		holdfastHere("serve", "--store", url).want(t, exitUsage, "", "--dev")
+	}
+}
+
 func TestAttack17RebindingAName(t *testing.T) {
 	t.Parallel()
 	d := serve(t)

@@ -349,8 +349,8 @@ func TestOnePermitHoldsAll(t *testing.T) {
 	})
 }
 
-// TestForeignAnswers refuses what does not come from a server of the same store.
-func TestForeignAnswers(t *testing.T) {
+// TestAttack25ForeignAnswers refuses what does not come from a server of the same store.
+func TestAttack25ForeignAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		b     func(w *world) http.Handler

@@ -256,9 +256,9 @@ func TestPageHidesWhatMayNotBeSeen(t *testing.T) {
 	}
 }
 
-// TestPageShowsTextAsText checks names, notes and hosts that are markup, scripts, marks
+// TestAttack19PageShowsTextAsText checks names, notes and hosts that are markup, scripts, marks
 // of direction and control characters, and that the policy is in force.
-func TestPageShowsTextAsText(t *testing.T) {
+func TestAttack19PageShowsTextAsText(t *testing.T) {
 	if !*lane {
 		return
 	}
