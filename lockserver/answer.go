@@ -93,8 +93,8 @@ func isPlain(text string) bool {
 	return true
 }
 
-// lines returns f for a shell: lines key=value.
-func (f fields) lines() []byte {
+// asText returns f for a shell: lines key=value.
+func (f fields) asText() []byte {
 	var b bytes.Buffer
 	f.writeText(&b, "")
 	return b.Bytes()

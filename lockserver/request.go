@@ -97,16 +97,16 @@ func readParams(w http.ResponseWriter, r *http.Request, allowed map[string]param
 // parseForm reads a form, or the query of a URL.
 func parseForm(form string, allowed map[string]paramType) (params, *problem) {
 	out := make(params, 0, 8)
-	for part := range strings.SplitSeq(form, "&") {
-		if part == "" {
+	for pair := range strings.SplitSeq(form, "&") {
+		if pair == "" {
 			continue
 		}
-		name, value, _ := strings.Cut(part, "=")
+		name, value, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(name)
 		text, err2 := url.QueryUnescape(value)
 		kind, known := allowed[name]
 		switch {
-		case err != nil || err2 != nil || strings.Contains(part, ";"):
+		case err != nil || err2 != nil || strings.Contains(pair, ";"):
 			return nil, badRequest("the form cannot be read")
 		case !known:
 			return nil, unknownField(name)

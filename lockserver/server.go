@@ -289,7 +289,7 @@ func (c *call) fail(p *problem) {
 func (c *call) write(status int, f fields, kind string) error {
 	out := []byte(nil)
 	if c.text {
-		kind, out = "text/plain; charset=utf-8", f.lines()
+		kind, out = "text/plain; charset=utf-8", f.asText()
 	} else {
 		out = f.encoded()
 	}
