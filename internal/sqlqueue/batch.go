@@ -163,7 +163,7 @@ func (b *batch) eachQueue(ctx context.Context, s *Queues, db DB, do func(*queue,
 		for _, i := range same {
 			create = create || b.refs[i].JoinPending
 		}
-		caused, err := s.visitFor(ctx, db, b.refs[same[0]].Name, b.refs[same[0]].ID, create, func(q *queue) error {
+		caused, err := s.visit(ctx, db, b.refs[same[0]].Name, b.refs[same[0]].ID, create, func(q *queue) error {
 			for _, i := range same {
 				q.steps, q.drops = 0, 0
 				p, err := do(q, &b.refs[i])

@@ -19,27 +19,27 @@ import (
 // A released change must never be edited.
 var changes [][]string
 
-func (s *Queues) changes() [][]string {
-	if s.d.ExtraChanges == nil {
+func (d *Dialect) changes() [][]string {
+	if d.ExtraChanges == nil {
 		return changes
 	}
-	return slices.Concat(changes, *s.d.ExtraChanges)
+	return slices.Concat(changes, *d.ExtraChanges)
 }
 
 // Layout returns the version of the tables. A program that opens tables of an
 // earlier layout, from 1 on, changes them, see [Queues.Changes]. A program that
 // opens tables of a later layout must refuse them.
-func (s *Queues) Layout() int64 { return 1 + int64(len(s.changes())) }
+func (s *Queues) Layout() int64 { return 1 + int64(len(s.d.changes())) }
 
 // Changes returns the statements that bring tables of the layout from, which is
 // at least 1, to this layout, in order. Each change ends with a statement that
 // records the new layout. There are no statements for tables of this layout.
 func (s *Queues) Changes(from int64) []string {
 	var out []string
-	for i, change := range s.changes()[from-1:] {
+	for i, change := range s.d.changes()[from-1:] {
 		at := from + int64(i)
-		out = append(out, s.translate(change)...)
-		out = append(out, s.translate([]string{
+		out = append(out, s.d.translate(change)...)
+		out = append(out, s.d.translate([]string{
 			fmt.Sprintf("UPDATE {store} SET layout = %d WHERE layout = %d", at+1, at),
 		})...)
 	}

@@ -50,7 +50,7 @@ func newMarkTexts(d *Dialect) markTexts {
 
 // MarkSchema returns the statement that creates the table of marks unless it
 // exists.
-func (s *Queues) MarkSchema() string { return s.translate([]string{markSchema})[0] }
+func (s *Queues) MarkSchema() string { return s.d.translate([]string{markSchema})[0] }
 
 // MarkTable returns the statement that creates the table of marks unless it
 // exists, for a DB.

@@ -18,7 +18,7 @@ func (s *Queues) Join(ctx context.Context, db DB, t *driver.Ticket, wake string,
 	}
 	var p driver.Status
 	var refusal error
-	pushes, err := s.visitFor(ctx, db, t.Name, t.ID, true, func(q *queue) (err error) {
+	pushes, err := s.visit(ctx, db, t.Name, t.ID, true, func(q *queue) (err error) {
 		p, refusal, err = q.join(t, wake, wait)
 		return err
 	})
@@ -209,7 +209,7 @@ func (q *queue) remove(id string) (driver.Status, error) {
 // Break implements [driver.Driver.Break].
 func (s *Queues) Break(ctx context.Context, db DB, name, id string) ([]Push, error) {
 	var refusal error
-	pushes, err := s.visitFor(ctx, db, name, id, false, func(q *queue) error {
+	pushes, err := s.visit(ctx, db, name, id, false, func(q *queue) error {
 		refusal = driver.ErrNoTicket
 		t, err := q.find(id)
 		if err != nil || t == nil {
@@ -232,7 +232,7 @@ func (s *Queues) Break(ctx context.Context, db DB, name, id string) ([]Push, err
 // Inspect implements [driver.Driver.Inspect].
 func (s *Queues) Inspect(ctx context.Context, db DB, name string) (driver.Queue, []Push, error) {
 	var out driver.Queue
-	pushes, err := s.visit(ctx, db, name, false, func(q *queue) error {
+	pushes, err := s.visit(ctx, db, name, "", false, func(q *queue) error {
 		if err := q.advance(nil); err != nil {
 			return err
 		}

@@ -58,14 +58,8 @@ type position struct{ place, seq int64 }
 // visit locks the row of a queue and runs f on it, perhaps more than once: f
 // must overwrite the results of an earlier run. If the row is missing, the
 // queue is empty, and f must not write, unless create says that visit creates
-// the row.
-func (s *Queues) visit(ctx context.Context, db DB, name string, create bool, f func(*queue) error) ([]Push, error) {
-	return s.visitFor(ctx, db, name, "", create, f)
-}
-
-// visitFor does the same as visit, for a request that will ask for the ticket
-// with this id.
-func (s *Queues) visitFor(ctx context.Context, db DB, name, id string, create bool, f func(*queue) error) ([]Push, error) {
+// the row. Id is the id of a ticket that f will ask for, or empty.
+func (s *Queues) visit(ctx context.Context, db DB, name, id string, create bool, f func(*queue) error) ([]Push, error) {
 	var pushes []Push
 	err := db.Tx(ctx, func(tx Tx) ([]*Stmt, error) {
 		q := &queue{Queues: s, ctx: ctx, tx: tx, key: Key(name), name: name}

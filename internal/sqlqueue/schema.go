@@ -9,28 +9,28 @@ import (
 // order: those of layout 1, and every change since. They fail where a table
 // exists, so a driver checks for tables first.
 func (s *Queues) Schema() []string {
-	return s.translate(slices.Concat(append([][]string{schema}, s.changes()...)...))
+	return s.d.translate(slices.Concat(append([][]string{schema}, s.d.changes()...)...))
 }
 
 // translate returns statements in the dialect.
-func (s *Queues) translate(stmts []string) []string {
-	ty := &s.d.Types
+func (d *Dialect) translate(stmts []string) []string {
+	ty := &d.Types
 	types := strings.NewReplacer(
 		"<int>", ty.Int, "<key>", ty.Key, "<bytes>", ty.Bytes, "<id>", ty.ID, "<owner>", ty.Owner,
 		"<text>", ty.Text, "<wake>", ty.Wake, "<table>", ty.Table,
-		"{partial}", s.partial(),
+		"{partial}", d.partial(),
 	)
 	out := make([]string, len(stmts))
 	for i, stmt := range stmts {
-		out[i] = s.d.text(0, types.Replace(stmt)).SQL
+		out[i] = d.text(0, types.Replace(stmt)).SQL
 	}
 	return out
 }
 
 // partial returns the condition of the index on owners, since few tickets name
 // one.
-func (s *Queues) partial() string {
-	if s.d.NoPartial {
+func (d *Dialect) partial() string {
+	if d.NoPartial {
 		return ""
 	}
 	return " WHERE owner <> ''"

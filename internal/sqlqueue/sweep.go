@@ -178,7 +178,7 @@ func (s *Queues) Names(ctx context.Context, db DB, after []byte, prefix string) 
 
 // HasTickets advances a queue and reports whether it has tickets then.
 func (s *Queues) HasTickets(ctx context.Context, db DB, name string) (hasTickets bool, pushes []Push, err error) {
-	pushes, err = s.visit(ctx, db, name, false, func(q *queue) error {
+	pushes, err = s.visit(ctx, db, name, "", false, func(q *queue) error {
 		err := q.advance(nil)
 		hasTickets = q.held+q.waiting > 0
 		return err
