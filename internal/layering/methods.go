@@ -17,7 +17,6 @@ var moreMethods = map[string]int{
 	"etcdlock.Driver":                 101,
 	"..Hold":                          53,
 	"..queue":                         50,
-	"internal/sqlqueue.queue":         47,
 	"drivertest.client":               46,
 	"drivertest.world":                45,
 	"internal/lockclient.Driver":      44,

@@ -1,10 +1,6 @@
 package sqlqueue
 
-import (
-	"slices"
-
-	"github.com/holdfast-go/holdfast/driver"
-)
+import "github.com/holdfast-go/holdfast/driver"
 
 // advance drops expired holders and then walks the waiters in order. It drops
 // expired waiters, grants the others as long as there is room, and stops at the
@@ -42,7 +38,7 @@ func (q *queue) advance(asker *ticket) error {
 // dropHolders drops expired holders that have a row in the ticket table.
 func (q *queue) dropHolders() error {
 	left := driver.MaxSteps - q.steps
-	expired, err := q.tickets(q.t.expired.with(q.key, q.turn, q.now, left+1))
+	expired, err := q.rows.tickets(q.t.expired.with(q.key, q.turn, q.now, left+1))
 	if err != nil {
 		return err
 	}
@@ -55,8 +51,8 @@ func (q *queue) dropHolders() error {
 			return err
 		}
 	}
-	q.due, err = q.number(q.t.due.with(q.key, q.turn))
-	q.dirty = true
+	q.due, err = q.rows.number(q.t.due.with(q.key, q.turn))
+	q.rows.dirty = true
 	return err
 }
 
@@ -87,10 +83,10 @@ func (q *queue) firstPlace() ([]*ticket, error) {
 
 // readWaiters reads further waiters from the store.
 func (q *queue) readWaiters() error {
-	if q.prefetch.unread {
-		q.prefetch.unread = false
+	if q.rows.prefetch.unread {
+		q.rows.prefetch.unread = false
 		if q.readTo.seq == never {
-			q.addWaiters(q.merge(q.prefetch.waiters), prefetchWaiters)
+			q.addWaiters(q.rows.merge(q.rows.prefetch.waiters), prefetchWaiters)
 			return nil
 		}
 	}
@@ -101,7 +97,7 @@ func (q *queue) readWaiters() error {
 	case q.lim == 1 && q.readTo.seq == never:
 		n = 2 // usually a single waiter is granted
 	}
-	more, err := q.tickets(q.t.waiters.with(q.key, q.readTo.place, q.readTo.place, q.readTo.seq, n))
+	more, err := q.rows.tickets(q.t.waiters.with(q.key, q.readTo.place, q.readTo.place, q.readTo.seq, n))
 	if err != nil {
 		return err
 	}
@@ -109,7 +105,7 @@ func (q *queue) readWaiters() error {
 	return nil
 }
 
-// addWaiters appends waiters that were read with a limit of n to l.next.
+// addWaiters appends waiters that were read with a limit of n to q.waiters.
 func (q *queue) addWaiters(more []*ticket, n int) {
 	q.moreWaiters = len(more) == n
 	if len(more) > 0 {
@@ -154,9 +150,9 @@ func (q *queue) grantPlace(place []*ticket, asker *ticket) {
 	q.waiting--
 	q.held++
 	q.used += first.units
-	q.dirty = true
+	q.rows.dirty = true
 	if q.held == 1 && q.head == nil {
-		q.write(q.t.remove.with(q.key, first.place, first.seq))
+		q.rows.write(q.t.remove.with(q.key, first.place, first.seq))
 		first.inRow = true
 		q.head = first
 	}
@@ -170,7 +166,7 @@ func (q *queue) grantPlace(place []*ticket, asker *ticket) {
 		}
 	}
 	if len(place) > 1 || !first.inRow {
-		q.write(q.t.grant.with(q.token, q.key, first.place))
+		q.rows.write(q.t.grant.with(q.token, q.key, first.place))
 	}
 }
 
@@ -179,24 +175,13 @@ func (q *queue) spent() bool {
 	return q.steps >= driver.MaxSteps || q.drops >= driver.MaxDrops
 }
 
-// nextToken computes driver.NextToken on the store's clock. Tokens never wrap:
-// joins are refused once the last token is maxToken, and tickets that wait by
-// then are all granted with maxToken.
-func (q *queue) nextToken(minToken int64) int64 {
-	next := q.token
-	if next < maxToken {
-		next++
-	}
-	return max(next, q.tick, minToken)
-}
-
 // drop removes a ticket, and also its place if the ticket was the last of its
 // place. With expired set, the removal is counted, and leaves a tombstone. The
 // caller must then advance the queue.
 func (q *queue) drop(t *ticket, expired bool) error {
 	q.dropTicket(t, expired)
 	if t.owner != "" {
-		siblings, err := q.number(q.t.countPlace.with(q.key, t.place))
+		siblings, err := q.rows.number(q.t.countPlace.with(q.key, t.place))
 		if err != nil {
 			return err
 		}
@@ -217,69 +202,19 @@ func (q *queue) dropTicket(t *ticket, expired bool) {
 		q.steps++
 	}
 	t.gone = true
-	q.dirty = true
+	q.rows.dirty = true
 	switch {
 	case expired && !t.inRow:
-		q.expired = append(q.expired, t)
-		q.noteTombstone(t.id)
+		q.rows.expired = append(q.rows.expired, t)
+		q.rows.noteTombstone(t.id)
 	case expired:
 		q.head = nil
-		q.addTombstone(t.id)
+		q.rows.addTombstone(t.id)
 	case t.inRow:
 		q.head = nil
 	default:
-		q.write(q.t.remove.with(q.key, t.place, t.seq))
+		q.rows.write(q.t.remove.with(q.key, t.place, t.seq))
 	}
-}
-
-// dropPlace counts a place out, whose last ticket was t.
-func (q *queue) dropPlace(t *ticket) {
-	if t.place > q.turn {
-		q.waiting--
-	} else {
-		q.held--
-		q.used -= t.units
-	}
-}
-
-// addTombstone writes a tombstone for the ticket with this id.
-func (q *queue) addTombstone(id string) {
-	q.write(q.t.insertTombstone.with(q.key, id, q.noteTombstone(id)))
-}
-
-// noteTombstone records that a tombstone is being written, and returns when
-// that tombstone ends. Each tombstone changes the queue's row, even if the
-// clock was set back.
-func (q *queue) noteTombstone(id string) (until int64) {
-	until = q.now + micros(TombstoneTTL)
-	q.tombstones = max(q.tombstones+1, until)
-	if id == q.prefetch.id {
-		q.prefetch.tombstone = until
-	}
-	return until
-}
-
-// writeExpired writes the removal of all expired tickets, in two statements for
-// each bulkMax of them.
-func (q *queue) writeExpired() {
-	until := q.now + micros(TombstoneTTL)
-	for some := range slices.Chunk(q.expired, bulkMax) {
-		if len(some) == 1 {
-			t := some[0]
-			q.write(q.t.insertTombstone.with(q.key, t.id, until))
-			q.write(q.t.remove.with(q.key, t.place, t.seq))
-			continue
-		}
-		var places, seqs []any
-		for _, t := range some {
-			places, seqs = append(places, t.place), append(seqs, t.seq)
-		}
-		n := sizeFor(len(some))
-		which := append(filled(places, sizes[n]), filled(seqs, sizes[n])...)
-		q.write(q.t.insertAllTombstones[n].with(append([]any{until, q.key}, which...)...))
-		q.write(q.t.removeAll[n].with(append([]any{q.key}, which...)...))
-	}
-	q.expired = nil
 }
 
 func (q *queue) push(t *ticket, p driver.Status) {
@@ -291,12 +226,12 @@ func (q *queue) push(t *ticket, p driver.Status) {
 // find advances the queue and returns the ticket with this id, or nil if it is
 // missing or has expired.
 func (q *queue) find(id string) (*ticket, error) {
-	if !q.found {
+	if !q.rows.found {
 		return nil, nil
 	}
-	t := q.knownTicket(id)
+	t := q.rows.known.get(id)
 	if t == nil {
-		own, err := q.prefetchedTicket(id)
+		own, err := q.rows.prefetchedTicket(id)
 		if err != nil {
 			return nil, err
 		}
@@ -313,7 +248,7 @@ func (q *queue) find(id string) (*ticket, error) {
 	if t.until > q.now {
 		return t, nil
 	}
-	q.addTombstone(t.id)
+	q.rows.addTombstone(t.id)
 	if err := q.drop(t, false); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (s *Queues) Leave(ctx context.Context, db DB, refs []driver.Ref) ([]driver.
 	statuses, pushes := b.eachQueue(ctx, s, db, func(q *queue, r *driver.Ref) (driver.Status, error) {
 		p, err := q.remove(r.ID)
 		if err == nil && r.JoinPending {
-			q.addTombstone(r.ID)
+			q.rows.addTombstone(r.ID)
 		}
 		return p, err
 	})

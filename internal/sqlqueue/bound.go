@@ -7,38 +7,33 @@ package sqlqueue
 // such a ticket counts as renewed just now, and so do all tickets of its queue.
 // The first request that meets one writes that back.
 
-// tooFar reports whether a deadline is further away than keep.
-func (q *queue) tooFar(until, keep int64) bool {
-	return until > q.now && until-q.now > keep
-}
-
 // bound returns a deadline that is at most keep away. If until was further
 // away, bound also bounds all deadlines of the queue at the store.
-func (q *queue) bound(until, keep int64) int64 {
-	if !q.tooFar(until, keep) {
+func (r *rows) bound(until, keep int64) int64 {
+	if !r.tooFar(until, keep) {
 		return until
 	}
-	if !q.bounded {
-		q.bounded = true
-		q.write(q.t.bound.with(q.now, q.key, q.now))
-		if q.due != never {
-			q.due = q.now // the next advance reads it again
+	if !r.bounded {
+		r.bounded = true
+		r.write(r.t.bound.with(r.now, r.key, r.now))
+		if r.due != never {
+			r.due = r.now // the next advance reads it again
 		}
 	}
-	return q.now + keep
+	return r.now + keep
 }
 
 // boundAll bounds the deadlines of tickets that were read.
-func (q *queue) boundAll(rows []*ticket) {
+func (r *rows) boundAll(rows []*ticket) {
 	for _, t := range rows {
-		t.until = q.bound(t.until, t.keep)
+		t.until = r.bound(t.until, t.keep)
 	}
 }
 
 // boundTombstones bounds the time for which tombstones are kept.
-func (q *queue) boundTombstones() {
-	if keep := micros(TombstoneTTL); q.tooFar(q.tombstones, keep) {
-		q.tombstones = q.now + keep
-		q.write(q.t.boundTombstones.with(q.tombstones, q.key, q.tombstones))
+func (r *rows) boundTombstones() {
+	if keep := micros(TombstoneTTL); r.tooFar(r.tombstones, keep) {
+		r.tombstones = r.now + keep
+		r.write(r.t.boundTombstones.with(r.tombstones, r.key, r.tombstones))
 	}
 }

@@ -23,7 +23,7 @@ type bulk struct {
 
 // bulkQueue is a queue with the data on which a bulk decides.
 type bulkQueue struct {
-	queue
+	queueRow
 	tickets    map[string]*bulkTicket // by id; the tickets of refs
 	holders    int64                  // when the first holder in the ticket table expires
 	front      int64                  // when the first ticket of the first waiting place expires
@@ -160,7 +160,7 @@ func (k *bulk) goneEdit(same []int) (e edit, ok bool) {
 // layout is left to a transaction of its own, which reports it.
 func (k *bulk) lockedRow(names map[string]string, scan func(...any) error) error {
 	var key []byte
-	q := &bulkQueue{queue: queue{Queues: k.Queues}, tickets: make(map[string]*bulkTicket)}
+	q := &bulkQueue{tickets: make(map[string]*bulkTicket)}
 	err := q.scan(func(dest ...any) error {
 		err := scan(append([]any{&key}, dest...)...)
 		q.key, q.name = key, names[string(key)]

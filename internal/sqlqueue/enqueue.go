@@ -15,7 +15,7 @@ import (
 // The time is read once, so that all parts decide alike. The column before is
 // the expiry of the last waiter, or of the holder if nobody waits. A holder
 // whose deadline is further away than a renewal would set it is for the
-// transaction that reads the queue, see queue.bound.
+// transaction that reads the queue, see rows.bound.
 //
 // Placeholders: key, name, limit, id, units, key, id, key, id.
 const steadyText = `

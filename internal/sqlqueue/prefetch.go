@@ -8,23 +8,23 @@ type prefetch struct {
 	ticket    []*ticket // the ticket with that id
 	tombstone int64     // when its tombstone ends
 	waiters   []*ticket // the first waiters
-	unread    bool      // next is still unused
+	unread    bool      // waiters is still unused
 }
 
 // prefetchWaiters is the number of waiters that are prefetched.
 const prefetchWaiters = 2
 
-// prefetchStmts returns the statements that fill q.prefetch.
-func (q *queue) prefetchStmts() []*Stmt {
-	next := q.t.firstWaiters.with(q.key, q.key, prefetchWaiters)
-	next.Row = q.ifFound(q.ticketRow(&q.prefetch.waiters))
-	q.prefetch.unread = true
+// prefetchStmts returns the statements that fill r.prefetch.
+func (r *rows) prefetchStmts() []*Stmt {
+	next := r.t.firstWaiters.with(r.key, r.key, prefetchWaiters)
+	next.Row = r.ticketRow(&r.prefetch.waiters)
+	r.prefetch.unread = true
 	do := []*Stmt{next}
-	if q.prefetch.id != "" {
-		own := q.t.byID.with(q.key, q.prefetch.id)
-		own.Row = q.ifFound(q.ticketRow(&q.prefetch.ticket))
-		tombstone := q.t.tombstone.with(q.key, q.prefetch.id)
-		tombstone.Row = func(scan func(...any) error) error { return scan(&q.prefetch.tombstone) }
+	if r.prefetch.id != "" {
+		own := r.t.byID.with(r.key, r.prefetch.id)
+		own.Row = r.ticketRow(&r.prefetch.ticket)
+		tombstone := r.t.tombstone.with(r.key, r.prefetch.id)
+		tombstone.Row = func(scan func(...any) error) error { return scan(&r.prefetch.tombstone) }
 		do = append(do, own, tombstone)
 	}
 	return do
@@ -32,28 +32,17 @@ func (q *queue) prefetchStmts() []*Stmt {
 
 // prefetchedTicket returns the ticket with this id from the ticket table, as a
 // slice of at most one.
-func (q *queue) prefetchedTicket(id string) ([]*ticket, error) {
-	if q.d.Clock == nil && id == q.prefetch.id && id != "" {
-		return q.merge(q.prefetch.ticket), nil
+func (r *rows) prefetchedTicket(id string) ([]*ticket, error) {
+	if r.d.Clock == nil && id == r.prefetch.id && id != "" {
+		return r.merge(r.prefetch.ticket), nil
 	}
-	return q.tickets(q.t.byID.with(q.key, id))
+	return r.tickets(r.t.byID.with(r.key, id))
 }
 
 // tombstoneOf returns when the tombstone of this id ends, 0 if there is none.
-func (q *queue) tombstoneOf(id string) (int64, error) {
-	if q.d.Clock == nil && id == q.prefetch.id && id != "" {
-		return q.prefetch.tombstone, nil
+func (r *rows) tombstoneOf(id string) (int64, error) {
+	if r.d.Clock == nil && id == r.prefetch.id && id != "" {
+		return r.prefetch.tombstone, nil
 	}
-	return q.number(q.t.tombstone.with(q.key, id))
-}
-
-// ifFound skips rows while the queue's row was not found: another client may
-// have created the queue since.
-func (q *queue) ifFound(row func(func(...any) error) error) func(func(...any) error) error {
-	return func(scan func(...any) error) error {
-		if !q.found {
-			return nil
-		}
-		return row(scan)
-	}
+	return r.number(r.t.tombstone.with(r.key, id))
 }

@@ -7,6 +7,51 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// queue is one queue inside a transaction that has locked the queue's row: it
+// decides, and rows reads and writes for it.
+type queue struct {
+	*Queues
+	queueRow
+	rows rows
+
+	steps int // holders dropped and tickets granted so far, at most driver.MaxSteps
+	drops int // waiters dropped so far, at most driver.MaxDrops
+
+	waiters     []*ticket // the waiters that were read, from the front
+	readTo      position  // where waiters ends
+	moreWaiters bool      // there may be more after waiters
+	pushes      []Push
+}
+
+type position struct{ place, seq int64 }
+
+// visit locks the row of a queue and runs f on it, perhaps more than once: f
+// must overwrite the results of an earlier run. If the row is missing, the
+// queue is empty, and f must not write, unless create says that visit creates
+// the row. Id is the id of a ticket that f will ask for, or empty.
+func (s *Queues) visit(ctx context.Context, db DB, name, id string, create bool, f func(*queue) error) ([]Push, error) {
+	var pushes []Push
+	err := db.Tx(ctx, func(tx Tx) ([]*Stmt, error) {
+		q := &queue{Queues: s, queueRow: queueRow{key: Key(name), name: name}}
+		q.rows = rows{queueRow: &q.queueRow, d: &s.d, t: &s.t, ctx: ctx, tx: tx, prefetch: prefetch{id: id}}
+		pushes = nil
+		if err := q.rows.lock(create); err != nil {
+			return nil, err
+		}
+		q.readTo, q.moreWaiters = position{q.turn, never}, q.waiting > 0
+		if err := f(q); err != nil {
+			return nil, err
+		}
+		pushes = q.pushes
+		s.contention.record(q.key, q.waiting > 0)
+		return q.rows.finish(pushes), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pushes, nil
+}
+
 // Join implements [driver.Driver.Join]. Pushes to t's client go to the address
 // wake, which is empty if the client does not listen. Join returns the pushes
 // that the request caused.
@@ -66,7 +111,7 @@ func (q *queue) join(t *driver.Ticket, wake string, wait bool) (p driver.Status,
 		return p, nil, err
 	}
 	if own == nil && q.tombstones > 0 {
-		until, err := q.tombstoneOf(t.ID)
+		until, err := q.rows.tombstoneOf(t.ID)
 		if err != nil {
 			return p, nil, err
 		}
@@ -134,7 +179,7 @@ func (q *queue) sibling(owner string) (*ticket, error) {
 	if q.head != nil && q.head.owner == owner {
 		return q.head, nil
 	}
-	siblings, err := q.tickets(q.t.byOwner.with(q.key, owner))
+	siblings, err := q.rows.tickets(q.t.byOwner.with(q.key, owner))
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +198,8 @@ func (q *queue) enqueue(t *driver.Ticket, sibling *ticket, wake string, now bool
 		place: q.seq, seq: q.seq, id: t.ID, owner: t.Owner, units: t.Units,
 		minToken: int64(min(t.MinToken, maxToken)), keep: keep, until: q.now + keep, wake: wake, meta: t.Meta,
 	}
-	q.remember(own)
-	q.dirty = true
+	q.rows.known.add(own)
+	q.rows.dirty = true
 	switch {
 	case sibling != nil:
 		own.place, own.units, own.token = sibling.place, sibling.units, sibling.token
@@ -175,7 +220,7 @@ func (q *queue) enqueue(t *driver.Ticket, sibling *ticket, wake string, now bool
 	if now {
 		q.due = min(q.due, own.until)
 	}
-	q.write(q.t.insert.with(q.key, own.place, own.seq, own.id, own.owner, own.units,
+	q.rows.write(q.t.insert.with(q.key, own.place, own.seq, own.id, own.owner, own.units,
 		own.token, own.minToken, own.keep, own.until, own.wake, own.meta))
 	return own
 }
@@ -183,9 +228,9 @@ func (q *queue) enqueue(t *driver.Ticket, sibling *ticket, wake string, now bool
 // extend renews a ticket. It never brings its deadline forward.
 func (q *queue) extend(t *ticket) {
 	t.until = max(t.until, q.now+t.keep)
-	q.dirty = true
+	q.rows.dirty = true
 	if !t.inRow {
-		q.write(q.t.extend.with(t.until, t.wake, q.key, t.place, t.seq))
+		q.rows.write(q.t.extend.with(t.until, t.wake, q.key, t.place, t.seq))
 	}
 }
 
@@ -217,7 +262,7 @@ func (s *Queues) Break(ctx context.Context, db DB, name, id string) ([]Push, err
 		}
 		refusal = nil
 		q.push(t, driver.Status{State: driver.Gone})
-		q.addTombstone(t.id)
+		q.rows.addTombstone(t.id)
 		if err := q.drop(t, false); err != nil {
 			return err
 		}
@@ -245,7 +290,7 @@ func (s *Queues) Inspect(ctx context.Context, db DB, name string) (driver.Queue,
 		if q.head != nil {
 			all = append(all, q.head)
 		}
-		rows, err := q.ticketsReadOnly(q.t.all.with(q.key))
+		rows, err := q.rows.ticketsReadOnly(q.t.all.with(q.key))
 		if err != nil {
 			return err
 		}

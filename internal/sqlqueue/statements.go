@@ -50,7 +50,7 @@ const ticketColumns = "place, seq, id, owner, units, token, floor, keep, until, 
 //
 // The statement reads tombstones as they were when it began, and it may have
 // waited for the row since. Each new tombstone changes the row, see
-// queue.noteTombstone: if the row is unchanged, the statement has seen every
+// rows.noteTombstone: if the row is unchanged, the statement has seen every
 // tombstone.
 //
 // Placeholders: key, name, limit, units, id, owner, units, keep, keep, wake,

@@ -27,7 +27,7 @@ func (q *queue) status(t *ticket, ttl time.Duration) (driver.Status, error) {
 	case t.seq == q.seq && t.place == t.seq: // it is the last place
 		before = q.waiting - 1
 	default:
-		if before, err = q.number(q.t.count.with(q.key, q.turn, t.place)); err != nil {
+		if before, err = q.rows.number(q.t.count.with(q.key, q.turn, t.place)); err != nil {
 			return p, err
 		}
 	}
@@ -43,11 +43,7 @@ func (q *queue) status(t *ticket, ttl time.Duration) (driver.Status, error) {
 	if q.spent() {
 		q.Queues.expiredIn.Store(&q.key)
 	}
-	if at-q.now < int64(minRecheck/time.Microsecond) {
-		p.Recheck = minRecheck
-	} else {
-		p.Recheck = duration(at - q.now)
-	}
+	p.Recheck = max(minRecheck, duration(at-q.now))
 	p.Holder, err = q.holder()
 	return p, err
 }
@@ -80,7 +76,7 @@ func (q *queue) predecessor(t *ticket) (at int64, none bool, err error) {
 	}
 	to := t.place
 	for n := 2; ; n = min(n*8, bulkMax) {
-		back, err := q.tickets(q.t.before.with(q.key, q.turn, to, n))
+		back, err := q.rows.tickets(q.t.before.with(q.key, q.turn, to, n))
 		if err != nil {
 			return 0, false, err
 		}
@@ -106,7 +102,7 @@ func (q *queue) predecessor(t *ticket) (at int64, none bool, err error) {
 }
 
 // earliest returns when the first of the holding places expires. It also bounds
-// the deadlines that it reads, see [queue.bound].
+// the deadlines that it reads, see [rows.bound].
 func (q *queue) earliest() (int64, error) {
 	at := int64(never)
 	if q.head != nil {
@@ -120,10 +116,10 @@ func (q *queue) earliest() (int64, error) {
 	s.Row = func(scan func(...any) error) error {
 		var place, until, keep int64
 		err := scan(&place, &until, &keep)
-		places[place] = max(places[place], q.bound(until, keep))
+		places[place] = max(places[place], q.rows.bound(until, keep))
 		return err
 	}
-	if err := q.read(s); err != nil {
+	if err := q.rows.read(s); err != nil {
 		return 0, err
 	}
 	if h := q.head; h != nil {
@@ -146,6 +142,6 @@ func (q *queue) holder() (meta string, err error) {
 	}
 	s := q.t.holder.with(q.key, q.turn)
 	s.Row = func(scan func(...any) error) error { return scan(&meta) }
-	err = q.read(s)
+	err = q.rows.read(s)
 	return meta, err
 }

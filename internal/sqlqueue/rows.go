@@ -1,0 +1,243 @@
+package sqlqueue
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// rows are the rows of one queue in a transaction that has locked the queue's
+// row: those that were read, and those that are still to be written.
+type rows struct {
+	*queueRow // of the queue
+	d         *Dialect
+	t         *texts
+	ctx       context.Context
+	tx        Tx
+
+	found    bool      // the queue's row exists
+	dirty    bool      // the queue's row must be written
+	bounded  bool      // deadlines that were too far away are being written back
+	prefetch prefetch  // rows that were read with the queue's row
+	known    ticketSet // all tickets that were read, one struct for each
+	expired  []*ticket // expired and dropped, but not among writes yet
+	writes   []*Stmt   // not sent yet
+}
+
+// lock locks the queue's row and reads it.
+func (r *rows) lock(create bool) error {
+	lock := r.t.lock.with(r.key)
+	lock.Row = func(scan func(...any) error) error {
+		r.found = true
+		return r.scan(scan)
+	}
+	clock := r.t.clock.with()
+	clock.Row = func(scan func(...any) error) error { return scan(&r.now, &r.tick) }
+	do := []*Stmt{lock}
+	if r.d.Clock == nil {
+		// The database is a round trip away. These statements begin once the
+		// row is locked.
+		do = append(do, clock)
+		do = append(do, r.prefetchStmts()...)
+	}
+	if err := r.tx.Do(r.ctx, do...); err != nil {
+		return err
+	}
+	if !r.found && create {
+		do = append([]*Stmt{r.t.ensure.with(r.key, []byte(r.name))}, do...)
+		// With several writers, a sweep may delete the row between the two
+		// statements, but hardly twice.
+		for i := 0; i < 3 && !r.found; i++ {
+			if err := r.tx.Do(r.ctx, do...); err != nil {
+				return err
+			}
+		}
+		if !r.found {
+			return driver.Errorf(driver.Refused, "the table of the layout version is empty")
+		}
+	}
+	if r.d.Clock != nil {
+		r.now, r.tick = r.d.Clock()
+	}
+	if !r.found {
+		r.due = never
+	}
+	if r.head != nil {
+		r.known.add(r.head)
+		r.head.until = r.bound(r.head.until, r.head.keep)
+	}
+	r.boundTombstones()
+	if r.tombstones != 0 && r.tombstones <= r.now {
+		r.write(r.t.removeTombstones.with(r.key, r.now))
+		r.tombstones = 0
+	}
+	return nil
+}
+
+// read runs a statement after all statements that are still to be written.
+func (r *rows) read(s *Stmt) error {
+	r.writeExpired()
+	if len(r.writes) == 0 {
+		return r.tx.Do(r.ctx, s)
+	}
+	do := append(r.writes, s)
+	r.writes = nil
+	return r.tx.Do(r.ctx, do...)
+}
+
+// number runs a statement that returns one number.
+func (r *rows) number(s *Stmt) (n int64, err error) {
+	s.Row = func(scan func(...any) error) error { return scan(&n) }
+	err = r.read(s)
+	return n, err
+}
+
+// tickets runs a statement that returns rows of tickets. A ticket that was read
+// before is returned as the same struct.
+func (r *rows) tickets(s *Stmt) ([]*ticket, error) {
+	rows, err := r.ticketsReadOnly(s)
+	return r.merge(rows), err
+}
+
+// merge replaces tickets that were read before by their earlier structs, and
+// adds the others to r.known.
+func (r *rows) merge(rows []*ticket) []*ticket {
+	r.boundAll(rows)
+	for i, t := range rows {
+		if same := r.known.get(t.id); same != nil {
+			rows[i] = same
+		} else {
+			r.known.add(t)
+		}
+	}
+	return rows
+}
+
+// ticketsReadOnly does the same as tickets, for a request that changes none of
+// them.
+func (r *rows) ticketsReadOnly(s *Stmt) ([]*ticket, error) {
+	var out []*ticket
+	s.Row = r.ticketRow(&out)
+	err := r.read(s)
+	r.boundAll(out)
+	return out, err
+}
+
+// ticketRow returns a Stmt.Row that appends to out, if the queue has a row.
+func (r *rows) ticketRow(out *[]*ticket) func(func(...any) error) error {
+	return func(scan func(...any) error) error {
+		if !r.found {
+			return nil // another client has created the queue since
+		}
+		t := new(ticket)
+		if err := t.scan(scan); err != nil {
+			return err
+		}
+		if !r.fits(t) {
+			return foreign("a ticket of line %r is not one of this layout", r.name)
+		}
+		*out = append(*out, t)
+		return nil
+	}
+}
+
+// write runs a statement later, before the next one that reads.
+func (r *rows) write(s *Stmt) {
+	r.writes = append(r.writes, s)
+	r.dirty = true
+}
+
+// finish returns the statements that are still to be written, and those that
+// send the pushes.
+func (r *rows) finish(pushes []Push) []*Stmt {
+	r.writeExpired()
+	if !r.dirty {
+		return r.writes
+	}
+	h := r.head
+	if h == nil {
+		h = new(ticket)
+	}
+	r.writes = append(r.writes, r.t.store.with(
+		r.lim, r.used, r.held, r.waiting, r.seq, r.turn, r.token, r.due, r.tombstones,
+		h.id, h.owner, h.units, h.place, h.token, h.keep, h.until, h.wake, h.meta, r.key))
+	if r.d.Notify != nil && len(pushes) > 0 {
+		r.writes = append(r.writes, r.d.Notify(pushes)...)
+	}
+	return r.writes
+}
+
+// addTombstone writes a tombstone for the ticket with this id.
+func (r *rows) addTombstone(id string) {
+	r.write(r.t.insertTombstone.with(r.key, id, r.noteTombstone(id)))
+}
+
+// noteTombstone records that a tombstone is being written, and returns when
+// that tombstone ends. Each tombstone changes the queue's row, even if the
+// clock was set back.
+func (r *rows) noteTombstone(id string) (until int64) {
+	until = r.now + micros(TombstoneTTL)
+	r.tombstones = max(r.tombstones+1, until)
+	if id == r.prefetch.id {
+		r.prefetch.tombstone = until
+	}
+	return until
+}
+
+// writeExpired writes the removal of all expired tickets, in two statements for
+// each bulkMax of them.
+func (r *rows) writeExpired() {
+	until := r.now + micros(TombstoneTTL)
+	for some := range slices.Chunk(r.expired, bulkMax) {
+		if len(some) == 1 {
+			t := some[0]
+			r.write(r.t.insertTombstone.with(r.key, t.id, until))
+			r.write(r.t.remove.with(r.key, t.place, t.seq))
+			continue
+		}
+		var places, seqs []any
+		for _, t := range some {
+			places, seqs = append(places, t.place), append(seqs, t.seq)
+		}
+		n := sizeFor(len(some))
+		which := append(filled(places, sizes[n]), filled(seqs, sizes[n])...)
+		r.write(r.t.insertAllTombstones[n].with(append([]any{until, r.key}, which...)...))
+		r.write(r.t.removeAll[n].with(append([]any{r.key}, which...)...))
+	}
+	r.expired = nil
+}
+
+// ticketSet is a set of tickets, found by their ids.
+type ticketSet struct {
+	all  []*ticket
+	byID map[string]*ticket // the same, once they are many
+}
+
+// add adds a ticket that is not in the set.
+func (s *ticketSet) add(t *ticket) {
+	s.all = append(s.all, t)
+	const many = 32
+	switch {
+	case s.byID != nil:
+		s.byID[t.id] = t
+	case len(s.all) > many:
+		s.byID = make(map[string]*ticket)
+		for _, t := range s.all {
+			s.byID[t.id] = t
+		}
+	}
+}
+
+// get returns the ticket with this id, nil if there is none.
+func (s *ticketSet) get(id string) *ticket {
+	if s.byID != nil {
+		return s.byID[id]
+	}
+	for _, t := range s.all {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
