@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,27 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// identity returns a text that differs between databases. It has the id that
-// was written when the tables were created. To tell copies of a database apart,
-// it also has the database's name and, where this user may read it, the
-// server's own id.
-func (d *Driver) identity(ctx context.Context) (string, error) {
-	var database, system string
-	err := d.queryRow(ctx, "SELECT current_database()", &database)
-	if err == nil {
-		err = d.queryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()", &system)
-		if code(err) == noRights {
-			system, err = "", nil
-		}
-	}
-	if err != nil {
-		return "", err
-	}
-	return strings.Join([]string{"postgres", system, database, d.opt.tables(), d.tables.ID()}, "|"), nil
-}
-
 // queryRow runs a query that returns one row.
-func (d *Driver) queryRow(ctx context.Context, query string, dest ...any) error {
+func (d *database) queryRow(ctx context.Context, query string, dest ...any) error {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	c, err := d.pool.Acquire(ctx)
@@ -45,7 +25,7 @@ func (d *Driver) queryRow(ctx context.Context, query string, dest ...any) error 
 
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.tables.CheckOpen(ctx); err != nil {
+	if err := d.db.tables.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
 	return sqlqueue.RunChecks(ctx, []string{"writes"},
@@ -55,7 +35,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
 	var version string
 	var number int
-	err := d.queryRow(ctx, "SELECT current_setting('server_version'), current_setting('server_version_num')::int", &version, &number)
+	err := d.db.queryRow(ctx, "SELECT current_setting('server_version'), current_setting('server_version_num')::int", &version, &number)
 	f := driver.Finding{Topic: "version", Detail: "PostgreSQL " + version}
 	if number < 13_00_00 {
 		f.Level = driver.Warning
@@ -68,7 +48,7 @@ func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
 func (d *Driver) checkWrites(ctx context.Context) (driver.Finding, error) {
 	var standby bool
 	var only string
-	err := d.queryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &standby, &only)
+	err := d.db.queryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &standby, &only)
 	f := driver.Finding{Topic: "writes", Detail: "the server is a primary and accepts them"}
 	switch {
 	case standby:
@@ -85,7 +65,7 @@ func (d *Driver) checkWrites(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkDurability(ctx context.Context) (driver.Finding, error) {
 	var commit, fsync, names string
-	err := d.queryRow(ctx, "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('synchronous_standby_names')", &commit, &fsync, &names)
+	err := d.db.queryRow(ctx, "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('synchronous_standby_names')", &commit, &fsync, &names)
 	f := driver.Finding{Topic: "durability", Detail: fmt.Sprintf("synchronous_commit %s, fsync %s", commit, fsync)}
 	switch {
 	case fsync != "on":
@@ -104,7 +84,7 @@ func (d *Driver) checkDurability(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "rights", Detail: "this user may read and write the tables"}
-	if err := d.tables.Prepare(ctx); err != nil {
+	if err := d.db.tables.Prepare(ctx); err != nil {
 		if driver.ClassOf(err) != driver.Refused {
 			return f, err
 		}
@@ -113,7 +93,7 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 		f.Advice = "ask an administrator to run the output of `holdfast schema postgres`"
 		return f, nil
 	}
-	missing, err := d.missingRights(ctx)
+	missing, err := d.db.missingRights(ctx)
 	if missing != "" {
 		f.Level = driver.Problem
 		f.Detail = "this user lacks rights: " + missing
@@ -126,7 +106,7 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 // the first Once does.
 func (d *Driver) checkMarks(ctx context.Context) (driver.Finding, error) {
 	return sqlqueue.CheckMarks(ctx, d, func() error {
-		missing, err := d.lacking(ctx, "'mark'", "'SELECT', 'INSERT', 'UPDATE'")
+		missing, err := d.db.lacking(ctx, "'mark'", "'SELECT', 'INSERT', 'UPDATE'")
 		if err == nil && missing != "" {
 			err = driver.Errorf(driver.Refused, "this user lacks rights: %s", missing)
 		}
@@ -136,12 +116,12 @@ func (d *Driver) checkMarks(ctx context.Context) (driver.Finding, error) {
 
 // missingRights returns a list of the rights on the tables that this user
 // lacks.
-func (d *Driver) missingRights(ctx context.Context) (list string, err error) {
+func (d *database) missingRights(ctx context.Context) (list string, err error) {
 	return d.lacking(ctx, "'store', 'line', 'ticket', 'grave'", "'SELECT', 'INSERT', 'UPDATE', 'DELETE'")
 }
 
 // lacking returns a list of those of the rights on the tables that this user lacks.
-func (d *Driver) lacking(ctx context.Context, tables, rights string) (list string, err error) {
+func (d *database) lacking(ctx context.Context, tables, rights string) (list string, err error) {
 	query := "SELECT coalesce(string_agg(r || ' on " + d.opt.prefix() + "' || t, ', '), '') FROM unnest(ARRAY[" + tables + "]) t, " +
 		"unnest(ARRAY[" + rights + "]) r WHERE NOT (t = 'store' AND r IN ('INSERT', 'DELETE')) " +
 		"AND NOT has_table_privilege('" + d.opt.tables() + "' || t, r)"
@@ -152,8 +132,8 @@ func (d *Driver) lacking(ctx context.Context, tables, rights string) (list strin
 // checkPush opens the connection for LISTEN as Watch does.
 func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "wake-up", Detail: "by NOTIFY, on one connection for each client"}
-	other := newDriver(d.pool, false, &d.opt)
-	defer other.tables.Stop()
+	other := newDriver(d.db.pool, false, &d.db.opt)
+	defer other.db.tables.Stop()
 	c, err := other.listener.listen(ctx)
 	if err != nil {
 		if driver.ClassOf(err) != driver.Unavailable || ctx.Err() != nil {
@@ -174,7 +154,7 @@ func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 }
 
 func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
-	f, err := d.tables.CheckRoundTrip(ctx)
+	f, err := d.db.tables.CheckRoundTrip(ctx)
 	if code(err) == noRights {
 		return driver.Finding{Topic: "round trip", Level: driver.Warning, Detail: "could not be measured without the rights"}, nil
 	}
@@ -183,21 +163,21 @@ func (d *Driver) checkRoundTrip(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkClock(ctx context.Context) (driver.Finding, error) {
 	return sqlqueue.CheckClock(func() (micros int64, err error) {
-		err = d.queryRow(ctx, "SELECT "+clockNow, &micros)
+		err = d.db.queryRow(ctx, "SELECT "+clockNow, &micros)
 		return micros, err
 	})
 }
 
 func (d *Driver) checkConnections(ctx context.Context) (driver.Finding, error) {
 	var used, most int64
-	err := d.queryRow(ctx, "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' OR backend_type IS NULL), current_setting('max_connections')::bigint", &used, &most)
+	err := d.db.queryRow(ctx, "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' OR backend_type IS NULL), current_setting('max_connections')::bigint", &used, &most)
 	return sqlqueue.CheckConnections(used, most), err
 }
 
 func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
 	var queues, held, waiting, size int64
-	t := d.opt.tables()
-	err := d.queryRow(ctx, "SELECT count(*), coalesce(sum(held), 0)::bigint, coalesce(sum(waiting), 0)::bigint, "+
+	t := d.db.opt.tables()
+	err := d.db.queryRow(ctx, "SELECT count(*), coalesce(sum(held), 0)::bigint, coalesce(sum(waiting), 0)::bigint, "+
 		"(SELECT sum(pg_total_relation_size(('"+t+"' || n)::regclass))::bigint FROM unnest(ARRAY['store', 'line', 'ticket', 'grave']) n) FROM "+t+"line",
 		&queues, &held, &waiting, &size)
 	if errors.Is(err, driver.ErrClosed) || code(err) != noRights && err != nil {

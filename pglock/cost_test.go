@@ -64,7 +64,7 @@ func TestRequestCosts(t *testing.T) {
 		Try:              sqlcases.Cost{Statements: 3, Trips: 1},
 		HandOff:          sqlcases.Cost{Statements: 4, Trips: 1},
 		Many:             sqlcases.Cost{Statements: 10, Trips: 10},
-	}.Check(t, r, d, d.tables)
+	}.Check(t, r, d, d.db.tables)
 	if id := <-told; id != ticket(3, "n").ID {
 		t.Errorf("told %s", id)
 	}

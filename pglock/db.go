@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,7 +38,7 @@ const idleMax = 2 * time.Second
 //
 // Statements are sent with the types of their arguments and without a name, so
 // that they leave nothing in a connection that a pooler would have to know of;
-// but see [Driver.prepare].
+// but see [database.prepare].
 const (
 	textBegin    = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	textCommit   = "COMMIT"
@@ -47,12 +48,25 @@ const (
 		"set_config('idle_in_transaction_session_timeout', $3, true)"
 )
 
+// database is the database of one client, on a pool of connections.
+type database struct {
+	pool   *pgxpool.Pool
+	owned  bool // the driver made the pool
+	opt    Options
+	tables *sqlqueue.Tables // its name is that of the driver's channel
+
+	explicitTx atomic.Bool // see Auto
+	textOnly   atomic.Bool // no statement is prepared, see prepare
+	stmtNames  map[*sqlqueue.Text]string
+	silent     func() // is called after one connection led nowhere
+}
+
 // Auto implements [sqlqueue.DB]. The statement and its limits are one round
 // trip, and one transaction without BEGIN and COMMIT. If the database's default
 // isolation is stricter than READ COMMITTED, the server may report a
 // serialization failure for such a transaction. From then on the driver uses
 // whole transactions.
-func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
+func (d *database) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	if !d.explicitTx.Load() {
@@ -73,7 +87,7 @@ func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
 // Tx implements [sqlqueue.DB]. It sends BEGIN with the first statements, and
 // COMMIT with the last. If f itself sends nothing, the last statements are one
 // transaction without BEGIN and COMMIT, see Auto.
-func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+func (d *database) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	notifies := false
@@ -87,7 +101,7 @@ func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, 
 	return err
 }
 
-func (d *Driver) tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error), explicitTx bool) error {
+func (d *database) tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error), explicitTx bool) error {
 	return d.inConn(ctx, func(c *pooledConn) error {
 		t := &tx{c: c}
 		last, err := f(t)
@@ -164,7 +178,7 @@ func (t *tx) rollback(ctx context.Context) {
 }
 
 // inConn runs f on a connection of the pool.
-func (d *Driver) inConn(ctx context.Context, f func(*pooledConn) error) error {
+func (d *database) inConn(ctx context.Context, f func(*pooledConn) error) error {
 	if err := d.tables.CheckOpen(ctx); err != nil {
 		return err
 	}
@@ -198,17 +212,17 @@ func (d *Driver) inConn(ctx context.Context, f func(*pooledConn) error) error {
 // device between this client and the server may have forgotten all of them. A
 // hold must not be lost because it is renewed on one dead connection after the
 // other.
-func (d *Driver) afterSilence() {
+func (d *database) afterSilence() {
 	if d.owned {
 		d.pool.Reset()
 	}
-	d.listener.checkNow()
+	d.silent()
 }
 
 // release gives a connection back. If its server takes no writes, release
 // closes it, and with it all others of the driver's own pool: new connections
 // may lead to another server.
-func (d *Driver) release(c *pgxpool.Conn, err error) {
+func (d *database) release(c *pgxpool.Conn, err error) {
 	if code(err) == readOnly {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()

@@ -186,12 +186,12 @@ func decideAlike(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 		defer clients[i].Close()
-		clients[i].tables.SweepLock.Lock() // one client would sweep before the other
-		clients[i].tables.PushesArrive.Store(true)
+		clients[i].db.tables.SweepLock.Lock() // one client would sweep before the other
+		clients[i].db.tables.PushesArrive.Store(true)
 		if i == 1 {
-			d := dialect(o, clients[i].tables.Name, clients[i].notifyStmts)
+			d := dialect(o, clients[i].db.tables.Name, clients[i].db.notifyStmts)
 			d.NotifyGrant = ""
-			clients[i].tables.Queues = sqlqueue.New(d)
+			clients[i].db.tables.Queues = sqlqueue.New(d)
 		}
 	}
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -110,20 +110,16 @@ func connError(ctx context.Context, class driver.Class, err error) error {
 }
 
 // notAcquired returns the error of a request that got no connection.
-func (d *Driver) notAcquired(ctx context.Context, err error) error {
+func (d *database) notAcquired(ctx context.Context, err error) error {
 	switch {
 	case d.tables.Stopped():
 		return driver.ErrClosed
 	case strings.Contains(err.Error(), "closed pool"):
 		return driver.Errorf(driver.Unavailable, "the pool of connections is closed")
 	case ctx.Err() != nil:
-		return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d): %w", d.maxConns(), context.Cause(ctx))
+		return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d): %w", d.pool.Stat().MaxConns(), context.Cause(ctx))
 	}
 	return notConnected(err)
-}
-
-func (d *Driver) maxConns() int32 {
-	return d.pool.Stat().MaxConns()
 }
 
 // A connectError is the error of an attempt to connect, on one line. The client
@@ -191,13 +187,12 @@ func notConnected(err error) error {
 	return driver.Wrap(driver.Unavailable, err)
 }
 
-// reactTo adapts the driver to an error of a request.
-func (d *Driver) reactTo(err error) {
+// reactTo adapts the database to an error of a request.
+func (d *database) reactTo(err error) {
 	if notPrepared(err) {
 		d.textOnly.Store(true)
 	}
-	switch code(err) {
-	case undefinedTable, undefinedSchema:
+	if d.Missing(err) {
 		// Somebody dropped a table: the next request creates it again.
 		d.tables.Forget()
 	}

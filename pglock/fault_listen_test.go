@@ -67,7 +67,7 @@ func TestF124_LockWithoutListener(t *testing.T) {
 			if err := watch(); err != nil {
 				t.Fatal(err)
 			}
-			if !e.tables.PushesArrive.Load() {
+			if !e.db.tables.PushesArrive.Load() {
 				t.Error("it watches and hears nothing")
 			}
 			mustLeave(t, d, a)

@@ -50,7 +50,7 @@ func TestF67_LastToken(t *testing.T) {
 func TestF98_IdleInTransaction(t *testing.T) {
 	t.Parallel()
 	d := openOn(t, servers.SharedPostgres(t).URL("postgres", own()))
-	sqlcases.StoppedInTransaction(t, d, d.tables, idleMax)
+	sqlcases.StoppedInTransaction(t, d, d.db.tables, idleMax)
 }
 
 // TestF126_SessionModes checks that sessions whose settings change the meaning

@@ -84,7 +84,7 @@ func TestClassesOfServerErrors(t *testing.T) {
 
 	// F96: read-only, as after a failover.
 	s.Exec(t, "ALTER DATABASE postgres SET default_transaction_read_only = on")
-	d.pool.Reset()
+	d.db.pool.Reset()
 	sqlcases.RequestsFail(t, d, held, 10*time.Second, driver.Unavailable, "accepts no writes")
 	findings, err := d.Check(ctx)
 	if err != nil || findings[len(findings)-1].Level != driver.Problem {
@@ -145,7 +145,7 @@ func TestF99_PoolerWithoutListenIsNoticed(t *testing.T) {
 			if err := e.Watch(context.Background(), func(id string, _ driver.Status) { pushed <- id }); err != nil {
 				t.Fatal(err)
 			}
-			if e.tables.PushesArrive.Load() != c.hears {
+			if e.db.tables.PushesArrive.Load() != c.hears {
 				t.Fatalf("it hears: %v", !c.hears)
 			}
 			a, b := ticket(1, "n"), ticket(2, "n")

@@ -22,8 +22,8 @@ func TestMarkTableDenied(t *testing.T) {
 	if _, err := d.Mark(t.Context(), "n"); driver.ClassOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), "holdfast schema postgres") {
 		t.Fatalf("without the right: %v", err)
 	}
-	s.Exec(t, owner.tables.Queues.MarkSchema())
-	s.Exec(t, "GRANT SELECT, INSERT, UPDATE ON "+owner.opt.tables()+"mark TO app")
+	s.Exec(t, owner.db.tables.Queues.MarkSchema())
+	s.Exec(t, "GRANT SELECT, INSERT, UPDATE ON "+owner.db.opt.tables()+"mark TO app")
 	if err := d.SetMark(t.Context(), "n", driver.Mark{Token: 1, Value: []byte("v")}); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestMarkTableDenied(t *testing.T) {
 		t.Errorf("Mark is %+v, %v", m, err)
 	}
 	text, err := Schema(&Options{Schema: schema})
-	if err != nil || !strings.Contains(text, owner.tables.Queues.MarkSchema()) {
+	if err != nil || !strings.Contains(text, owner.db.tables.Queues.MarkSchema()) {
 		t.Errorf("the schema lacks the table of marks: %s, %v", text, err)
 	}
 }

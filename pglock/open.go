@@ -131,12 +131,12 @@ func open(ctx context.Context, config *pgxpool.Config, o *Options) (*Driver, err
 		return nil, driver.Wrap(driver.Refused, err)
 	}
 	d := newDriver(pool, true, o)
-	err = d.reach(ctx, config.ConnConfig)
+	err = d.db.reach(ctx, config.ConnConfig)
 	if err == nil {
-		err = d.tables.Begin(ctx)
+		err = d.db.tables.Begin(ctx)
 	}
 	if code(err) == noRights {
-		if list, e := d.missingRights(ctx); e == nil && list != "" {
+		if list, e := d.db.missingRights(ctx); e == nil && list != "" {
 			err = driver.Errorf(driver.Refused, "this user lacks %s: %w", list, err)
 		}
 	}
@@ -152,7 +152,7 @@ func open(ctx context.Context, config *pgxpool.Config, o *Options) (*Driver, err
 
 // reach waits for the first answer of the server itself: a pooler may accept a
 // connection on its own.
-func (d *Driver) reach(ctx context.Context, config *pgx.ConnConfig) error {
+func (d *database) reach(ctx context.Context, config *pgx.ConnConfig) error {
 	ctx, cancel := sqlqueue.Until(ctx, max(driver.OpenLimit, config.ConnectTimeout*time.Duration(len(addresses(config)))))
 	defer cancel()
 	c, err := d.pool.Acquire(ctx)

@@ -18,7 +18,7 @@ package pglock
 
 import (
 	"context"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -59,15 +59,8 @@ type requests = sqlqueue.Requests
 // that are not listed here are those of the interface.
 type Driver struct {
 	requests
-	pool   *pgxpool.Pool
-	owned  bool // Close closes the pool
-	opt    Options
-	tables *sqlqueue.Tables // its name is that of the driver's channel
-
-	explicitTx atomic.Bool // see Auto
-	textOnly   atomic.Bool // no statement is prepared, see prepare
-	stmtNames  map[*sqlqueue.Text]string
-	listener   listener
+	db       database
+	listener listener
 }
 
 var (
@@ -78,13 +71,13 @@ var (
 )
 
 func newDriver(pool *pgxpool.Pool, owned bool, o *Options) *Driver {
-	d := &Driver{pool: pool, owned: owned, opt: *o}
-	d.listener.d = d
+	d := &Driver{db: database{pool: pool, owned: owned, opt: *o}}
+	d.listener.db, d.db.silent = &d.db, d.listener.checkNow
 	self := newChannel()
-	queues := sqlqueue.New(dialect(o, self, d.notifyStmts))
-	d.stmtNames = namesOf(queues.Frequent())
-	d.tables = sqlqueue.NewTables(queues, &database{d}, self)
-	d.requests = d.tables.Requests()
+	queues := sqlqueue.New(dialect(o, self, d.db.notifyStmts))
+	d.db.stmtNames = namesOf(queues.Frequent())
+	d.db.tables = sqlqueue.NewTables(queues, &d.db, self)
+	d.requests = d.db.tables.Requests()
 	return d
 }
 
@@ -93,16 +86,38 @@ func (d *Driver) Traits() driver.Traits { return traits }
 
 // Close implements [driver.Driver]. A pool that was passed to [New] stays open.
 func (d *Driver) Close() error {
-	if d.tables.Stop() && d.owned {
-		d.pool.Close()
+	if d.db.tables.Stop() && d.db.owned {
+		d.db.pool.Close()
 	}
 	return nil
 }
 
-// Identity implements [driver.Identifier].
+// Identity implements [driver.Identifier]. It returns a text with the id that was
+// written when the tables were created. To tell copies of a database apart, the
+// text also has the database's name and, where this user may read it, the
+// server's own id.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.tables.Begin(ctx); err != nil {
+	var database, system string
+	err := d.db.tables.Begin(ctx)
+	if err == nil {
+		err = d.db.queryRow(ctx, "SELECT current_database()", &database)
+	}
+	if err == nil {
+		err = d.db.queryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()", &system)
+		if code(err) == noRights {
+			system, err = "", nil
+		}
+	}
+	if err != nil {
 		return "", err
 	}
-	return d.identity(ctx)
+	return strings.Join([]string{"postgres", system, database, d.db.opt.tables(), d.db.tables.ID()}, "|"), nil
+}
+
+// Auto implements [sqlqueue.DB].
+func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error { return d.db.Auto(ctx, s) }
+
+// Tx implements [sqlqueue.DB].
+func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+	return d.db.Tx(ctx, f)
 }

@@ -26,7 +26,7 @@ const preparedKey = "holdfast"
 // prepare makes sure that a connection has the statements, if it can have them.
 // If it cannot, that is no error: statements are then sent as text. It returns
 // an error if the connection broke.
-func (d *Driver) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool, err error) {
+func (d *database) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool, err error) {
 	if !d.owned || d.textOnly.Load() || !d.tables.Ready() {
 		return false, nil
 	}
@@ -41,7 +41,7 @@ func (d *Driver) prepare(ctx context.Context, c *pgconn.PgConn) (ok bool, err er
 	return err == nil, nil
 }
 
-func (d *Driver) prepareAll(ctx context.Context, c *pgconn.PgConn) (err error) {
+func (d *database) prepareAll(ctx context.Context, c *pgconn.PgConn) (err error) {
 	p := c.StartPipeline(ctx)
 	defer func() {
 		if e := p.Close(); err == nil {

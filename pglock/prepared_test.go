@@ -18,17 +18,17 @@ import (
 func TestFrequentStatementsArePrepared(t *testing.T) {
 	ctx := context.Background()
 	d := openOn(t, servers.SharedPostgres(t).URL("postgres", own()+"&pool_max_conns=1"))
-	d.tables.SweepLock.Lock() // a sweep would notice first
-	defer d.tables.SweepLock.Unlock()
+	d.db.tables.SweepLock.Lock() // a sweep would notice first
+	defer d.db.tables.SweepLock.Unlock()
 	a := ticket(1, "n")
 	mustJoin(t, d, a, driver.Held)
 	var number, odd int
-	err := d.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE NOT parameter_types <@ ARRAY['bigint', 'bytea']::regtype[]) "+
+	err := d.db.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE NOT parameter_types <@ ARRAY['bigint', 'bytea']::regtype[]) "+
 		"FROM pg_prepared_statements WHERE name LIKE 'holdfast\\_%' AND statement NOT LIKE '%set_config%'", pgx.QueryExecModeExec).Scan(&number, &odd)
-	if err != nil || number != len(d.stmtNames) || odd != 0 {
-		t.Errorf("%d of %d prepared, %d of other types, %v", number, len(d.stmtNames), odd, err)
+	if err != nil || number != len(d.db.stmtNames) || odd != 0 {
+		t.Errorf("%d of %d prepared, %d of other types, %v", number, len(d.db.stmtNames), odd, err)
 	}
-	if _, err := d.pool.Exec(ctx, "DEALLOCATE ALL", pgx.QueryExecModeExec); err != nil {
+	if _, err := d.db.pool.Exec(ctx, "DEALLOCATE ALL", pgx.QueryExecModeExec); err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.Join(ctx, ticket(2, "m"), true)
@@ -57,22 +57,22 @@ func TestNothingPreparedInSharedConnections(t *testing.T) {
 	d := openOn(t, b.URL("postgres", own()+fmt.Sprintf("&listen=127.0.0.1:%d", s.Port)))
 	mustJoin(t, d, ticket(1, "n"), driver.Held)
 	mustJoin(t, d, ticket(2, "m"), driver.Held)
-	if !d.textOnly.Load() {
+	if !d.db.textOnly.Load() {
 		t.Error("it prepares through a pooler")
 	}
 	direct := openOn(t, s.URL("postgres", own()))
-	given, err := New(direct.pool, &direct.opt)
+	given, err := New(direct.db.pool, &direct.db.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer given.Close()
 	mustJoin(t, given, ticket(1, "n"), driver.Held)
-	c, err := direct.pool.Acquire(t.Context())
+	c, err := direct.db.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Release()
-	if ready, err := given.prepare(t.Context(), c.Conn().PgConn()); ready || err != nil {
+	if ready, err := given.db.prepare(t.Context(), c.Conn().PgConn()); ready || err != nil {
 		t.Errorf("in a pool that was given: %v, %v", ready, err)
 	}
 }

@@ -89,25 +89,22 @@ func Schema(o *Options) (string, error) {
 	return b.String(), nil
 }
 
-// database is the database as sqlqueue's requests use it.
-type database struct{ *Driver }
-
 // Missing implements [sqlqueue.Database].
-func (s *database) Missing(err error) bool {
+func (d *database) Missing(err error) bool {
 	c := code(err)
 	return c == undefinedTable || c == undefinedSchema
 }
 
 // Create implements [sqlqueue.Database].
-func (s *database) Create(ctx context.Context) error {
+func (d *database) Create(ctx context.Context) error {
 	exists := false
-	probe := &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + s.opt.tables() + "store') IS NOT NULL"}}
+	probe := &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: "SELECT 1::bigint WHERE to_regclass('" + d.opt.tables() + "store') IS NOT NULL"}}
 	probe.Row = func(func(...any) error) error { exists = true; return nil }
-	err := s.exclusively(ctx, probe, func() []string {
+	err := d.exclusively(ctx, probe, func() []string {
 		if exists {
 			return nil
 		}
-		return ddl(&s.opt, s.tables.Queues, "'"+rand.Text()+"'")
+		return ddl(&d.opt, d.tables.Queues, "'"+rand.Text()+"'")
 	})
 	if code(err) == noRights {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not create them; "+
@@ -118,20 +115,20 @@ func (s *database) Create(ctx context.Context) error {
 
 // Migrate implements [sqlqueue.Database], in one transaction. While it waits
 // for a table, requests wait behind it, so that wait is limited.
-func (s *database) Migrate(ctx context.Context, from int64) error {
-	queues := s.tables.Queues
+func (d *database) Migrate(ctx context.Context, from int64) error {
+	queues := d.tables.Queues
 	var found sqlqueue.StoreRow
-	err := s.exclusively(ctx, queues.Store(&found), func() []string {
+	err := d.exclusively(ctx, queues.Store(&found), func() []string {
 		// Another client may have been first.
 		if found.Layout < 1 || found.Layout >= queues.Layout() {
 			return nil
 		}
 		limit := fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds())
-		return append([]string{limit}, unqualifyIndexes(&s.opt, queues.Changes(found.Layout))...)
+		return append([]string{limit}, unqualifyIndexes(&d.opt, queues.Changes(found.Layout))...)
 	})
 	if code(err) == noRights {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast have layout %d, this version needs layout %d, and this user may not change them; "+
-			"ask their owner to run: %s; %w", from, queues.Layout(), strings.Join(unqualifyIndexes(&s.opt, queues.Changes(from)), "; "), err)
+			"ask their owner to run: %s; %w", from, queues.Layout(), strings.Join(unqualifyIndexes(&d.opt, queues.Changes(from)), "; "), err)
 	}
 	return err
 }
@@ -139,7 +136,7 @@ func (s *database) Migrate(ctx context.Context, from int64) error {
 // exclusively runs statements in one transaction, one client at a time: an
 // advisory lock excludes others until its end. It calls stmts once the lock is
 // held and probe has run, and does nothing if there are no statements.
-func (s *database) exclusively(ctx context.Context, probe *sqlqueue.Stmt, stmts func() []string) error {
+func (d *database) exclusively(ctx context.Context, probe *sqlqueue.Stmt, stmts func() []string) error {
 	ctx, cancel := sqlqueue.Within(ctx, schemaTime)
 	defer cancel()
 	exec := func(c *pooledConn, commits bool, texts ...string) error {
@@ -150,7 +147,7 @@ func (s *database) exclusively(ctx context.Context, probe *sqlqueue.Stmt, stmts 
 		b.commits = commits
 		return b.run(c.PgConn, commits)
 	}
-	return s.inConn(ctx, func(c *pooledConn) error {
+	return d.inConn(ctx, func(c *pooledConn) error {
 		t := &tx{c: c, began: true}
 		defer t.rollback(ctx)
 		err := exec(c, false, textBegin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", advisoryKey))

@@ -12,8 +12,8 @@ func TestF115_SilenceLeavesOtherRequests(t *testing.T) {
 	t.Parallel()
 	d := openOn(t, servers.SharedPostgres(t).URL("postgres", own()))
 	answer := ""
-	if err := d.inConn(t.Context(), func(c *pooledConn) error {
-		d.afterSilence()
+	if err := d.db.inConn(t.Context(), func(c *pooledConn) error {
+		d.db.afterSilence()
 		r := c.ExecParams(t.Context(), "SELECT 'answer'", nil, nil, nil, nil)
 		for r.NextRow() {
 			answer = string(r.Values()[0])

@@ -24,7 +24,7 @@ func newChannel() string { return "holdfast_" + strings.ToLower(rand.Text()) }
 // A listener receives the notifications of its driver's channel, on a
 // connection of its own.
 type listener struct {
-	d          *Driver
+	db         *database
 	noPush     atomic.Bool // the connection receives nothing, because of a pooler
 	echo       atomic.Pointer[chan struct{}]
 	cancelWait atomic.Pointer[context.CancelFunc] // ends the wait for a notification
@@ -62,7 +62,7 @@ const (
 
 // notifyStmts returns the statement that notifies other clients, apart from
 // clients without pushes.
-func (d *Driver) notifyStmts(pushes []sqlqueue.Push) []*sqlqueue.Stmt {
+func (d *database) notifyStmts(pushes []sqlqueue.Push) []*sqlqueue.Stmt {
 	var calls []string
 	var args []any
 	for _, p := range d.tables.Others(pushes) {
@@ -111,23 +111,23 @@ func parsePayload(text string) (id string, p driver.Status, ok bool) {
 // tries again later. Until then, waiting tickets have a short Status.Recheck,
 // as they have without a connection.
 func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Status)) error {
-	if err := d.tables.CheckOpen(ctx); err != nil {
+	if err := d.db.tables.CheckOpen(ctx); err != nil {
 		return err
 	}
-	if err := d.tables.Watch(moved); err != nil {
+	if err := d.db.tables.Watch(moved); err != nil {
 		return err
 	}
 	first, cancel := context.WithTimeout(ctx, firstConnect)
 	c, err := d.listener.listen(first)
 	cancel()
 	if err != nil {
-		d.tables.Unwatch()
-		if e := d.tables.CheckOpen(ctx); e != nil {
+		d.db.tables.Unwatch()
+		if e := d.db.tables.CheckOpen(ctx); e != nil {
 			return e
 		}
 		return err
 	}
-	if !d.tables.Go(func() { d.listener.run(ctx, c) }) {
+	if !d.db.tables.Go(func() { d.listener.run(ctx, c) }) {
 		closeConn(c)
 		return driver.ErrClosed
 	}
@@ -138,8 +138,8 @@ func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Status)) e
 func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(l.d.tables.Context(), cancel)()
-	defer l.d.tables.Unwatch()
+	defer context.AfterFunc(l.db.tables.Context(), cancel)()
+	defer l.db.tables.Unwatch()
 	wait, useless := relistenMin, relistenMax
 	for {
 		if c != nil {
@@ -153,7 +153,7 @@ func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 			} else {
 				useless = relistenMax
 				l.read(ctx, c)
-				l.d.tables.PushesArrive.Store(false)
+				l.db.tables.PushesArrive.Store(false)
 				closeConn(c)
 			}
 		}
@@ -170,17 +170,17 @@ func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 				wait = relistenUseless
 			}
 		} else {
-			l.d.tables.Notify("", driver.Status{})
+			l.db.tables.Notify("", driver.Status{})
 		}
 	}
 }
 
 // listen connects and subscribes.
 func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
-	config := l.d.pool.Config()
+	config := l.db.pool.Config()
 	cc := config.ConnConfig
-	if l.d.opt.Listen != nil {
-		cc = l.d.opt.Listen.Copy()
+	if l.db.opt.Listen != nil {
+		cc = l.db.opt.Listen.Copy()
 	} else if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, cc); err != nil {
 			return nil, notConnected(err)
@@ -190,7 +190,7 @@ func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	cc.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.onNotification(n) }
 	ctx, cancel := context.WithTimeout(ctx, 2*lockTimeout)
 	defer cancel()
-	stop := context.AfterFunc(l.d.tables.Context(), cancel)
+	stop := context.AfterFunc(l.db.tables.Context(), cancel)
 	defer stop()
 	c, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
@@ -205,7 +205,7 @@ func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 		return nil, classify(ctx, err, false)
 	}
 	l.noPush.Store(noPush)
-	l.d.tables.PushesArrive.Store(!noPush)
+	l.db.tables.PushesArrive.Store(!noPush)
 	return c, nil
 }
 
@@ -214,7 +214,7 @@ func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 // the id given when the connection began. Then a notification sent through the
 // pool decides: poolers that keep one connection for each client deliver it.
 func (l *listener) subscribe(ctx context.Context, c *pgx.Conn) (noPush bool, err error) {
-	if _, err := c.Exec(ctx, "LISTEN "+l.d.tables.Name); err != nil {
+	if _, err := c.Exec(ctx, "LISTEN "+l.db.tables.Name); err != nil {
 		return false, err
 	}
 	var pid uint32
@@ -229,7 +229,7 @@ func (l *listener) subscribe(ctx context.Context, c *pgx.Conn) (noPush bool, err
 	echo := make(chan struct{}, 1)
 	l.echo.Store(&echo)
 	defer l.echo.Store(nil)
-	if _, err := l.d.pool.Exec(ctx, "SELECT pg_notify($1, 'echo')", pgx.QueryExecModeExec, l.d.tables.Name); err != nil {
+	if _, err := l.db.pool.Exec(ctx, "SELECT pg_notify($1, 'echo')", pgx.QueryExecModeExec, l.db.tables.Name); err != nil {
 		return false, err
 	}
 	wait, cancel := context.WithTimeout(ctx, echoTime)
@@ -277,7 +277,7 @@ func (l *listener) read(ctx context.Context, c *pgx.Conn) {
 
 // onNotification handles one notification.
 func (l *listener) onNotification(n *pgconn.Notification) {
-	if n.Channel != l.d.tables.Name {
+	if n.Channel != l.db.tables.Name {
 		return
 	}
 	if n.Payload == "echo" {
@@ -291,7 +291,7 @@ func (l *listener) onNotification(n *pgconn.Notification) {
 	}
 	id, p, ok := parsePayload(n.Payload)
 	if ok {
-		l.d.tables.Notify(id, p)
+		l.db.tables.Notify(id, p)
 	}
 }
 
