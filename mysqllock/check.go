@@ -9,28 +9,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-// identity returns a text that differs between databases. It has the id that
-// was written when the tables were created and, to tell copies of a database
-// apart, the database's name and its server.
-func (d *Driver) identity(ctx context.Context) (string, error) {
-	var database, host string
-	err := d.queryRow(ctx, "SELECT DATABASE(), CONCAT(@@hostname, ':', @@port)", nil, &database, &host)
-	return strings.Join([]string{"mysql", host, database, d.opt.prefix(), d.tables.ID()}, "|"), err
-}
-
 // Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.tables.CheckOpen(ctx); err != nil {
+	if err := d.db.tables.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
 	return sqlqueue.RunChecks(ctx, []string{"writes", "rights"},
 		d.checkVersion, d.checkRights, d.checkWrites, d.checkMarks, d.checkDurability, d.checkCluster, d.checkStatements, d.checkWaits,
-		d.checkPush, d.tables.CheckRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
+		d.checkPush, d.db.tables.CheckRoundTrip, d.checkClock, d.checkConnections, d.checkSize)
 }
 
 func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
 	var version string
-	err := d.queryRow(ctx, "SELECT VERSION()", nil, &version)
+	err := d.db.queryRow(ctx, "SELECT VERSION()", nil, &version)
 	name, least := "MySQL", [2]int{8, 0}
 	if strings.Contains(version, "MariaDB") {
 		name, least = "MariaDB", [2]int{10, 6}
@@ -50,9 +41,9 @@ func (d *Driver) checkVersion(ctx context.Context) (driver.Finding, error) {
 // nevertheless.
 func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "rights", Detail: "this user may read and write the tables"}
-	err := d.tables.Prepare(ctx)
+	err := d.db.tables.Prepare(ctx)
 	for i, table := range tables {
-		table = d.opt.prefix() + table
+		table = d.db.opt.prefix() + table
 		column := []string{"one", "k", "line", "line", "wake"}[i]
 		texts := []string{
 			"SELECT " + column + " FROM " + table + " WHERE false",
@@ -65,7 +56,7 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 		}
 		for _, text := range texts {
 			if err == nil {
-				err = d.Auto(ctx, &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: text, Writes: !strings.HasPrefix(text, "SELECT")}})
+				err = d.db.Auto(ctx, &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: text, Writes: !strings.HasPrefix(text, "SELECT")}})
 			}
 		}
 	}
@@ -85,9 +76,9 @@ func (d *Driver) checkRights(ctx context.Context) (driver.Finding, error) {
 // the first Once does, and runs statements that change nothing.
 func (d *Driver) checkMarks(ctx context.Context) (driver.Finding, error) {
 	return sqlqueue.CheckMarks(ctx, d, func() error {
-		table := d.opt.prefix() + "mark"
+		table := d.db.opt.prefix() + "mark"
 		for _, text := range []string{"UPDATE " + table + " SET token = token WHERE false", "INSERT INTO " + table + " SELECT * FROM " + table + " WHERE false"} {
-			if err := d.Auto(ctx, &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: text, Writes: true}}); err != nil {
+			if err := d.db.Auto(ctx, &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: text, Writes: true}}); err != nil {
 				return err
 			}
 		}
@@ -97,11 +88,11 @@ func (d *Driver) checkMarks(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkWrites(ctx context.Context) (driver.Finding, error) {
 	var only int64
-	if err := d.queryRow(ctx, "SELECT @@read_only", nil, &only); err != nil {
+	if err := d.db.queryRow(ctx, "SELECT @@read_only", nil, &only); err != nil {
 		return driver.Finding{}, err
 	}
 	f := driver.Finding{Topic: "writes", Detail: "the server accepts them"}
-	switch err := d.Auto(ctx, d.tables.Queues.Touch()); {
+	switch err := d.db.Auto(ctx, d.db.tables.Queues.Touch()); {
 	case takesNoWrites(code(err)):
 		f.Level = driver.Problem
 		f.Detail = err.Error() + ": no client can lock"
@@ -118,7 +109,7 @@ func (d *Driver) checkWrites(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkDurability(ctx context.Context) (driver.Finding, error) {
 	var flush int64
-	err := d.queryRow(ctx, "SELECT @@innodb_flush_log_at_trx_commit", nil, &flush)
+	err := d.db.queryRow(ctx, "SELECT @@innodb_flush_log_at_trx_commit", nil, &flush)
 	f := driver.Finding{Topic: "durability", Detail: fmt.Sprintf("innodb_flush_log_at_trx_commit is %d", flush)}
 	if flush != 1 {
 		f.Level = driver.Warning
@@ -140,7 +131,7 @@ func (d *Driver) checkCluster(ctx context.Context) (driver.Finding, error) {
 		{"SELECT IF(@@group_replication_single_primary_mode, 0, 1)", "Group Replication with several primaries"},
 	} {
 		var on int64
-		err := d.queryRow(ctx, v.query, nil, &on)
+		err := d.db.queryRow(ctx, v.query, nil, &on)
 		if err != nil && code(err) == 0 {
 			return f, err
 		}
@@ -154,7 +145,7 @@ func (d *Driver) checkCluster(ctx context.Context) (driver.Finding, error) {
 }
 
 func (d *Driver) checkStatements(ctx context.Context) (driver.Finding, error) {
-	w, err := d.sendMode(ctx)
+	w, err := d.db.sendMode(ctx)
 	if err != nil {
 		return driver.Finding{}, err
 	}
@@ -172,7 +163,7 @@ func (d *Driver) checkStatements(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkWaits(ctx context.Context) (driver.Finding, error) {
 	var patience int64
-	err := d.queryRow(ctx, "SELECT @@innodb_lock_wait_timeout", nil, &patience)
+	err := d.db.queryRow(ctx, "SELECT @@innodb_lock_wait_timeout", nil, &patience)
 	f := driver.Finding{Topic: "lock waits", Detail: fmt.Sprintf("%d s at most", patience)}
 	if patience > maxLockTimeout {
 		f.Level = driver.Warning
@@ -185,9 +176,9 @@ func (d *Driver) checkWaits(ctx context.Context) (driver.Finding, error) {
 // checkPush opens a wake-up connection as Watch does.
 func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 	f := driver.Finding{Topic: "wake-up", Detail: "by messages and interruptions, on one connection for each client"}
-	other := newDriver(d.db, d.wakeupPool, d.owned, &d.opt)
-	defer other.tables.Stop()
-	other.mode.Store(d.mode.Load())
+	other := newDriver(d.db.pool, d.wakeup.pool, d.db.owned, &d.db.opt)
+	defer other.db.tables.Stop()
+	other.db.mode.Store(d.db.mode.Load())
 	arrived := false
 	c, err := other.wakeup.connect(ctx)
 	if err == nil {
@@ -211,7 +202,7 @@ func (d *Driver) checkPush(ctx context.Context) (driver.Finding, error) {
 
 func (d *Driver) checkClock(ctx context.Context) (driver.Finding, error) {
 	return sqlqueue.CheckClock(func() (micros int64, err error) {
-		err = d.queryRow(ctx, "SELECT "+clockNow, nil, &micros)
+		err = d.db.queryRow(ctx, "SELECT "+clockNow, nil, &micros)
 		return micros, err
 	})
 }
@@ -219,14 +210,14 @@ func (d *Driver) checkClock(ctx context.Context) (driver.Finding, error) {
 func (d *Driver) checkConnections(ctx context.Context) (driver.Finding, error) {
 	var name string
 	var used, most int64
-	err := d.queryRow(ctx, "SHOW STATUS LIKE 'Threads_connected'", nil, &name, &used)
+	err := d.db.queryRow(ctx, "SHOW STATUS LIKE 'Threads_connected'", nil, &name, &used)
 	if err == nil {
-		err = d.queryRow(ctx, "SELECT @@max_connections", nil, &most)
+		err = d.db.queryRow(ctx, "SELECT @@max_connections", nil, &most)
 	}
 	return sqlqueue.CheckConnections(used, most), err
 }
 
 func (d *Driver) checkSize(ctx context.Context) (driver.Finding, error) {
-	queues, held, waiting, err := d.tables.Queues.Count(ctx, d)
+	queues, held, waiting, err := d.db.tables.Queues.Count(ctx, &d.db)
 	return driver.Finding{Topic: "size", Detail: fmt.Sprintf("%d queues, %d places hold, %d wait", queues, held, waiting)}, err
 }

@@ -56,7 +56,7 @@ func TestRequestCosts(t *testing.T) {
 	url := func() string { return fmt.Sprintf("mysql://holdfast:%s@%s/locks?%s", "s3cret%2Fpass", r.Addr, own()) }
 	t.Run("own", func(t *testing.T) {
 		d := openOn(t, url())
-		costs(2, 1, 3, 3, 4).Check(t, r, d, d.tables)
+		costs(2, 1, 3, 3, 4).Check(t, r, d, d.db.tables)
 	})
 	t.Run("pool", func(t *testing.T) {
 		url := url()
@@ -65,7 +65,7 @@ func TestRequestCosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		costs(4, 2, 26, 28, 14).Check(t, r, d, d.tables)
+		costs(4, 2, 26, 28, 14).Check(t, r, d, d.db.tables)
 	})
 }
 
@@ -109,9 +109,9 @@ func handOffs(t *testing.T, url string, db *sql.DB, rounds int, hears bool) []ti
 		d := openOn(t, url)
 		if !hears {
 			d.wakeup.noPush.Store(true)
-			d.owned = false
-			d.db.SetMaxOpenConns(1) // which has no connection to spare
-			t.Cleanup(func() { _ = d.db.Close(); _ = d.wakeupPool.Close() })
+			d.db.owned = false
+			d.db.pool.SetMaxOpenConns(1) // which has no connection to spare
+			t.Cleanup(func() { _ = d.db.pool.Close(); _ = d.wakeup.pool.Close() })
 		}
 		return d
 	}, func() (waits bool) {
@@ -127,7 +127,7 @@ func handOffs(t *testing.T, url string, db *sql.DB, rounds int, hears bool) []ti
 func TestF64_ManyLocksSmallPool(t *testing.T) {
 	d := openOn(t, servers.SharedMariaDB(t).URL("holdfast", own()+"&max_conns=4"))
 	sqlcases.ManyTickets(t, d)
-	if n := d.db.Stats().OpenConnections; n > 4 {
+	if n := d.db.pool.Stats().OpenConnections; n > 4 {
 		t.Errorf("%d connections", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -49,6 +50,16 @@ const (
 	textRollback   = "ROLLBACK"
 )
 
+// database is the database of one client, on a pool of connections.
+type database struct {
+	pool   *sql.DB
+	owned  bool // the driver made the pool
+	opt    Options
+	tables *sqlqueue.Tables         // its name is that of the wake-up connection's named lock
+	mode   atomic.Pointer[sendMode] // how statements are sent, once that is known
+	silent func()                   // is called after one connection led nowhere
+}
+
 // Auto implements [sqlqueue.DB]. A statement is a transaction of its own. It is
 // right under every isolation level. But above READ COMMITTED, a join that
 // waits for its queue would keep the store's row locked meanwhile, which all
@@ -56,7 +67,7 @@ const (
 // the session has another level. In a transaction around the statement Auto
 // sends the level, too: in transactions of stricter levels MariaDB may report
 // that a row was changed since the transaction began (1020, since 11.6).
-func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
+func (d *database) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	return d.inConn(ctx, func(c *conn) error {
@@ -85,7 +96,7 @@ func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
 // write them (the disk is full, a right is missing), Tx repeats the transaction
 // without them: a release must not depend on messages. The granted waiter then
 // learns of its grant with its next renewal.
-func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+func (d *database) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	notifies := false
@@ -103,7 +114,7 @@ func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, 
 	})
 }
 
-func (d *Driver) tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+func (d *database) tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	return d.inConn(ctx, func(c *conn) error {
 		t := &tx{c: c}
 		last, err := f(t)
@@ -200,11 +211,11 @@ func (c *conn) discard() {
 }
 
 // inConn runs f on a connection of the pool.
-func (d *Driver) inConn(ctx context.Context, f func(*conn) error) error {
+func (d *database) inConn(ctx context.Context, f func(*conn) error) error {
 	if err := d.tables.CheckOpen(ctx); err != nil {
 		return err
 	}
-	sc, err := d.db.Conn(ctx)
+	sc, err := d.pool.Conn(ctx)
 	if err != nil {
 		return d.notAcquired(ctx, err)
 	}
@@ -226,21 +237,21 @@ func (d *Driver) inConn(ctx context.Context, f func(*conn) error) error {
 // device between this client and the server may have forgotten all of them. A
 // hold must not be lost because it is renewed on one dead connection after the
 // other.
-func (d *Driver) afterSilence() {
+func (d *database) afterSilence() {
 	if d.owned {
 		d.dropIdle()
 	}
-	d.wakeup.reconnect()
+	d.silent()
 }
 
 // dropIdle closes the idle connections of the driver's own pool.
-func (d *Driver) dropIdle() {
-	d.db.SetMaxIdleConns(-1)
-	d.db.SetMaxIdleConns(d.opt.conns())
+func (d *database) dropIdle() {
+	d.pool.SetMaxIdleConns(-1)
+	d.pool.SetMaxIdleConns(d.opt.conns())
 }
 
-// reactTo adapts the driver to an error of a request.
-func (d *Driver) reactTo(c *conn, err error) {
+// reactTo adapts the database to an error of a request.
+func (d *database) reactTo(c *conn, err error) {
 	switch n := code(err); {
 	case n == noTable:
 		// Somebody dropped a table: the next request creates it again.
@@ -285,7 +296,7 @@ func (m *sendMode) limit() int64 { return min(m.idle, idleMax) }
 
 // findSendMode examines a connection, once for the whole pool, whose
 // connections have equal settings.
-func (d *Driver) findSendMode(ctx context.Context, c *conn) (*sendMode, error) {
+func (d *database) findSendMode(ctx context.Context, c *conn) (*sendMode, error) {
 	if m := d.mode.Load(); m != nil {
 		return m, nil
 	}
@@ -338,7 +349,7 @@ func (d *Driver) findSendMode(ctx context.Context, c *conn) (*sendMode, error) {
 }
 
 // sendMode calls findSendMode on a connection that it takes from the pool.
-func (d *Driver) sendMode(ctx context.Context) (m *sendMode, err error) {
+func (d *database) sendMode(ctx context.Context) (m *sendMode, err error) {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	err = d.inConn(ctx, func(c *conn) error { m = c.mode; return nil })
@@ -346,7 +357,7 @@ func (d *Driver) sendMode(ctx context.Context) (m *sendMode, err error) {
 }
 
 // queryRow runs a query that returns one row, on a connection of the pool.
-func (d *Driver) queryRow(ctx context.Context, query string, args []any, dest ...any) error {
+func (d *database) queryRow(ctx context.Context, query string, args []any, dest ...any) error {
 	ctx, cancel := sqlqueue.Within(ctx, requestTime)
 	defer cancel()
 	return d.inConn(ctx, func(c *conn) error {

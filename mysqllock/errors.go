@@ -148,14 +148,14 @@ func lost(ctx context.Context, class driver.Class, err error) error {
 }
 
 // notAcquired returns the error of a request that got no connection.
-func (d *Driver) notAcquired(ctx context.Context, err error) error {
+func (d *database) notAcquired(ctx context.Context, err error) error {
 	switch {
 	case d.tables.Stopped():
 		return driver.ErrClosed
 	case strings.Contains(err.Error(), "database is closed"), errors.Is(err, sql.ErrConnDone):
 		return driver.Errorf(driver.Unavailable, "the pool of connections is closed")
 	case ctx.Err() != nil:
-		most := d.db.Stats().MaxOpenConnections
+		most := d.pool.Stats().MaxOpenConnections
 		return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d, 0 means no limit): %w", most, context.Cause(ctx))
 	}
 	return notConnected(err)

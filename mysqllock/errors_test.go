@@ -53,7 +53,7 @@ func TestIdleConnectionsThatEnded(t *testing.T) {
 	d := openOn(t, s.URL("holdfast", ""))
 	for round := range 3 {
 		var busy sync.WaitGroup
-		for i := range 2 * d.opt.conns() {
+		for i := range 2 * d.db.opt.conns() {
 			busy.Go(func() {
 				tk := ticket(100*round+i, fmt.Sprint("n", i))
 				if p, err := d.Join(t.Context(), tk, true); err != nil || p.State != driver.Held {

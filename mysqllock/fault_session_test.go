@@ -37,7 +37,7 @@ func TestF103_NamedLockWithoutAnswer(t *testing.T) {
 		a, b := ticket(2*i, "n"), ticket(2*i+1, "n")
 		mustJoin(t, d, a, driver.Held)
 		mustJoin(t, e, b, driver.Waiting)
-		if at := s.Value(t, fmt.Sprintf("SELECT COALESCE(is_used_lock('%s'), 0)", e.tables.Name)); at != 0 {
+		if at := s.Value(t, fmt.Sprintf("SELECT COALESCE(is_used_lock('%s'), 0)", e.db.tables.Name)); at != 0 {
 			s.Exec(t, fmt.Sprintf("KILL QUERY %d", at))
 			killed++
 		}

@@ -124,7 +124,7 @@ func TestClassesOfServerErrors(t *testing.T) {
 	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "the server has too many clients") {
 		t.Errorf("no connection left: %v", err)
 	}
-	if err := few.Watch(ctx, func(string, driver.Status) {}); driver.ClassOf(err) != driver.Unavailable || few.tables.PushesArrive.Load() {
+	if err := few.Watch(ctx, func(string, driver.Status) {}); driver.ClassOf(err) != driver.Unavailable || few.db.tables.PushesArrive.Load() {
 		t.Errorf("Watch without a connection: %v", err)
 	}
 	if p := mustJoin(t, few, ticket(5, "held"), driver.Waiting); p.Recheck > sqlqueue.PaceLast {
@@ -157,7 +157,7 @@ func TestClassesOfServerErrors(t *testing.T) {
 // Covers: F12.
 func TestF98_IdleInTransaction(t *testing.T) {
 	d := openOn(t, servers.SharedMariaDB(t).URL("holdfast", own()))
-	sqlcases.StoppedInTransaction(t, d, d.tables, idleMax*time.Second)
+	sqlcases.StoppedInTransaction(t, d, d.db.tables, idleMax*time.Second)
 }
 
 // TestF100_LostWakeupConnectionIsReplaced kills the wake-up connection, and
@@ -172,7 +172,7 @@ func TestF100_LostWakeupConnectionIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkWakeups(t, 20, func(i int) { sqlcases.HandsOff(t, d, e, told, 2*i) })
-	holder := fmt.Sprintf("id = is_used_lock('%s')", e.tables.Name)
+	holder := fmt.Sprintf("id = is_used_lock('%s')", e.db.tables.Name)
 	for s.KillConnections(t, holder) == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -212,7 +212,7 @@ func TestUnreachableWakeupIsNoticed(t *testing.T) {
 	s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.* TO deaf@'%'")
 	waker := openOn(t, url) // of the user holdfast, while the pool is of another
 	quietly := poolOf(t, s.URL("deaf", ""), func(c *mysql.Config) { c.InterpolateParams, c.MultiStatements = true, true })
-	e := newDriver(quietly, waker.db, false, &Options{TablePrefix: prefixOf(url)})
+	e := newDriver(quietly, waker.db.pool, false, &Options{TablePrefix: prefixOf(url)})
 	defer e.Close()
 	gaps := make(chan struct{}, 10)
 	if err := e.Watch(context.Background(), func(id string, _ driver.Status) {
@@ -223,7 +223,7 @@ func TestUnreachableWakeupIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-gaps
-	if e.tables.PushesArrive.Load() || !e.wakeup.noPush.Load() {
+	if e.db.tables.PushesArrive.Load() || !e.wakeup.noPush.Load() {
 		t.Error("it assumes that interruptions reach it")
 	}
 	a, b := ticket(1, "n"), ticket(2, "n")

@@ -64,9 +64,9 @@ func TestF126_InvalidNamesAreNotInterrupted(t *testing.T) {
 		}
 	}
 	d := &Driver{}
-	d.tables = sqlqueue.NewTables(sqlqueue.New(dialect(&d.opt, nil)), &database{d}, "me")
-	defer d.tables.Stop()
-	stmts := d.notifyStmts([]sqlqueue.Push{{Wake: "a'), (SLEEP(9", ID: "i", Status: driver.Status{State: driver.Gone}}})
+	d.db.tables = sqlqueue.NewTables(sqlqueue.New(dialect(&d.db.opt, nil)), &d.db, "me")
+	defer d.db.tables.Stop()
+	stmts := d.db.notifyStmts([]sqlqueue.Push{{Wake: "a'), (SLEEP(9", ID: "i", Status: driver.Status{State: driver.Gone}}})
 	if slices.ContainsFunc(stmts, isInterrupt) {
 		t.Errorf("interrupted: %+v", stmts[len(stmts)-1].Text)
 	}

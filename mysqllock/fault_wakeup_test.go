@@ -109,7 +109,7 @@ func TestF114_WakeupRefused(t *testing.T) {
 		t.Errorf("%d gaps after one back-off", n)
 	}
 	grant("DELETE", "post")
-	until(t, func() bool { return !e.wakeup.noPush.Load() && e.tables.PushesArrive.Load() })
+	until(t, func() bool { return !e.wakeup.noPush.Load() && e.db.tables.PushesArrive.Load() })
 	sqlcases.HandsOff(t, d, e, told, 5)
 }
 

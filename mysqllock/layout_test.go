@@ -87,7 +87,7 @@ func TestNextLayoutCutOff(t *testing.T) {
 func TestNextLayoutOneAtATime(t *testing.T) {
 	s := servers.SharedMariaDB(t)
 	url := s.URL("holdfast", own())
-	layout := openOn(t, url).tables.Queues.Layout()
+	layout := openOn(t, url).db.tables.Queues.Layout()
 	db := poolOf(t, url, nil)
 	c, err := db.Conn(t.Context())
 	if err != nil {
@@ -144,7 +144,7 @@ func TestNextLayoutDenied(t *testing.T) {
 	options := own()
 	d := openOn(t, s.URL("holdfast", options))
 	for _, table := range tables {
-		s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks."+d.opt.prefix()+table+" TO app@'%'")
+		s.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks."+d.db.opt.prefix()+table+" TO app@'%'")
 	}
 	tablesAt(t, s, s.URL("app", options)).MigrationDenied(t, "ask an administrator to", func(stmts string) {
 		for stmt := range strings.SplitSeq(stmts, "; ") {

@@ -24,7 +24,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -63,13 +62,7 @@ type requests = sqlqueue.Requests
 // that are not listed here are those of the interface.
 type Driver struct {
 	requests
-	db         *sql.DB
-	owned      bool    // Close closes the pool
-	wakeupPool *sql.DB // the pool of the wake-up connection
-	opt        Options
-	tables     *sqlqueue.Tables // its name is that of the wake-up connection's named lock
-
-	mode   atomic.Pointer[sendMode] // how statements are sent, once that is known
+	db     database
 	wakeup wakeup
 }
 
@@ -80,11 +73,11 @@ var (
 	_ sqlqueue.Database = (*database)(nil)
 )
 
-func newDriver(db, wakeupPool *sql.DB, owned bool, o *Options) *Driver {
-	d := &Driver{db: db, wakeupPool: wakeupPool, owned: owned, opt: *o}
-	d.wakeup.d = d
-	d.tables = sqlqueue.NewTables(sqlqueue.New(dialect(o, d.notifyStmts)), &database{d}, "holdfast_"+strings.ToLower(rand.Text()))
-	d.requests = d.tables.Requests()
+func newDriver(pool, wakeupPool *sql.DB, owned bool, o *Options) *Driver {
+	d := &Driver{db: database{pool: pool, owned: owned, opt: *o}}
+	d.wakeup.db, d.wakeup.pool, d.db.silent = &d.db, wakeupPool, d.wakeup.reconnect
+	d.db.tables = sqlqueue.NewTables(sqlqueue.New(dialect(o, d.db.notifyStmts)), &d.db, "holdfast_"+strings.ToLower(rand.Text()))
+	d.requests = d.db.tables.Requests()
 	return d
 }
 
@@ -93,17 +86,29 @@ func (d *Driver) Traits() driver.Traits { return traits }
 
 // Close implements [driver.Driver]. A pool that was given to [New] stays open.
 func (d *Driver) Close() error {
-	if !d.tables.Stop() || !d.owned {
+	if !d.db.tables.Stop() || !d.db.owned {
 		return nil
 	}
-	_ = d.wakeupPool.Close()
-	return d.db.Close()
+	_ = d.wakeup.pool.Close()
+	return d.db.pool.Close()
 }
 
-// Identity implements [driver.Identifier].
+// Identity implements [driver.Identifier]. It returns a text with the id that was
+// written when the tables were created and, to tell copies of a database apart,
+// the database's name and its server.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.tables.Begin(ctx); err != nil {
+	var database, host string
+	if err := d.db.tables.Begin(ctx); err != nil {
 		return "", err
 	}
-	return d.identity(ctx)
+	err := d.db.queryRow(ctx, "SELECT DATABASE(), CONCAT(@@hostname, ':', @@port)", nil, &database, &host)
+	return strings.Join([]string{"mysql", host, database, d.db.opt.prefix(), d.db.tables.ID()}, "|"), err
+}
+
+// Auto implements [sqlqueue.DB].
+func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error { return d.db.Auto(ctx, s) }
+
+// Tx implements [sqlqueue.DB].
+func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
+	return d.db.Tx(ctx, f)
 }

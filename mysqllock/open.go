@@ -133,10 +133,10 @@ func open(ctx context.Context, config *mysql.Config, o *Options) (*Driver, error
 	db.SetMaxIdleConns(o.conns())
 	wakeupPool.SetMaxIdleConns(0)
 	d := newDriver(db, wakeupPool, true, o)
-	conns.setTexts(d.tables.Queues)
-	err = d.reach(ctx, max(driver.OpenLimit, config.Timeout))
+	conns.setTexts(d.db.tables.Queues)
+	err = d.db.reach(ctx, max(driver.OpenLimit, config.Timeout))
 	if err == nil {
-		err = d.tables.Begin(ctx)
+		err = d.db.tables.Begin(ctx)
 	}
 	if err != nil {
 		_ = d.Close()
@@ -150,10 +150,10 @@ func open(ctx context.Context, config *mysql.Config, o *Options) (*Driver, error
 
 // reach waits for the first answer of the server itself: a proxy may accept a
 // connection on its own.
-func (d *Driver) reach(ctx context.Context, limit time.Duration) error {
+func (d *database) reach(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := sqlqueue.Until(ctx, limit)
 	defer cancel()
-	c, err := d.db.Conn(ctx)
+	c, err := d.pool.Conn(ctx)
 	if err != nil {
 		return notConnected(err)
 	}

@@ -172,7 +172,7 @@ func TestUsersPoolStaysOpen(t *testing.T) {
 		if err := d.Watch(ctx, func(id string, _ driver.Status) { told <- id }); err != nil {
 			t.Fatal(err)
 		}
-		if d.tables.PushesArrive.Load() != (most > 1) {
+		if d.db.tables.PushesArrive.Load() != (most > 1) {
 			t.Errorf("pool of %d: it hears: %v", most, most == 1)
 		}
 		sqlcases.HandsOff(t, d, d, told, 1)

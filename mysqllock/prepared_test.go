@@ -40,15 +40,15 @@ func TestFrequentStatementsArePrepared(t *testing.T) {
 		t.Helper()
 		var name string
 		for like, to := range map[string]*int64{"Com_stmt_prepare": &prepared, "Com_stmt_execute": &executed} {
-			if err := d.queryRow(ctx, "SHOW SESSION STATUS LIKE '"+like+"'", nil, &name, to); err != nil {
+			if err := d.db.queryRow(ctx, "SHOW SESSION STATUS LIKE '"+like+"'", nil, &name, to); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return prepared, executed
 	}
 	d := openOn(t, url)
-	d.tables.SweepLock.Lock()
-	defer d.tables.SweepLock.Unlock()
+	d.db.tables.SweepLock.Lock()
+	defer d.db.tables.SweepLock.Unlock()
 	for range 3 {
 		cycle(d)
 	}
@@ -70,7 +70,7 @@ func TestFrequentStatementsArePrepared(t *testing.T) {
 
 	forget := func(number uint16) {
 		t.Helper()
-		c, err := d.db.Conn(ctx)
+		c, err := d.db.pool.Conn(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestNothingPreparedInUsersPool(t *testing.T) {
 	}
 	defer d.Close()
 	mustJoin(t, d, ticket(1, "n"), driver.Held)
-	c, err := d.db.Conn(t.Context())
+	c, err := d.db.pool.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,22 +133,19 @@ var tables = []string{"store", "line", "ticket", "grave", "post"}
 // deadline: large tables take a while.
 const schemaTime = 10 * time.Minute
 
-// database is the database as sqlqueue's requests use it.
-type database struct{ *Driver }
-
 // Missing implements [sqlqueue.Database].
-func (s *database) Missing(err error) bool { return code(err) == noTable }
+func (d *database) Missing(err error) bool { return code(err) == noTable }
 
 // Create implements [sqlqueue.Database]. Every statement commits by itself, so
 // several clients may create the tables together: existing tables are left as
 // they are, and the row that makes them valid comes last.
-func (s *database) Create(ctx context.Context) error {
+func (d *database) Create(ctx context.Context) error {
 	ctx, cancel := sqlqueue.Within(ctx, schemaTime)
 	defer cancel()
-	err := s.inConn(ctx, func(c *conn) error {
+	err := d.inConn(ctx, func(c *conn) error {
 		// Where sessions do not commit by themselves, the INSERT needs a
 		// COMMIT.
-		return c.define(ctx, append(ddl(&s.opt, s.tables.Queues, "'"+rand.Text()+"'"), textCommit))
+		return c.define(ctx, append(ddl(&d.opt, d.tables.Queues, "'"+rand.Text()+"'"), textCommit))
 	})
 	if denied(err) {
 		return driver.Errorf(driver.Refused, "the tables of Holdfast are missing, and this user may not create them; "+
@@ -163,11 +160,11 @@ func (s *database) Create(ctx context.Context) error {
 // admits one client at a time. The lock and the settings end with the
 // connection, which Migrate closes. While a statement waits for a table,
 // requests wait behind it, so that wait is limited.
-func (s *database) Migrate(ctx context.Context, from int64) error {
+func (d *database) Migrate(ctx context.Context, from int64) error {
 	ctx, cancel := sqlqueue.Within(ctx, schemaTime)
 	defer cancel()
-	queues := s.tables.Queues
-	err := s.inConn(ctx, func(c *conn) error {
+	queues := d.tables.Queues
+	err := d.inConn(ctx, func(c *conn) error {
 		defer c.discard()
 		database, locked := "", int64(0)
 		err := c.run(ctx, false, &item{text: fmt.Sprintf("SET SESSION autocommit = 1, lock_wait_timeout = %d", tableLockTimeout)})
@@ -176,7 +173,7 @@ func (s *database) Migrate(ctx context.Context, from int64) error {
 		}
 		if err == nil {
 			err = c.run(ctx, false, &item{
-				text: fmt.Sprintf("SELECT coalesce(GET_LOCK('%s', %d), 0)", migrationLock(database, s.opt.prefix()), tableLockTimeout),
+				text: fmt.Sprintf("SELECT coalesce(GET_LOCK('%s', %d), 0)", migrationLock(database, d.opt.prefix()), tableLockTimeout),
 				rows: true, row: func(scan func(...any) error) error { return scan(&locked) },
 			})
 		}
@@ -225,13 +222,13 @@ func (c *conn) define(ctx context.Context, stmts []string) error {
 }
 
 // Swept removes messages that nobody has read in time: their clients are gone.
-func (s *database) Swept(ctx context.Context) {
-	text := &sqlqueue.Text{SQL: "DELETE FROM " + s.opt.prefix() + "post WHERE until < " + s.now() + " LIMIT 100", Writes: true}
-	_ = s.Auto(ctx, &sqlqueue.Stmt{Text: text})
+func (d *database) Swept(ctx context.Context) {
+	text := &sqlqueue.Text{SQL: "DELETE FROM " + d.opt.prefix() + "post WHERE until < " + d.now() + " LIMIT 100", Writes: true}
+	_ = d.Auto(ctx, &sqlqueue.Stmt{Text: text})
 }
 
 // now returns the expression of the store's clock.
-func (d *Driver) now() string {
+func (d *database) now() string {
 	if d.opt.clock != "" {
 		return d.opt.clock
 	}

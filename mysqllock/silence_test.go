@@ -12,8 +12,8 @@ func TestF115_SilenceLeavesOtherRequests(t *testing.T) {
 	t.Parallel()
 	d := openOn(t, servers.SharedMariaDB(t).URL("holdfast", own()))
 	answer := ""
-	if err := d.inConn(t.Context(), func(c *conn) error {
-		d.afterSilence()
+	if err := d.db.inConn(t.Context(), func(c *conn) error {
+		d.db.afterSilence()
 		return c.QueryRowContext(t.Context(), "SELECT 'answer'").Scan(&answer)
 	}); err != nil || answer != "answer" {
 		t.Errorf("a request under way while another connection was given up: %q, %v", answer, err)

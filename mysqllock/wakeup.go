@@ -19,7 +19,8 @@ import (
 // another client interrupts the sleep. It holds the named lock by which others
 // find it.
 type wakeup struct {
-	d            *Driver
+	db           *database
+	pool         *sql.DB     // of this connection alone
 	noPush       atomic.Bool // interruptions do not reach it: a pooler, or missing rights
 	hasSleepLock bool        // the connection holds sleepLock
 
@@ -65,7 +66,7 @@ const (
 // notifyStmts returns the statements that write messages for other clients,
 // apart from clients without pushes, and the statements that interrupt their
 // wake-up connections, each once.
-func (d *Driver) notifyStmts(pushes []sqlqueue.Push) []*sqlqueue.Stmt {
+func (d *database) notifyStmts(pushes []sqlqueue.Push) []*sqlqueue.Stmt {
 	others := d.tables.Others(pushes)
 	if len(others) == 0 {
 		return nil
@@ -91,10 +92,10 @@ func (d *Driver) notifyStmts(pushes []sqlqueue.Push) []*sqlqueue.Stmt {
 }
 
 // insertMessages returns the beginning of the statement that writes messages.
-func (d *Driver) insertMessages() string { return "INSERT INTO " + d.opt.prefix() + "post" }
+func (d *database) insertMessages() string { return "INSERT INTO " + d.opt.prefix() + "post" }
 
 // isNotification reports whether a statement only notifies another client.
-func (d *Driver) isNotification(s *sqlqueue.Stmt) bool {
+func (d *database) isNotification(s *sqlqueue.Stmt) bool {
 	return isInterrupt(s) || strings.HasPrefix(s.Text.SQL, d.insertMessages()+" ")
 }
 
@@ -103,23 +104,23 @@ func (d *Driver) isNotification(s *sqlqueue.Stmt) bool {
 // returns nil, and the driver tries again later. Until then, waiting tickets
 // have a short Status.Recheck, as they have without a connection.
 func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Status)) error {
-	if err := d.tables.Begin(ctx); err != nil {
+	if err := d.db.tables.Begin(ctx); err != nil {
 		return err
 	}
-	if err := d.tables.Watch(moved); err != nil {
+	if err := d.db.tables.Watch(moved); err != nil {
 		return err
 	}
 	first, cancel := context.WithTimeout(ctx, firstConnect)
 	c, err := d.wakeup.connect(first)
 	cancel()
 	if err != nil && !errors.Is(err, errNoSpareConn) {
-		d.tables.Unwatch()
-		if e := d.tables.CheckOpen(ctx); e != nil {
+		d.db.tables.Unwatch()
+		if e := d.db.tables.CheckOpen(ctx); e != nil {
 			return e
 		}
 		return err
 	}
-	if !d.tables.Go(func() { d.wakeup.run(ctx, c) }) {
+	if !d.db.tables.Go(func() { d.wakeup.run(ctx, c) }) {
 		if c != nil {
 			c.discard()
 		}
@@ -133,8 +134,8 @@ func (d *Driver) Watch(ctx context.Context, moved func(string, driver.Status)) e
 func (w *wakeup) run(ctx context.Context, c *conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.d.tables.Context(), cancel)()
-	defer w.d.tables.Unwatch()
+	defer context.AfterFunc(w.db.tables.Context(), cancel)()
+	defer w.db.tables.Unwatch()
 	wait, useless := reconnectMin, reconnectMax
 	for {
 		if c != nil {
@@ -147,8 +148,8 @@ func (w *wakeup) run(ctx context.Context, c *conn) {
 			if driver.ClassOf(err) == driver.Refused { // the next connection will fare no better
 				w.noPush.Store(true)
 			}
-			w.d.tables.PushesArrive.Store(false)
-			w.d.tables.Notify("", driver.Status{})
+			w.db.tables.PushesArrive.Store(false)
+			w.db.tables.Notify("", driver.Status{})
 			c.discard()
 		}
 		if w.noPush.Load() { // or the machine was too busy
@@ -169,7 +170,7 @@ func (w *wakeup) run(ctx context.Context, c *conn) {
 				wait = reconnectUseless
 			}
 		} else {
-			w.d.tables.Notify("", driver.Status{})
+			w.db.tables.Notify("", driver.Status{})
 		}
 	}
 }
@@ -180,14 +181,14 @@ var errNoSpareConn = errors.New("the pool has no connection to spare for wake-up
 
 // connect connects and takes the named lock.
 func (w *wakeup) connect(ctx context.Context) (*conn, error) {
-	d := w.d
-	if st := d.db.Stats(); !d.owned && st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections-1 {
+	d := w.db
+	if st := d.pool.Stats(); !d.owned && st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections-1 {
 		return nil, driver.Wrap(driver.Unavailable, errNoSpareConn)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sleepGrace)
 	defer cancel()
 	defer context.AfterFunc(d.tables.Context(), cancel)()
-	sc, err := d.wakeupPool.Conn(ctx)
+	sc, err := w.pool.Conn(ctx)
 	if err != nil {
 		return nil, d.notAcquired(ctx, err)
 	}
@@ -218,8 +219,8 @@ func (w *wakeup) echo(ctx context.Context, c *conn) (arrived bool, err error) {
 		for interrupting.Err() == nil {
 			// An interruption in flight is not abandoned: that would cost a
 			// connection.
-			err := w.d.inConn(ctx, func(c *conn) error {
-				return c.run(ctx, false, &item{text: interruptText(w.d.tables.Name)})
+			err := w.db.inConn(ctx, func(c *conn) error {
+				return c.run(ctx, false, &item{text: interruptText(w.db.tables.Name)})
 			})
 			if denied(err) || code(err) == notOwner {
 				return
@@ -236,16 +237,11 @@ func (w *wakeup) echo(ctx context.Context, c *conn) (arrived bool, err error) {
 		}
 		stop()
 		<-stopped
-		return wasInterrupted(err) || err == nil && (!woke.Valid || woke.Int64 == 1), w.unlessInterrupted(err)
+		if wasInterrupted(err) {
+			return true, nil
+		}
+		return err == nil && (!woke.Valid || woke.Int64 == 1), err
 	}
-}
-
-// unlessInterrupted returns err, or nil if err is an interruption.
-func (w *wakeup) unlessInterrupted(err error) error {
-	if wasInterrupted(err) {
-		return nil
-	}
-	return err
 }
 
 func wasInterrupted(err error) bool { return code(err) == interrupted }
@@ -285,9 +281,9 @@ func (w *wakeup) listen(ctx context.Context, c *conn) error {
 			switch {
 			case slices.Contains(done, m.id):
 			case m.status.State == 0:
-				w.d.tables.Notify("", driver.Status{}) // the message cannot be read
+				w.db.tables.Notify("", driver.Status{}) // the message cannot be read
 			default:
-				w.d.tables.Notify(m.id, m.status)
+				w.db.tables.Notify(m.id, m.status)
 			}
 			done = append(done, m.id)
 		}
@@ -325,7 +321,7 @@ func messageOf(id string, state, token int64) message {
 // arrives before the sleep begins is not lost: its message is there by then,
 // and prevents the sleep.
 func (w *wakeup) sleepAndRead(ctx context.Context, c *conn, done []string) (read []message, err error) {
-	post, name := w.d.opt.prefix()+"post", w.d.tables.Name
+	post, name := w.db.opt.prefix()+"post", w.db.tables.Name
 	var items []*item
 	if len(done) > 0 {
 		args := []any{[]byte(name)}
