@@ -234,7 +234,7 @@ func TestBatchesOnServersAndInMemoryAgree(t *testing.T) {
 	}{{onRedis, 20, maxBatch}, {onPostgres, 2, sqlBatch}, {onMariaDB, 2, sqlBatch}} {
 		t.Run(at.name, func(t *testing.T) {
 			for range at.rounds {
-				testBatchesAgree(t, at.open(t)(t, nil).backend, at.most)
+				testBatchesAgree(t, at.open(t)(t, nil).sender.backend, at.most)
 			}
 		})
 	}
@@ -254,7 +254,7 @@ func testBatchesAgree(t *testing.T, remote backend, most int) {
 		must(t, err)
 		stocks = append(stocks, s)
 	}
-	k, err := stocks[0].readFinished(t.Context(), "phone")
+	k, err := stocks[0].directories.readFinished(t.Context(), "phone")
 	must(t, err)
 	for range 40 {
 		at := k.shard("phone", 0)

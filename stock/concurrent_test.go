@@ -130,7 +130,7 @@ func TestSoldOutIsAnsweredHere(t *testing.T) {
 		}
 		must(t, s.Return(ctx, "x", "d")) // clears the answer of "sold out"
 		f.rate = 1
-		s.o.Patience = time.Millisecond
+		s.sender.patience = time.Millisecond
 		for {
 			if _, err := s.Sell(ctx, "x", 2, "f"); errors.Is(err, ErrUnknown) {
 				break
@@ -142,7 +142,7 @@ func TestSoldOutIsAnsweredHere(t *testing.T) {
 		}
 		_, err = other.Sell(ctx, "x", 2, "f")
 		must(t, err) // by now the sale is made in any case
-		s.product("x").empty.Store(&soldOutUntil{time.Now().Add(time.Hour), 0})
+		s.directories.product("x").empty.Store(&soldOutUntil{time.Now().Add(time.Hour), 0})
 		if _, err := s.Sell(ctx, "x", 2, "g"); !errors.Is(err, ErrSoldOut) {
 			t.Error(err)
 		}

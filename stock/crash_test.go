@@ -59,7 +59,7 @@ func TestDeathAtStepsInDatabases(t *testing.T) {
 	for _, p := range []place{onPostgres, onMariaDB} {
 		t.Run(p.name, func(t *testing.T) {
 			testDeaths(t, func(t *testing.T) func() backend {
-				s := p.open(t)(t, nil).backend.(*sqlServers)
+				s := p.open(t)(t, nil).sender.backend.(*sqlServers)
 				return func() backend { s.empty(t); return s }
 			}, "gather")
 		})

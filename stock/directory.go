@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,18 +86,10 @@ func (d *directory) home(sale string) int { return jump(hash(sale), d.Shards) }
 // another number of shards.
 func (d *directory) former(sale string) (is []int) {
 	h := hash(sale)
-next:
 	for _, p := range d.Past {
-		i := jump(h, p.Shards)
-		if i == jump(h, d.Shards) {
-			continue
+		if i := jump(h, p.Shards); i != jump(h, d.Shards) && !slices.Contains(is, i) {
+			is = append(is, i)
 		}
-		for _, have := range is {
-			if have == i {
-				continue next
-			}
-		}
-		is = append(is, i)
 	}
 	return is
 }
@@ -146,10 +139,29 @@ func (o *outdatedError) by(k *knownDirectory) bool {
 	return o != nil && (o.knownDirectory == k || k.Epoch < o.epoch)
 }
 
+// directories are the directories of products, as one client knows them. It reads
+// and changes them with the sender.
+type directories struct {
+	sender   *sender
+	products sync.Map // *productCache by SKU
+}
+
+// product returns the cache of a product.
+func (s *directories) product(sku string) *productCache {
+	if p, ok := s.products.Load(sku); ok {
+		return p.(*productCache)
+	}
+	p := &productCache{reading: make(chan struct{}, 1)}
+	p.turn.Store(rand.Uint64() >> 1)
+	p.next.Store(rand.Uint64() >> 1)
+	first, _ := s.products.LoadOrStore(sku, p)
+	return first.(*productCache)
+}
+
 // find returns the directory of a product. It reads the directory the first
 // time, and again if bad is set, the outdated one. A directory that is older
 // than its shards, as after a restore, is repaired from their copies.
-func (s *Stock) find(ctx context.Context, sku string, bad *outdatedError) (*productCache, *knownDirectory, error) {
+func (s *directories) find(ctx context.Context, sku string, bad *outdatedError) (*productCache, *knownDirectory, error) {
 	p := s.product(sku)
 	if k := p.dir.Load(); k != nil && !bad.by(k) && !k.needsRead() {
 		return p, k, nil
@@ -159,7 +171,7 @@ func (s *Stock) find(ctx context.Context, sku string, bad *outdatedError) (*prod
 		defer func() { <-p.reading }()
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	case <-s.life.Done():
+	case <-s.sender.life.Done():
 		return nil, nil, ErrClosed
 	}
 	if k := p.dir.Load(); k != nil && !bad.by(k) && !k.needsRead() {
@@ -196,7 +208,7 @@ const (
 // first shard with a later directory. Without this check, a directory that was
 // restored together with a shard would agree with that shard, and units sold
 // since would be sold there again. A shard that does not answer is ignored.
-func (s *Stock) findLaterDirectory(ctx context.Context, sku string, k *knownDirectory) *outdatedError {
+func (s *directories) findLaterDirectory(ctx context.Context, sku string, k *knownDirectory) *outdatedError {
 	ctx, cancel := context.WithTimeout(ctx, glanceTimeout)
 	defer cancel()
 	shards := rand.Perm(k.Shards)
@@ -204,7 +216,7 @@ func (s *Stock) findLaterDirectory(ctx context.Context, sku string, k *knownDire
 	var asking sync.WaitGroup
 	for n := range epochs {
 		asking.Go(func() {
-			a, err := s.backend.ask(ctx, k.shard(sku, shards[n]), request{op: opLook, epoch: k.Epoch, keep: k.Keep})
+			a, err := s.sender.backend.ask(ctx, k.shard(sku, shards[n]), request{op: opLook, epoch: k.Epoch, keep: k.Keep})
 			if err == nil && a.status != isAbsent {
 				epochs[n] = a.look.epoch
 			}
@@ -220,7 +232,7 @@ func (s *Stock) findLaterDirectory(ctx context.Context, sku string, k *knownDire
 }
 
 // readFinished reads a directory and finishes a change that is in progress.
-func (s *Stock) readFinished(ctx context.Context, sku string) (*knownDirectory, error) {
+func (s *directories) readFinished(ctx context.Context, sku string) (*knownDirectory, error) {
 	for {
 		k, err := s.read(ctx, sku)
 		if err != nil {
@@ -239,10 +251,10 @@ func (s *Stock) readFinished(ctx context.Context, sku string) (*knownDirectory, 
 	}
 }
 
-func (s *Stock) read(ctx context.Context, sku string) (*knownDirectory, error) {
+func (s *directories) read(ctx context.Context, sku string) (*knownDirectory, error) {
 	k := &knownDirectory{read: time.Now()}
-	err := s.again(ctx, func() (err error) {
-		k.text, k.now, err = s.backend.directory(ctx, sku)
+	err := s.sender.again(ctx, func() (err error) {
+		k.text, k.now, err = s.sender.backend.directory(ctx, sku)
 		return err
 	})
 	if err != nil || len(k.text) == 0 {
@@ -252,29 +264,24 @@ func (s *Stock) read(ctx context.Context, sku string) (*knownDirectory, error) {
 		return nil, fmt.Errorf("stock: the directory of %q: %w", sku, err)
 	}
 	for _, at := range k.At {
-		if at >= s.backend.servers() {
-			return nil, fmt.Errorf("stock: %q has shards on %d servers, and Open was given %d: all clients need the same list", sku, at+1, s.backend.servers())
+		if at >= s.sender.backend.servers() {
+			return nil, fmt.Errorf("stock: %q has shards on %d servers, and Open was given %d: all clients need the same list", sku, at+1, s.sender.backend.servers())
 		}
 	}
 	k.batchers = make([]batcher, len(k.At))
-	for i := 0; i < len(k.Past); i++ {
-		if k.Past[i].receiptsEnded(k) {
-			k.Past = append(k.Past[:i], k.Past[i+1:]...)
-			i--
-		}
-	}
+	k.Past = slices.DeleteFunc(k.Past, func(p earlierShards) bool { return p.receiptsEnded(k) })
 	return k, nil
 }
 
 // swap writes a directory if its text is still from. An answer may be lost, so
 // the caller reads the directory again to see whose was written.
-func (s *Stock) swap(ctx context.Context, sku string, from []byte, to directory) (ok bool, err error) {
+func (s *directories) swap(ctx context.Context, sku string, from []byte, to directory) (ok bool, err error) {
 	text, err := json.Marshal(to)
 	if err != nil {
 		return false, err
 	}
-	err = s.again(ctx, func() (err error) {
-		ok, err = s.backend.swap(ctx, sku, from, text)
+	err = s.sender.again(ctx, func() (err error) {
+		ok, err = s.sender.backend.swap(ctx, sku, from, text)
 		return err
 	})
 	return ok, err

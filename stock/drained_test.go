@@ -14,9 +14,9 @@ func changing(t *testing.T, client func(testing.TB, *Options) *Stock, sku string
 	t.Helper()
 	for left := 1; d.Next == 0; left++ {
 		s := client(t, nil)
-		s.backend = &dyingBackend{backend: s.backend, left: left, after: true}
+		s.sender.backend = &dyingBackend{backend: s.sender.backend, left: left, after: true}
 		_ = s.Rebalance(t.Context(), sku, shards)
-		text, _, err := client(t, nil).backend.directory(t.Context(), sku)
+		text, _, err := client(t, nil).sender.backend.directory(t.Context(), sku)
 		must(t, err)
 		must(t, json.Unmarshal(text, &d))
 		if d.Shards == shards {
@@ -41,18 +41,18 @@ func TestF119_DrainedShardThatLostItsDataIsNotMadeAnew(t *testing.T) {
 			must(t, second(s.Sell(ctx, sku, 1, sales[i])))
 		}
 		must(t, s.Rebalance(ctx, sku, 2))
-		k, err := s.readFinished(ctx, sku)
+		k, err := s.directories.readFinished(ctx, sku)
 		must(t, err)
 		later := k.directory
 		later.Past = nil // as it is written when all receipts have ended
-		ok, err := s.swap(ctx, sku, k.text, later)
+		ok, err := s.directories.swap(ctx, sku, k.text, later)
 		if must(t, err); !ok {
 			t.Fatal("the directory was not written")
 		}
 		changing(t, client, sku, 6)
 		at := k.shard(sku, 4)
-		whole := snapshotShard(t, s.backend, at, sales)
-		lose(t, s.backend, at, sales)
+		whole := snapshotShard(t, s.sender.backend, at, sales)
+		lose(t, s.sender.backend, at, sales)
 
 		b := client(t, &Options{SoldOutFor: -1, Patience: time.Second})
 		for what, err := range map[string]error{

@@ -17,7 +17,7 @@ const maxLease = 30 * 24 * time.Hour
 // every shard has its epoch, and refuses clients with the epoch before. So no
 // sale has two homes at once. Each shard keeps the directory of its epoch: if
 // the product's own is restored from an older copy, it is repaired from there.
-func (s *Stock) advance(ctx context.Context, sku string, k *knownDirectory) (bool, error) {
+func (s *directories) advance(ctx context.Context, sku string, k *knownDirectory) (bool, error) {
 	d := k.directory
 	switch {
 	case !d.Filled:
@@ -73,7 +73,7 @@ func (e *laterDirectoryError) Error() string {
 // A trial run asks all shards before any is told. A shard that has lost its
 // sales shows that only by its epoch. So no epoch is raised if another shard is
 // lost, or knows a later directory, which would have to be told instead.
-func (s *Stock) tellShards(ctx context.Context, sku string, d, kept directory, were int) (ends int64, err error) {
+func (s *directories) tellShards(ctx context.Context, sku string, d, kept directory, were int) (ends int64, err error) {
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return 0, err
@@ -87,7 +87,7 @@ func (s *Stock) tellShards(ctx context.Context, sku string, d, kept directory, w
 }
 
 // placeAll sends the requests of tellShards. With try they change nothing.
-func (s *Stock) placeAll(ctx context.Context, sku string, d directory, text []byte, were int, try bool) (ends int64, err error) {
+func (s *directories) placeAll(ctx context.Context, sku string, d directory, text []byte, were int, try bool) (ends int64, err error) {
 	for i := range d.At {
 		q := request{op: opPlace, epoch: d.Epoch, dir: text, must: i < were, try: try}
 		if !d.Filled && i < d.First {
@@ -97,7 +97,7 @@ func (s *Stock) placeAll(ctx context.Context, sku string, d directory, text []by
 				q.units++
 			}
 		}
-		a, err := s.ask(ctx, d.shard(sku, i), q)
+		a, err := s.sender.ask(ctx, d.shard(sku, i), q)
 		if err != nil {
 			return 0, err
 		}
@@ -124,7 +124,7 @@ func (s *Stock) placeAll(ctx context.Context, sku string, d directory, text []by
 
 // adoptLater adopts the directory of a shard if err is a laterDirectoryError,
 // and returns other errors.
-func (s *Stock) adoptLater(ctx context.Context, sku string, k *knownDirectory, err error) error {
+func (s *directories) adoptLater(ctx context.Context, sku string, k *knownDirectory, err error) error {
 	for {
 		later, ok := errors.AsType[*laterDirectoryError](err)
 		if !ok {
@@ -145,7 +145,7 @@ func (s *Stock) adoptLater(ctx context.Context, sku string, k *knownDirectory, e
 }
 
 // raiseEpoch raises a directory to the epoch of its shards.
-func (s *Stock) raiseEpoch(ctx context.Context, sku string, k *knownDirectory) error {
+func (s *directories) raiseEpoch(ctx context.Context, sku string, k *knownDirectory) error {
 	_, err := s.tellShards(ctx, sku, k.directory, k.directory, len(k.At))
 	return s.adoptLater(ctx, sku, k, err)
 }

@@ -19,7 +19,7 @@ func (s *Stock) NewSaleID(ctx context.Context, sku string) (string, error) {
 	if err := s.check(sku, 1, 1); err != nil {
 		return "", err
 	}
-	p, k, err := s.find(ctx, sku, nil)
+	p, k, err := s.directories.find(ctx, sku, nil)
 	if err != nil {
 		return "", err
 	}

@@ -92,7 +92,7 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 		{"shard and directory amid a change", 1, 1, 3},
 	}
 	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
-		_, inDatabase := client(t, nil).backend.(*sqlServers)
+		_, inDatabase := client(t, nil).sender.backend.(*sqlServers)
 		for n, l := range lost {
 			for _, knows := range []bool{false, true} {
 				if inDatabase && knows != (n%2 == 0) {
@@ -113,34 +113,34 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 					if epoch > 0 {
 						must(t, s.Rebalance(ctx, sku, 2+epoch))
 					}
-					k, err := s.readFinished(ctx, sku)
+					k, err := s.directories.readFinished(ctx, sku)
 					must(t, err)
 					at = k.shard(sku, 0)
 					dirs = append(dirs, k.directory)
 					if epoch < 2 {
-						shards = append(shards, snapshotShard(t, s.backend, at, sales))
+						shards = append(shards, snapshotShard(t, s.sender.backend, at, sales))
 					}
 					for _, id := range sales[20*epoch : 20*epoch+20] {
 						must(t, second(s.Sell(ctx, sku, 1, id)))
 					}
 				}
-				whole := snapshotShard(t, s.backend, at, sales)
+				whole := snapshotShard(t, s.sender.backend, at, sales)
 
 				shards[l.shard-1]()
-				now, _, err := s.backend.directory(ctx, sku)
+				now, _, err := s.sender.backend.directory(ctx, sku)
 				must(t, err)
 				if l.directory < 3 || l.next != 0 {
 					d := dirs[l.directory-1]
 					if l.next != 0 {
 						d.Next = l.next
-						d.spread(s.backend.servers(), sku, l.next)
+						d.spread(s.sender.backend.servers(), sku, l.next)
 					}
-					ok, err := s.swap(ctx, sku, now, d)
+					ok, err := s.directories.swap(ctx, sku, now, d)
 					if must(t, err); !ok {
 						t.Fatal("the directory was not restored")
 					}
 				}
-				before, err := s.backend.ask(ctx, at, request{op: opLook, epoch: 1, keep: 1000})
+				before, err := s.sender.backend.ask(ctx, at, request{op: opLook, epoch: 1, keep: 1000})
 				must(t, err)
 
 				b := s
@@ -161,14 +161,14 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 						t.Errorf("%s: %s again: %v", sku, id, r)
 					}
 				}
-				after, err := s.backend.ask(ctx, at, request{op: opLook, epoch: 1, keep: 1000})
+				after, err := s.sender.backend.ask(ctx, at, request{op: opLook, epoch: 1, keep: 1000})
 				must(t, err)
 				if x, y := before.look, after.look; x.epoch != y.epoch || x.free != y.free || x.sold != y.sold {
 					t.Errorf("%s: the shard has epoch %d, %d free, %d sold; and then %d, %d, %d", sku, x.epoch, x.free, x.sold, y.epoch, y.free, y.sold)
 				}
 				if l.directory == 3 && l.next == 0 { // other clients go on
 					c := client(t, &Options{SoldOutFor: -1, Patience: time.Second})
-					_, k, err := c.find(ctx, sku, nil)
+					_, k, err := c.directories.find(ctx, sku, nil)
 					if must(t, err); k.Epoch != 3 {
 						t.Errorf("%s: the refused Rebalance has left epoch %d", sku, k.Epoch)
 					}
@@ -202,13 +202,13 @@ func TestF119_RebalanceMendsDirectoryThatClientKnowsBetter(t *testing.T) {
 			defer cancel()
 			s, sku := client(t, &Options{SoldOutFor: -1}), fmt.Sprint("x", shards)
 			must(t, s.Set(ctx, sku, 100, 2))
-			older, _, err := s.backend.directory(ctx, sku)
+			older, _, err := s.sender.backend.directory(ctx, sku)
 			must(t, err)
 			must(t, s.Rebalance(ctx, sku, 4))
 			must(t, second(s.Sell(ctx, sku, 1, "id")))
-			newer, _, err := s.backend.directory(ctx, sku)
+			newer, _, err := s.sender.backend.directory(ctx, sku)
 			must(t, err)
-			if ok, err := s.backend.swap(ctx, sku, newer, older); !ok {
+			if ok, err := s.sender.backend.swap(ctx, sku, newer, older); !ok {
 				t.Fatalf("the directory was not restored: %v", err)
 			}
 			must(t, s.Rebalance(ctx, sku, shards))

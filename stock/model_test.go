@@ -315,7 +315,7 @@ func TestModelOnServers(t *testing.T) {
 				client := at.open(t)
 				p := newProgram(t, seed, 0.05*float64(seed%3), func(wrap func(backend) backend) *Stock {
 					s := client(t, &Options{SoldOutFor: -1})
-					s.backend = wrap(s.backend)
+					s.sender.backend = wrap(s.sender.backend)
 					return s
 				})
 				p.run(steps, false)

@@ -29,24 +29,24 @@ func (s *Stock) Rebalance(ctx context.Context, sku string, shards int) error {
 		if !ok {
 			return err
 		}
-		if err := s.raiseEpoch(ctx, sku, later.knownDirectory); err != nil {
+		if err := s.directories.raiseEpoch(ctx, sku, later.knownDirectory); err != nil {
 			return err
 		}
 	}
 }
 
 func (s *Stock) rebalance(ctx context.Context, sku string, shards int) error {
-	k, err := s.readFinished(ctx, sku)
-	for ; err == nil && shards != 0 && k.Shards != shards; k, err = s.readFinished(ctx, sku) {
+	k, err := s.directories.readFinished(ctx, sku)
+	for ; err == nil && shards != 0 && k.Shards != shards; k, err = s.directories.readFinished(ctx, sku) {
 		// A change that cannot be finished stops all sales. So check first that
 		// every shard is there and has the epoch of this directory.
-		if _, err := s.readAllShards(ctx, sku, k); err != nil {
+		if _, err := s.sender.readAllShards(ctx, sku, k); err != nil {
 			return err
 		}
 		d := k.directory
 		d.Next, d.Made = shards, len(d.At)
-		d.spread(s.backend.servers(), sku, shards)
-		if _, err := s.swap(ctx, sku, k.text, d); err != nil {
+		d.spread(s.sender.backend.servers(), sku, shards)
+		if _, err := s.directories.swap(ctx, sku, k.text, d); err != nil {
 			return err
 		}
 	}
@@ -65,10 +65,10 @@ func (s *Stock) rebalance(ctx context.Context, sku string, shards int) error {
 // level moves units from shards that have more than their part to shards that
 // have less, and reports whether it moved any.
 func (s *Stock) level(ctx context.Context, sku string, k *knownDirectory) (some bool, err error) {
-	if err := s.finish(ctx, sku, k); err != nil {
+	if err := s.sender.finish(ctx, sku, k); err != nil {
 		return false, err
 	}
-	all, err := s.readAllShards(ctx, sku, k)
+	all, err := s.sender.readAllShards(ctx, sku, k)
 	if err != nil {
 		return false, err
 	}
@@ -89,7 +89,7 @@ func (s *Stock) level(ctx context.Context, sku string, k *knownDirectory) (some 
 	for from := range lack {
 		for lack[from] < 0 {
 			to := slices.IndexFunc(lack, func(n int64) bool { return n > 0 })
-			n, err := s.transfer(ctx, sku, k, from, to, min(-lack[from], lack[to]))
+			n, err := s.sender.transfer(ctx, sku, k, from, to, min(-lack[from], lack[to]))
 			if err != nil {
 				return some, err
 			}
@@ -106,7 +106,7 @@ func (s *Stock) level(ctx context.Context, sku string, k *knownDirectory) (some 
 }
 
 // transfer moves up to n units, and returns the number moved.
-func (s *Stock) transfer(ctx context.Context, sku string, k *knownDirectory, from, to int, n int64) (int64, error) {
+func (s *sender) transfer(ctx context.Context, sku string, k *knownDirectory, from, to int, n int64) (int64, error) {
 	a, err := s.ask(ctx, k.shard(sku, from), request{op: opPull, epoch: k.Epoch, peer: to, units: n, keep: k.Keep})
 	if err != nil || a.status == isShort {
 		return 0, err
@@ -115,7 +115,7 @@ func (s *Stock) transfer(ctx context.Context, sku string, k *knownDirectory, fro
 }
 
 // deliver ends a transfer that any client has begun.
-func (s *Stock) deliver(ctx context.Context, sku string, k *knownDirectory, from, to int, m moved) error {
+func (s *sender) deliver(ctx context.Context, sku string, k *knownDirectory, from, to int, m moved) error {
 	if to >= len(k.At) {
 		return nil // shards were added since; the client that added them ends it
 	}
@@ -128,7 +128,7 @@ func (s *Stock) deliver(ctx context.Context, sku string, k *knownDirectory, from
 }
 
 // finish ends all transfers in progress, whichever client began them.
-func (s *Stock) finish(ctx context.Context, sku string, k *knownDirectory) error {
+func (s *sender) finish(ctx context.Context, sku string, k *knownDirectory) error {
 	all, err := s.readAllShards(ctx, sku, k)
 	if err != nil {
 		return err

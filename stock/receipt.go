@@ -39,7 +39,7 @@ func (s *Stock) Cancel(ctx context.Context, sku, saleID string) error {
 func (s *Stock) Return(ctx context.Context, sku, saleID string) error {
 	err := s.changeState(ctx, sku, saleID, opReturn, Returned)
 	if err == nil {
-		s.product(sku).empty.Store(nil)
+		s.directories.product(sku).empty.Store(nil)
 	}
 	return err
 }
@@ -51,7 +51,7 @@ func (s *Stock) changeState(ctx context.Context, sku, saleID string, what op, to
 		err = &ConflictError{sku, saleID, a.receipt}
 	}
 	if err == nil || errors.Is(err, ErrConflict) {
-		s.clearUncertain([2]string{sku, saleID})
+		s.uncertain.remove([2]string{sku, saleID})
 	}
 	return err
 }
@@ -65,13 +65,13 @@ func (s *Stock) settle(ctx context.Context, sku, saleID string, what op) (answer
 	var bad *outdatedError
 next:
 	for {
-		_, k, err := s.find(ctx, sku, bad)
+		_, k, err := s.directories.find(ctx, sku, bad)
 		if err != nil {
 			return answer{}, err
 		}
 		for _, i := range append(k.former(saleID), k.home(saleID)) {
 			home := i == k.home(saleID)
-			a, err := s.ask(ctx, k.shard(sku, i), request{op: what, sale: saleID, epoch: k.Epoch, keep: k.Keep, flag: home})
+			a, err := s.sender.ask(ctx, k.shard(sku, i), request{op: what, sale: saleID, epoch: k.Epoch, keep: k.Keep, flag: home})
 			switch {
 			case err != nil:
 				return a, err

@@ -44,7 +44,7 @@ func TestF119_DirectoryOlderThanItsShards(t *testing.T) {
 		for name, call := range calls {
 			sku := "x of " + name
 			must(t, a.Set(ctx, sku, 100, 2))
-			older, _, err := a.backend.directory(ctx, sku)
+			older, _, err := a.sender.backend.directory(ctx, sku)
 			must(t, err)
 			sell := func(s *Stock, i int) (Receipt, error) { return s.Sell(ctx, sku, 1, fmt.Sprint("id", i)) }
 			for i := range 20 {
@@ -55,15 +55,15 @@ func TestF119_DirectoryOlderThanItsShards(t *testing.T) {
 			for i := 20; i < 40; i++ {
 				must(t, second(sell(a, i)))
 			}
-			newer, _, err := a.backend.directory(ctx, sku)
+			newer, _, err := a.sender.backend.directory(ctx, sku)
 			must(t, err)
-			ok, err := a.backend.swap(ctx, sku, newer, older)
+			ok, err := a.sender.backend.swap(ctx, sku, newer, older)
 			if must(t, err); !ok {
 				t.Fatal("the directory was not restored")
 			}
 			b := client(t, &Options{SoldOutFor: -1, Patience: time.Second})
-			n := &counted{backend: b.backend}
-			b.backend = n
+			n := &counted{backend: b.sender.backend}
+			b.sender.backend = n
 			if err := call(b, sku); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -321,7 +321,7 @@ func TestF120_LongReservationsOutliveRebalance(t *testing.T) {
 		count(t, a, "x", 100, 60)
 		// In the end, the earlier numbers of shards are forgotten.
 		time.Sleep(48*time.Hour + 2*24*time.Hour)
-		if _, k, err := over(t, m, nil).find(ctx, "x", nil); err != nil || len(k.Past) != 0 {
+		if _, k, err := over(t, m, nil).directories.find(ctx, "x", nil); err != nil || len(k.Past) != 0 {
 			t.Errorf("the past is %+v, %v", k.Past, err)
 		}
 	})

@@ -47,10 +47,10 @@ func (s *Stock) sell(ctx context.Context, sku string, q request) (Receipt, error
 	if err := errors.Join(s.check(sku, q.units, 1), checkSale(q.sale)); err != nil {
 		return Receipt{}, err
 	}
-	p := s.product(sku)
+	p := s.directories.product(sku)
 	key := [2]string{sku, q.sale}
 	if q.op == opSell {
-		if e := p.empty.Load(); e != nil && q.units > e.left && time.Now().Before(e.until) && s.isFresh(key) {
+		if e := p.empty.Load(); e != nil && q.units > e.left && time.Now().Before(e.until) && s.uncertain.isFresh(key) {
 			return Receipt{}, &SoldOutError{sku, q.units, e.left}
 		}
 	}
@@ -62,12 +62,12 @@ func (s *Stock) sell(ctx context.Context, sku string, q request) (Receipt, error
 			p.empty.Store(&soldOutUntil{time.Now().Add(s.o.SoldOutFor), out.Left})
 		}
 	case errors.Is(err, ErrUnknown):
-		s.markUncertain(key)
+		s.uncertain.add(key)
 		return r, err
 	case err == nil && q.op == opAdd:
 		p.empty.Store(nil)
 	}
-	s.clearUncertain(key)
+	s.uncertain.remove(key)
 	return r, err
 }
 
@@ -76,18 +76,18 @@ func (s *Stock) place(ctx context.Context, sku string, q request) (Receipt, erro
 	var bad *outdatedError
 next:
 	for {
-		p, k, err := s.find(ctx, sku, bad)
+		p, k, err := s.directories.find(ctx, sku, bad)
 		if err != nil {
 			return Receipt{}, err
 		}
 		q.epoch, q.keep = k.Epoch, k.Keep
 		for _, i := range k.former(q.sale) {
-			a, err := s.ask(ctx, k.shard(sku, i), request{op: opFind, sale: q.sale, epoch: q.epoch, keep: q.keep})
+			a, err := s.sender.ask(ctx, k.shard(sku, i), request{op: opFind, sale: q.sale, epoch: q.epoch, keep: q.keep})
 			if err != nil {
 				return Receipt{}, err
 			}
 			if a.status == isOld {
-				return s.judge(sku, q, a)
+				return judge(sku, q, a)
 			}
 			if a.status == isMoved {
 				bad = &outdatedError{k, i, a.epoch}
@@ -99,25 +99,20 @@ next:
 			return Receipt{}, err
 		}
 		if a.status != isMoved {
-			return s.judge(sku, q, a)
+			return judge(sku, q, a)
 		}
 		bad = &outdatedError{k, k.home(q.sale), a.epoch}
 	}
 }
 
 // judge checks that the receipt is that of the requested sale.
-func (s *Stock) judge(sku string, q request, a answer) (Receipt, error) {
+func judge(sku string, q request, a answer) (Receipt, error) {
 	r := a.receipt
-	fits := r.Units == q.units
-	switch {
-	case q.op == opAdd:
-		fits = fits && r.State == Added
-	case q.lease > 0:
-		fits = fits && (r.State == Reserved || r.State == Sold)
-	default:
-		fits = fits && r.State == Sold
+	want := Sold
+	if q.op == opAdd {
+		want = Added
 	}
-	if !fits {
+	if r.Units != q.units || r.State != want && !(q.lease > 0 && r.State == Reserved) {
 		return r, &ConflictError{sku, q.sale, r}
 	}
 	return r, nil
@@ -132,11 +127,11 @@ const rounds = 16
 // A search can stop anywhere and leave no units without a shard.
 func (s *Stock) gather(ctx context.Context, sku string, p *productCache, k *knownDirectory, q request) (answer, error) {
 	home := k.shard(sku, k.home(q.sale))
-	a, err := s.decide(ctx, k, home, q)
+	a, err := s.sender.decide(ctx, k, home, q)
 	if err != nil || a.status != isShort {
 		return a, err
 	}
-	g := &unitSearch{s: s, sku: sku, k: k, q: q, home: home, doubt: a.doubt}
+	g := &unitSearch{sender: &s.sender, sku: sku, k: k, q: q, home: home, doubt: a.doubt}
 	began, done := time.Now(), false
 	for round := 0; !done && err == nil; round++ {
 		if round > 1 { // other clients are moving units: let them
@@ -177,19 +172,19 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // unitSearch is a search for the units of one sale.
 type unitSearch struct {
-	s    *Stock
-	sku  string
-	k    *knownDirectory
-	q    request
-	home shard
-	left int64 // units seen in the last round
+	sender *sender
+	sku    string
+	k      *knownDirectory
+	q      request
+	home   shard
+	left   int64 // units seen in the last round
 
 	doubt bool // a request to the home had no answer, and may still arrive
 }
 
 // decide sends q to the home.
 func (g *unitSearch) decide(ctx context.Context, q request) (answer, error) {
-	a, err := g.s.ask(ctx, g.home, q)
+	a, err := g.sender.ask(ctx, g.home, q)
 	g.doubt = g.doubt || a.doubt
 	return a, err
 }
@@ -207,7 +202,7 @@ func (g *unitSearch) round(ctx context.Context, begin int, short answer) (done b
 		if i == g.home.i {
 			continue
 		}
-		b, err := g.s.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, epoch: g.k.Epoch, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep, flag: true})
+		b, err := g.sender.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, epoch: g.k.Epoch, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep, flag: true})
 		if err != nil {
 			away = errors.Join(away, err)
 			continue
@@ -239,7 +234,7 @@ func (g *unitSearch) round(ctx context.Context, begin int, short answer) (done b
 	}
 	// Units that another client has taken out and not yet delivered may be
 	// enough.
-	if err := g.s.finish(ctx, g.sku, g.k); err != nil {
+	if err := g.sender.finish(ctx, g.sku, g.k); err != nil {
 		return true, a, notSoldBecause(err)
 	}
 	a, err = g.decide(ctx, g.q)
@@ -257,7 +252,7 @@ func (g *unitSearch) takeFromEach(ctx context.Context, has map[int]int64, a answ
 	}
 	slices.SortFunc(from, func(i, j int) int { return int(has[j] - has[i]) })
 	for _, i := range from {
-		b, err := g.s.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, epoch: g.k.Epoch, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep})
+		b, err := g.sender.ask(ctx, g.k.shard(g.sku, i), request{op: opPull, epoch: g.k.Epoch, peer: g.home.i, units: g.q.units - a.free, keep: g.q.keep})
 		if err != nil {
 			return true, a, notSoldBecause(err)
 		}
@@ -282,7 +277,7 @@ func (g *unitSearch) transferHome(ctx context.Context, from int, m moved) (answe
 	}
 	// If this fails, the note stays, and the next client that sees it tries
 	// again.
-	_, _ = g.s.ask(ctx, g.k.shard(g.sku, from), request{op: opClear, epoch: g.k.Epoch, peer: g.home.i, seq: m.seq})
+	_, _ = g.sender.ask(ctx, g.k.shard(g.sku, from), request{op: opClear, epoch: g.k.Epoch, peer: g.home.i, seq: m.seq})
 	return a, nil
 }
 
@@ -294,38 +289,4 @@ func notSoldBecause(err error) error {
 		return ErrClosed
 	}
 	return fmt.Errorf("%w: its home is short of units, and others cannot be asked: %v", ErrUnavailable, err)
-}
-
-// isFresh reports whether no earlier call has left the sale's outcome unknown.
-// It returns false when too many sales are uncertain.
-func (s *Stock) isFresh(key [2]string) bool {
-	if s.uncertainOrder.Load() == 0 {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, uncertain := s.uncertain[key]
-	return !uncertain && len(s.uncertain) < maxUnsure
-}
-
-// markUncertain remembers a sale of unknown outcome, so that its next try is
-// not answered without a request. When too many are remembered, no sale is
-// answered without a request.
-func (s *Stock) markUncertain(key [2]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.uncertain) < maxUnsure {
-		s.uncertain[key] = struct{}{}
-	}
-	s.uncertainOrder.Store(int64(len(s.uncertain)))
-}
-
-func (s *Stock) clearUncertain(key [2]string) {
-	if s.uncertainOrder.Load() == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.uncertain, key)
-	s.uncertainOrder.Store(int64(len(s.uncertain)))
 }

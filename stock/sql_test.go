@@ -217,7 +217,7 @@ func TestStandingClientLetsGo(t *testing.T) {
 		o := &Options{Prefix: own()}
 		s, err := d.open(t, d.admin(), o)
 		must(t, err)
-		b := s.backend.(*sqlServers)
+		b := s.sender.backend.(*sqlServers)
 		if kind != nil {
 			b.conns[0].discardFree()
 			b.conns[0].kind = kind
@@ -255,7 +255,7 @@ func TestOldReceiptsGo(t *testing.T) {
 				n++
 				sales = append(sales, &batchedSale{request: request{op: opSell, sale: fmt.Sprint(n), units: 1, epoch: 1, keep: 1000}})
 			}
-			must(t, s.backend.sell(t.Context(), shard{sku: "x"}, sales))
+			must(t, s.sender.backend.sell(t.Context(), shard{sku: "x"}, sales))
 		}
 		for range 10 {
 			sell()
@@ -314,7 +314,7 @@ func TestConcurrentSalesInDatabases(t *testing.T) {
 			said := make([]map[string]error, clients*each)
 			for c := range clients {
 				s := client(t, &Options{SoldOutFor: -1, Patience: 20 * time.Second})
-				s.backend = &flakyBackend{backend: s.backend, rate: 0.05, rand: rand.New(rand.NewPCG(1, uint64(c)))}
+				s.sender.backend = &flakyBackend{backend: s.sender.backend, rate: 0.05, rand: rand.New(rand.NewPCG(1, uint64(c)))}
 				for g := range each {
 					said[c*each+g] = map[string]error{}
 					all.Go(func() {

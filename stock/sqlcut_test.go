@@ -122,18 +122,18 @@ func TestEveryStatementCut(t *testing.T) {
 		"Confirm": func(ctx context.Context, s *Stock, sku string) error { return s.Confirm(ctx, sku, "basket") },
 		"gather":  func(ctx context.Context, s *Stock, sku string) error { return second(s.Sell(ctx, sku, 9, "c")) },
 		"batch": func(ctx context.Context, s *Stock, sku string) error {
-			_, k, err := s.find(ctx, sku, nil)
+			_, k, err := s.directories.find(ctx, sku, nil)
 			if err != nil {
 				return err
 			}
 			home := k.shard(sku, k.home("a"))
 			sales := []*batchedSale{{request: request{op: opSell, sale: "a", units: 1, epoch: k.Epoch, keep: k.Keep}},
 				{request: request{op: opSell, sale: "d", units: 1, epoch: k.Epoch, keep: k.Keep}}}
-			if err := s.backend.sell(ctx, home, sales); err == nil {
+			if err := s.sender.backend.sell(ctx, home, sales); err == nil {
 				return nil
 			}
 			for _, sale := range sales { // as their callers do
-				if a, err := s.ask(ctx, home, sale.request); err != nil || a.status != isDone && a.status != isOld {
+				if a, err := s.sender.ask(ctx, home, sale.request); err != nil || a.status != isDone && a.status != isOld {
 					return fmt.Errorf("%v, %w", a.status, err)
 				}
 			}
@@ -150,7 +150,7 @@ func TestEveryStatementCut(t *testing.T) {
 			s, err := NewSQL(t.Context(), &Options{Prefix: own(), SoldOutFor: -1}, db)
 			must(t, err)
 			defer s.Close()
-			s.backend.(*sqlServers).purgeEvery = 1 // each call has the same statements
+			s.sender.backend.(*sqlServers).purgeEvery = 1 // each call has the same statements
 			for what, call := range calls {
 				committed := false
 				for n, done := 1, false; !done; n++ {

@@ -27,9 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -74,17 +72,13 @@ const (
 
 // Stock is a client. It is safe for concurrent use.
 type Stock struct {
-	backend backend
-	o       Options
+	o      Options
+	closed atomic.Bool
+	end    context.CancelFunc // of the sender's life
 
-	products sync.Map // *productCache by SKU
-	closed   atomic.Bool
-	life     context.Context
-	end      context.CancelFunc
-
-	mu             sync.Mutex
-	uncertain      map[[2]string]struct{} // sales of unknown outcome, by SKU and id
-	uncertainOrder atomic.Int64           // the number of uncertain sales
+	sender      sender
+	directories directories
+	uncertain   uncertainSales
 }
 
 // Open opens a client for servers at the URLs, of the form
@@ -163,8 +157,9 @@ func open(b backend, o *Options) (*Stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stock{backend: b, o: options, uncertain: map[[2]string]struct{}{}}
-	s.life, s.end = context.WithCancel(context.Background())
+	life, end := context.WithCancel(context.Background())
+	s := &Stock{o: options, end: end, sender: sender{b, options.Patience, life}, uncertain: uncertainSales{sales: map[[2]string]struct{}{}}}
+	s.directories.sender = &s.sender
 	return s, nil
 }
 
@@ -173,20 +168,9 @@ func open(b backend, o *Options) (*Stock, error) {
 func (s *Stock) Close() error {
 	if !s.closed.Swap(true) {
 		s.end()
-		s.backend.close()
+		s.sender.backend.close()
 	}
 	return nil
-}
-
-func (s *Stock) product(sku string) *productCache {
-	if p, ok := s.products.Load(sku); ok {
-		return p.(*productCache)
-	}
-	p := &productCache{reading: make(chan struct{}, 1)}
-	p.turn.Store(rand.Uint64() >> 1)
-	p.next.Store(rand.Uint64() >> 1)
-	first, _ := s.products.LoadOrStore(sku, p)
-	return first.(*productCache)
 }
 
 // Set puts a product on sale: the given number of units, spread evenly over the
@@ -201,11 +185,11 @@ func (s *Stock) Set(ctx context.Context, sku string, units int64, shards int) er
 		return fmt.Errorf("stock: %d shards, and not from 1 to %d", shards, MaxShards)
 	}
 	d := directory{Epoch: 1, Shards: shards, Units: units, First: shards, Keep: s.o.Keep.Milliseconds()}
-	d.spread(s.backend.servers(), sku, shards)
-	if _, err := s.swap(ctx, sku, nil, d); err != nil {
+	d.spread(s.sender.backend.servers(), sku, shards)
+	if _, err := s.directories.swap(ctx, sku, nil, d); err != nil {
 		return err
 	}
-	k, err := s.readFinished(ctx, sku)
+	k, err := s.directories.readFinished(ctx, sku)
 	if err != nil {
 		return err
 	}
@@ -255,76 +239,4 @@ func checkSale(id string) error {
 		return fmt.Errorf("stock: the sale's id is not 1 to %d bytes of UTF-8", maxText)
 	}
 	return nil
-}
-
-// ask sends a request, and retries it as again does.
-func (s *Stock) ask(ctx context.Context, at shard, q request) (answer, error) {
-	return s.repeat(ctx, at, q, func() (answer, error) { return s.backend.ask(ctx, at, q) })
-}
-
-// decide sends the request of a sale to its home. Usual sales may share a call.
-func (s *Stock) decide(ctx context.Context, k *knownDirectory, home shard, q request) (answer, error) {
-	if !q.isUsual() {
-		return s.ask(ctx, home, q)
-	}
-	return s.repeat(ctx, home, q, func() (answer, error) {
-		return k.batchers[home.i].sell(ctx, caller{s.life, s.backend, home}, q)
-	})
-}
-
-// repeat calls send for a request, and retries it as again does.
-func (s *Stock) repeat(ctx context.Context, at shard, q request, send func() (answer, error)) (a answer, err error) {
-	doubt := false
-	err = s.again(ctx, func() (err error) {
-		a, err = send()
-		doubt = doubt || err != nil && driver.ClassOf(err) == driver.Unknown
-		return err
-	})
-	a.doubt = doubt
-	if err == nil && a.status == isAbsent {
-		err = fmt.Errorf("stock: shard %d of %q is not there: server %d has lost its data", at.i, at.sku, at.server+1)
-	}
-	if err == nil && a.status == isMoved && a.epoch < q.epoch {
-		err = fmt.Errorf("stock: shard %d of %q is of epoch %d, and the product of epoch %d: server %d has gone back to older data, "+
-			"and what was sold there since is not known", at.i, at.sku, a.epoch, q.epoch, at.server+1)
-	}
-	return a, err
-}
-
-// again calls f until it succeeds, a retry is useless, or Patience has passed.
-// A failure is ErrUnknown if any of the tries may have been carried out.
-func (s *Stock) again(ctx context.Context, f func() error) error {
-	var began time.Time
-	unknown := false
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if s.life.Err() != nil {
-			return ErrClosed
-		}
-		class := driver.ClassOf(err)
-		unknown = unknown || class == driver.Unknown
-		if began.IsZero() {
-			began = time.Now()
-		}
-		wait := time.NewTimer(pause/2 + rand.N(pause))
-		if class != driver.Refused && ctx.Err() == nil && time.Since(began) < s.o.Patience {
-			select {
-			case <-wait.C:
-				continue
-			case <-ctx.Done():
-			case <-s.life.Done():
-			}
-		}
-		wait.Stop()
-		if unknown {
-			return fmt.Errorf("%w: %w", ErrUnknown, err)
-		}
-		if class == driver.Refused {
-			return fmt.Errorf("stock: %w", err)
-		}
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
 }

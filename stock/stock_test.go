@@ -164,9 +164,9 @@ func TestRebalance(t *testing.T) {
 		count(t, old, "x", 100, 100) // old has read the directory
 		for i, shards := range []int{7, 3, 3, 16, 1, 0, 5} {
 			must(t, s.Rebalance(ctx, "x", shards))
-			k, err := s.readFinished(ctx, "x")
+			k, err := s.directories.readFinished(ctx, "x")
 			must(t, err)
-			all, err := s.readAllShards(ctx, "x", k)
+			all, err := s.sender.readAllShards(ctx, "x", k)
 			must(t, err)
 			for j, l := range all {
 				least := (100 - int64(5*i)) / int64(k.Shards)
@@ -286,7 +286,7 @@ func TestNewSaleIDSpreadsOverShards(t *testing.T) {
 			for i := range 50 {
 				id, err := s.NewSaleID(ctx, "x")
 				must(t, err)
-				home := s.product("x").dir.Load().home(id)
+				home := s.directories.product("x").dir.Load().home(id)
 				if i == 0 {
 					begun[home]++
 				}

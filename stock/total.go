@@ -36,11 +36,11 @@ func (s *Stock) Total(ctx context.Context, sku string) (Total, error) {
 	var t Total
 	var bad *outdatedError
 	for try := 0; ; try++ {
-		_, k, err := s.find(ctx, sku, bad)
+		_, k, err := s.directories.find(ctx, sku, bad)
 		if err != nil {
 			return Total{}, err
 		}
-		now, err := s.readAllShards(ctx, sku, k)
+		now, err := s.sender.readAllShards(ctx, sku, k)
 		if later, ok := errors.AsType[*outdatedError](err); ok {
 			before, bad, try = nil, later, -1
 			continue
@@ -64,7 +64,7 @@ func (s *Stock) Total(ctx context.Context, sku string) (Total, error) {
 
 // readAllShards reads all shards, drained ones included. It fails with an
 // outdatedError if one has a later directory.
-func (s *Stock) readAllShards(ctx context.Context, sku string, k *knownDirectory) ([]shardState, error) {
+func (s *sender) readAllShards(ctx context.Context, sku string, k *knownDirectory) ([]shardState, error) {
 	all := make([]shardState, len(k.At))
 	errs := make([]error, len(k.At))
 	var asking sync.WaitGroup

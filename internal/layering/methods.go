@@ -20,7 +20,6 @@ var moreMethods = map[string]int{
 	"drivertest.client":               46,
 	"drivertest.world":                45,
 	"internal/lockclient.Driver":      44,
-	"stock.Stock":                     43,
 	"internal/cli.runner":             36,
 	"internal/safety/checker.Checker": 35,
 	"internal/cli.app":                35,
