@@ -133,10 +133,10 @@ func (d *Driver) checkMembers(ctx context.Context) []driver.Finding {
 	return fs
 }
 
-func (d *Driver) status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+func (c *cluster) status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return d.cli.Status(ctx, endpoint)
+	return c.cli.Status(ctx, endpoint)
 }
 
 // checkHistory reports whether the store is ever compacted. A lock and its

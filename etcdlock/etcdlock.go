@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/tombstone"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -55,20 +54,12 @@ type Options struct {
 
 // Driver is one client of etcd, made by [New] or [Open].
 type Driver struct {
-	cli     *clientv3.Client
-	kv      pb.KVClient
-	leases  pb.LeaseClient
-	watches pb.WatchClient
-	keys    layout
-	opened  bool          // the driver opened cli itself
-	conns   *trackedConns // of cli, if the driver opened it
+	*cluster
 
 	life context.Context
 	end  context.CancelFunc
 	busy sync.WaitGroup
 
-	txnLimit  txnLimit
-	pace      pace
 	keepAlive keepAlive
 	watcher   watcher
 	janitor   janitor
@@ -115,15 +106,8 @@ func newDriver(cli *clientv3.Client, ws *trackedConns, opts *Options) (*Driver, 
 			return nil, fmt.Errorf("etcdlock: prefix: %w", err)
 		}
 	}
-	conn := cli.ActiveConnection()
 	d := &Driver{
-		cli:      cli,
-		conns:    ws,
-		opened:   ws != nil,
-		kv:       pb.NewKVClient(conn),
-		leases:   pb.NewLeaseClient(conn),
-		watches:  pb.NewWatchClient(conn),
-		keys:     layout{prefix},
+		cluster:  newCluster(cli, ws, layout{prefix}),
 		sessions: make(map[time.Duration]*session),
 		opening:  make(map[time.Duration]*opening),
 		leased:   make(map[int64]*session),
@@ -236,7 +220,7 @@ func (d *Driver) Close() error {
 	}
 	d.end()
 	d.busy.Wait()
-	if d.opened {
+	if d.conns != nil {
 		return d.cli.Close()
 	}
 	return nil

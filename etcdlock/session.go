@@ -141,7 +141,7 @@ func (d *Driver) openSession(ctx context.Context, ttl time.Duration, owned bool)
 	s := d.newSession(ttl, resp.ID, time.Duration(resp.TTL)*time.Second, owned)
 	s.sent = sent
 	if !owned {
-		_, err = toLeader(ctx, d, d.kv.Put, &pb.PutRequest{Key: []byte(d.keys.wake(s.hex)), Lease: s.id})
+		_, err = toLeader(ctx, d.cluster, d.kv.Put, &pb.PutRequest{Key: []byte(d.keys.wake(s.hex)), Lease: s.id})
 	}
 	if err == nil {
 		_, err = d.awaitWatch(ctx, s)
@@ -156,11 +156,6 @@ func (d *Driver) openSession(ctx context.Context, ttl time.Duration, owned bool)
 	d.mu.Unlock()
 	d.janitor.kick()
 	return s, nil
-}
-
-// grant requests a lease.
-func (d *Driver) grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
-	return toLeader(ctx, d, d.leases.LeaseGrant, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
 }
 
 func (d *Driver) newSession(ttl time.Duration, id int64, granted time.Duration, owned bool) *session {
@@ -290,11 +285,6 @@ func (d *Driver) retireIfRefused(s *session, err error) error {
 		delete(d.sessions, s.ttl)
 	}
 	return err
-}
-
-// revoke revokes a lease. If that fails, the lease ends by itself.
-func (d *Driver) revoke(ctx context.Context, id int64) {
-	_, _ = d.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 }
 
 // onWakeEvent handles an event of a session's wake key.

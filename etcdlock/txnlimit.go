@@ -39,14 +39,14 @@ func (r *txnLimit) refused(err error, n int) bool {
 
 // measureTxnLimit finds the number of operations that the servers take, with reads of a
 // key that does not exist.
-func (d *Driver) measureTxnLimit(ctx context.Context) error {
+func (c *cluster) measureTxnLimit(ctx context.Context) error {
 	for {
-		ops := make([]*pb.RequestOp, d.txnLimit.ops())
+		ops := make([]*pb.RequestOp, c.txnLimit.ops())
 		for i := range ops {
-			ops[i] = opGet(getKey(d.keys.prefix + "%"))
+			ops[i] = opGet(getKey(c.keys.prefix + "%"))
 		}
-		_, err := d.txn(ctx, nil, ops, nil)
-		if d.txnLimit.refused(err, len(ops)) {
+		_, err := c.txn(ctx, nil, ops, nil)
+		if c.txnLimit.refused(err, len(ops)) {
 			continue
 		}
 		if errors.Is(err, rpctypes.ErrTooManyOps) {

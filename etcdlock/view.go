@@ -85,7 +85,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 }
 
 // remainingTTLs asks the server for the time that leases have left.
-func (d *Driver) remainingTTLs(ctx context.Context, leases []int64) (map[int64]time.Duration, error) {
+func (c *cluster) remainingTTLs(ctx context.Context, leases []int64) (map[int64]time.Duration, error) {
 	left := make(map[int64]time.Duration)
 	ids := slices.Compact(slices.Sorted(slices.Values(leases)))
 	var mu sync.Mutex
@@ -96,7 +96,7 @@ func (d *Driver) remainingTTLs(ctx context.Context, leases []int64) (map[int64]t
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			resp, err := d.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
+			resp, err := c.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil && !noLease(classed(ctx, err)) {
