@@ -16,7 +16,7 @@ import (
 // Check implements [driver.Checker]. It also reports as a finding anything that
 // the client's user has no right to read.
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	var took []time.Duration

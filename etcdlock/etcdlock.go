@@ -56,26 +56,21 @@ type Options struct {
 type Driver struct {
 	*cluster
 
-	life context.Context
-	end  context.CancelFunc
-	busy sync.WaitGroup
-
+	life      *lifetime
+	pushes    pushes
+	stored    tombstones
 	keepAlive keepAlive
 	watcher   watcher
 	janitor   janitor
 
-	mu             sync.Mutex
-	closed         bool
-	watching       context.Context
-	notify         func(string, driver.Status)
-	sessions       map[time.Duration]*session
-	opening        map[time.Duration]*opening
-	leased         map[int64]*session // sessions by lease, those of owners included
-	byID           map[string]*place
-	byKey          map[string][]*place
-	watched        int                   // watches on keys of the driver's own places
-	tombstones     tombstone.Set[string] // the driver's own; those at the store stop requests that are still under way
-	tombstoneLease tombstoneLease
+	mu         sync.Mutex
+	sessions   map[time.Duration]*session
+	opening    map[time.Duration]*opening
+	leased     map[int64]*session // sessions by lease, those of owners included
+	byID       map[string]*place
+	byKey      map[string][]*place
+	watched    int                   // watches on keys of the driver's own places
+	tombstones tombstone.Set[string] // the driver's own; those at the store stop requests that are still under way
 }
 
 var (
@@ -115,45 +110,13 @@ func newDriver(cli *clientv3.Client, ws *trackedConns, opts *Options) (*Driver, 
 		byKey:    make(map[string][]*place),
 	}
 	d.tombstones.Keep = tombstoneTTL
-	d.life, d.end = context.WithCancel(context.Background())
+	d.life = newLifetime()
+	d.pushes.life = d.life
+	d.stored.cluster = d.cluster
 	d.keepAlive.start(d)
 	d.watcher.start(d)
 	d.janitor.start(d)
 	return d, nil
-}
-
-// goUntilClosed runs f on a goroutine that Close waits for. f must end with Driver.life.
-func (d *Driver) goUntilClosed(f func()) {
-	d.busy.Go(f)
-}
-
-// goBriefly runs f on a goroutine that Close waits for, with a context that ends
-// after two seconds. It does nothing once the driver is closed.
-func (d *Driver) goBriefly(f func(ctx context.Context)) {
-	d.mu.Lock()
-	closed := d.closed
-	if !closed {
-		d.busy.Add(1)
-	}
-	d.mu.Unlock()
-	if closed {
-		return
-	}
-	go func() {
-		defer d.busy.Done()
-		ctx, cancel := context.WithTimeout(d.life, 2*time.Second)
-		defer cancel()
-		f(ctx)
-	}()
-}
-
-func (d *Driver) checkOpen(ctx context.Context) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return driver.ErrClosed
-	}
-	return driver.Before(ctx)
 }
 
 // Traits implements [driver.Driver].
@@ -161,11 +124,11 @@ func (d *Driver) Traits() driver.Traits { return traits }
 
 // Watch implements [driver.Driver].
 func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return err
 	}
+	d.pushes.to.Store(&listener{ctx, notify})
 	d.mu.Lock()
-	d.watching, d.notify = ctx, notify
 	all := make([]*session, 0, len(d.leased))
 	for _, s := range d.leased {
 		all = append(all, s)
@@ -184,28 +147,13 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 	return nil
 }
 
-// push passes a status to the core. No mutex of the driver may be held.
-func (d *Driver) push(id string, p driver.Status) {
-	d.mu.Lock()
-	notify := d.notify
-	if d.closed || d.watching != nil && d.watching.Err() != nil {
-		notify = nil
-	}
-	d.mu.Unlock()
-	if notify != nil {
-		notify(id, p)
-	}
-}
-
 // Close implements [driver.Driver]. It revokes the leases that no place uses
 // any longer; the others end by themselves, within the TTL.
 func (d *Driver) Close() error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
+	if !d.life.close() {
 		return nil
 	}
-	d.closed = true
+	d.mu.Lock()
 	var idle []int64
 	for _, s := range d.leased {
 		if len(s.places) == 0 && !s.owned {
@@ -218,8 +166,7 @@ func (d *Driver) Close() error {
 	for _, id := range idle {
 		d.revoke(ctx, id)
 	}
-	d.end()
-	d.busy.Wait()
+	d.life.end()
 	if d.conns != nil {
 		return d.cli.Close()
 	}
@@ -229,7 +176,7 @@ func (d *Driver) Close() error {
 // Identity implements [driver.Identifier]: it returns the cluster's id and the
 // prefix.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	r, err := d.read(ctx, limit(keysOnly(all(d.keys.prefix+"%", d.keys.prefix+"&")), 1))

@@ -54,7 +54,7 @@ func (m *janitor) watchDelay(ttl time.Duration) time.Duration {
 func (m *janitor) start(d *Driver) {
 	m.d = d
 	m.wake = make(chan struct{}, 1)
-	d.goUntilClosed(m.run)
+	d.life.run(m.run)
 }
 
 func (m *janitor) kick() {
@@ -87,7 +87,7 @@ func (m *janitor) scheduleLocked(p *place, at time.Time) {
 func (m *janitor) unscheduleLocked(p *place) { m.schedule.Remove(p) }
 
 func (m *janitor) run() {
-	life := m.d.life
+	life := m.d.life.ctx
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for life.Err() == nil {
@@ -95,7 +95,7 @@ func (m *janitor) run() {
 		// have to be kept alive meanwhile. So checkPlaces runs on a goroutine of its
 		// own.
 		if over, reads := m.takeDue(); len(over)+len(reads) > 0 {
-			m.d.goUntilClosed(func() { m.checkPlaces(over, reads) })
+			m.d.life.run(func() { m.checkPlaces(over, reads) })
 		}
 		at := m.tendSessions()
 		timer.Reset(max(0, time.Until(at)))
@@ -134,7 +134,7 @@ func (m *janitor) takeDue() (over, reads []*place) {
 		}
 		m.scheduleLocked(p, p.expiresAt)
 		switch {
-		case p.ownRev() == 0 || p.watch != nil || d.notify == nil || p.state == driver.Held && d.watched >= maxOwnWatches:
+		case p.ownRev() == 0 || p.watch != nil || !d.pushes.wanted() || p.state == driver.Held && d.watched >= maxOwnWatches:
 		case p.state == driver.Waiting && p.predecessorKey != "":
 			// The watch begins at the revision of the place's Join. The server
 			// serves it late, at its next tick, but it costs no other request.
@@ -163,7 +163,7 @@ func (m *janitor) checkPlaces(over, reads []*place) {
 		for i, p := range over {
 			refs[i] = driver.Ref{Ticket: p.t, State: driver.Waiting}
 		}
-		ctx, cancel := context.WithTimeout(d.life, max(over[0].t.TTL/3, time.Second))
+		ctx, cancel := context.WithTimeout(d.life.ctx, max(over[0].t.TTL/3, time.Second))
 		answers := d.leaveAll(ctx, refs)
 		cancel()
 		for i, a := range answers {
@@ -171,13 +171,13 @@ func (m *janitor) checkPlaces(over, reads []*place) {
 			had := over[i].ownRev() != 0
 			d.mu.Unlock()
 			if a.Err == nil && had {
-				d.push(refs[i].ID, driver.Status{State: driver.Gone})
+				d.pushes.push(refs[i].ID, driver.Status{State: driver.Gone})
 			}
 		}
 	}
 	for len(reads) > 0 {
 		least := max(reads[0].t.TTL/6, 500*time.Millisecond)
-		ctx, cancel := context.WithTimeout(d.life, d.pace.times(4, least, 4*least))
+		ctx, cancel := context.WithTimeout(d.life.ctx, d.pace.times(4, least, 4*least))
 		n, seen, err := d.readPlaces(ctx, reads)
 		cancel()
 		d.mu.Lock()
@@ -221,7 +221,7 @@ func (d *Driver) applyRead(p *place, s placeRead) {
 		}
 		d.mu.Unlock()
 		if s.news {
-			d.push(p.t.ID, driver.Status{State: driver.Held, Token: uint64(p.rev)})
+			d.pushes.push(p.t.ID, driver.Status{State: driver.Held, Token: uint64(p.rev)})
 		}
 		return
 	case p.state == driver.Waiting && p.watch == nil && s.pred != nil:
@@ -271,7 +271,7 @@ func (d *Driver) afterGap() {
 		}
 	}
 	d.mu.Unlock()
-	d.push("", driver.Status{})
+	d.pushes.push("", driver.Status{})
 }
 
 // tendSessions keeps sessions alive, revokes those that have been without a place for
@@ -288,11 +288,7 @@ func (m *janitor) tendSessions() time.Time {
 		if len(s.places) == 0 && !s.owned && since(s.used) > idleTTLs*s.ttl {
 			d.dropSessionLocked(s)
 			s.over = true
-			d.busy.Go(func() {
-				ctx, cancel := context.WithTimeout(d.life, 2*time.Second)
-				defer cancel()
-				d.revoke(ctx, s.id)
-			})
+			d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
 			continue
 		}
 		every := s.granted / 3

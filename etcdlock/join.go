@@ -17,7 +17,7 @@ import (
 // may be made (wait=false, limit above 1), Join reads the queue first. The
 // ticket in Replaces leaves before, in requests of its own.
 func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return driver.Status{}, err
 	}
 	start := time.Now()

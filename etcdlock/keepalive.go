@@ -31,7 +31,7 @@ type keepAlive struct {
 func (h *keepAlive) start(d *Driver) {
 	h.d = d
 	h.wake = make(chan struct{}, 1)
-	d.goUntilClosed(h.run)
+	d.life.run(h.run)
 }
 
 // send requests one keep-alive. It does not block.
@@ -61,7 +61,7 @@ func (h *keepAlive) putBack(ss []*session) {
 
 // run keeps a stream open as long as the driver lives.
 func (h *keepAlive) run() {
-	life := h.d.life
+	life := h.d.life.ctx
 	retry := newStreamBackoff()
 	for fails := 0; life.Err() == nil; {
 		w := h.take()
@@ -145,7 +145,7 @@ func (h *keepAlive) closeSilentConns(inFlight map[int64]sentKeepAlive) {
 
 // stream runs one stream until it breaks, and reports whether an answer came.
 func (h *keepAlive) stream() (answered bool) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.d.life))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.d.life.ctx))
 	defer cancel()
 	// Opening the stream can hang, too.
 	guard := time.AfterFunc(2*time.Second, cancel)

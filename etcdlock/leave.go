@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,7 +12,7 @@ import (
 // Leave implements [driver.Driver]. Tickets of one queue leave one after the
 // other, in the order of refs; queues do not wait for each other.
 func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -107,6 +106,17 @@ func (d *Driver) leave(ctx context.Context, ref driver.Ref) (driver.State, error
 	}
 	d.mu.Unlock()
 	return s, nil
+}
+
+// addTombstone makes a tombstone at the store and in the driver.
+func (d *Driver) addTombstone(ctx context.Context, id string) error {
+	if err := d.stored.add(ctx, id); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tombstones.Add(id)
+	return nil
 }
 
 // hints is the number of waiters that one request reads, and that one release
@@ -346,51 +356,4 @@ func (d *Driver) wake(ctx context.Context, queue string, es []entry) {
 		}
 		ops = ops[n:]
 	}
-}
-
-// addTombstone makes a tombstone: no Join of the ticket that is carried out later has
-// an effect. The tombstone has a lease that outlasts every request. A full
-// store accepts no tombstone, and no Join either.
-func (d *Driver) addTombstone(ctx context.Context, id string) error {
-	lease, err := d.leaseForTombstone(ctx)
-	if err == nil {
-		_, err = d.txn(ctx, nil, []*pb.RequestOp{opPut(d.keys.tomb(id), "", lease)}, nil)
-		if noLease(err) {
-			d.mu.Lock()
-			d.tombstoneLease = tombstoneLease{}
-			d.mu.Unlock()
-		}
-	}
-	if err != nil && !full(err) {
-		return err
-	}
-	d.mu.Lock()
-	d.tombstones.Add(id)
-	d.mu.Unlock()
-	return nil
-}
-
-// tombstoneLease is the lease of tombstones.
-type tombstoneLease struct {
-	lease int64
-	since time.Time
-}
-
-// leaseForTombstone returns a lease for tombstones that lasts for at least tombstoneTTL.
-func (d *Driver) leaseForTombstone(ctx context.Context) (int64, error) {
-	d.mu.Lock()
-	b := d.tombstoneLease
-	d.mu.Unlock()
-	if b.lease != 0 && since(b.since) < tombstoneTTL/2 {
-		return b.lease, nil
-	}
-	asked := time.Now()
-	resp, err := d.grant(ctx, 2*tombstoneTTL)
-	if err != nil {
-		return 0, err
-	}
-	d.mu.Lock()
-	d.tombstoneLease = tombstoneLease{resp.ID, asked}
-	d.mu.Unlock()
-	return resp.ID, nil
 }

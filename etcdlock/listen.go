@@ -29,7 +29,7 @@ var errNoWatch = errors.New("the server has not confirmed a watch")
 // wake-up.
 func (d *Driver) awaitWatch(ctx context.Context, s *session) (confirmed bool, err error) {
 	d.mu.Lock()
-	if d.notify == nil {
+	if !d.pushes.wanted() {
 		d.mu.Unlock()
 		return true, nil
 	}
@@ -47,7 +47,7 @@ func (d *Driver) awaitWatch(ctx context.Context, s *session) (confirmed bool, er
 		return d.watcher.reportLate(w), nil
 	case <-ctx.Done():
 		return false, &driver.Error{Class: driver.Unavailable, Err: d.withRefusal(context.Cause(ctx))}
-	case <-d.life.Done():
+	case <-d.life.ctx.Done():
 		return false, driver.ErrClosed
 	}
 }

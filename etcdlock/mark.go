@@ -39,7 +39,7 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 
 // readMark reads a mark, and the revision of its last change; 0 for none.
 func (d *Driver) readMark(ctx context.Context, name string) (m driver.Mark, rev int64, err error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return m, 0, err
 	}
 	resp, err := d.read(ctx, get(d.keys.done(name)))

@@ -17,7 +17,7 @@ const namesPage = 1000
 // queue if it has the lease that it names.
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := d.checkOpen(ctx); err != nil {
+		if err := d.life.checkOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}

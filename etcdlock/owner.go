@@ -99,7 +99,7 @@ func (d *Driver) makeOwner(ctx context.Context, p *place, wait bool, seen int64,
 		// the place.
 		return joined{}, err
 	}
-	d.goBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
+	d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
 	return joined{again: true}, nil
 }
 
@@ -261,7 +261,7 @@ func (d *Driver) removeMember(ctx context.Context, name, owner string, v *member
 		d.wake(ctx, queue, woken)
 	}
 	if _, lease := leaseOf(place[len(queue):]); lease != 0 {
-		d.goBriefly(func(ctx context.Context) { d.revoke(ctx, lease) })
+		d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, lease) })
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (d *Driver) onGone(p *place) {
 	d.forgetLocked(p)
 	d.mu.Unlock()
 	if !known && had {
-		d.push(p.t.ID, driver.Status{State: driver.Gone})
+		d.pushes.push(p.t.ID, driver.Status{State: driver.Gone})
 	}
 }
 
@@ -204,7 +204,7 @@ func (d *Driver) onWake(s *session, m message) {
 		if m.gone {
 			d.onGone(p)
 		} else {
-			d.push(p.t.ID, driver.Status{State: driver.Held, Token: uint64(p.rev)})
+			d.pushes.push(p.t.ID, driver.Status{State: driver.Held, Token: uint64(p.rev)})
 		}
 	}
 }
@@ -235,6 +235,3 @@ func (d *Driver) setPlacedLocked(p *place, rev int64, s driver.State) driver.Sta
 	}
 	return p.state
 }
-
-// tombstoneTTL is the life of a tombstone, at the store and in the driver.
-const tombstoneTTL = time.Minute

@@ -13,7 +13,7 @@ import (
 // reads to a request. A held place whose own key is watched needs no read: its
 // lease is confirmed, and the watch would have reported a deletion of the key.
 func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	start := time.Now()

@@ -96,14 +96,13 @@ func (d *Driver) openOnce(ttl time.Duration) (*session, *opening, error) {
 	if s := d.sessions[ttl]; s != nil && !s.over {
 		return s, nil, nil
 	}
-	if d.closed {
-		return nil, nil, driver.ErrClosed
-	}
 	op := d.opening[ttl]
 	if op == nil {
 		op = &opening{done: make(chan struct{})}
+		if !d.life.run(func() { d.open(op, ttl) }) {
+			return nil, nil, driver.ErrClosed
+		}
 		d.opening[ttl] = op
-		d.busy.Go(func() { d.open(op, ttl) })
 	}
 	return nil, op, nil
 }
@@ -116,7 +115,7 @@ const (
 )
 
 func (d *Driver) open(op *opening, ttl time.Duration) {
-	ctx, cancel := context.WithTimeout(d.life, d.pace.times(openTimes, openLeast, openLatest))
+	ctx, cancel := context.WithTimeout(d.life.ctx, d.pace.times(openTimes, openLeast, openLatest))
 	defer cancel()
 	s, err := d.openSession(ctx, ttl, false)
 	d.mu.Lock()
@@ -148,7 +147,7 @@ func (d *Driver) openSession(ctx context.Context, ttl time.Duration, owned bool)
 	}
 	if err != nil {
 		d.watcher.remove(s.wake)
-		d.goBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
+		d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
 		return nil, err
 	}
 	d.mu.Lock()
@@ -185,7 +184,7 @@ func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time
 		case <-answered:
 		case <-ctx.Done():
 			return 0, &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
-		case <-d.life.Done():
+		case <-d.life.ctx.Done():
 			return 0, driver.ErrClosed
 		}
 	}

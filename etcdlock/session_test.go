@@ -14,7 +14,7 @@ func TestF121_FreshnessIsJudgedOnceForABatch(t *testing.T) {
 	now := time.Now()
 	// The keep-alive was recent enough for a second, which ended 500 ms ago.
 	s := &session{ttl: 6 * time.Second, granted: 8 * time.Second, sent: now.Add(-1500 * time.Millisecond)}
-	d := &Driver{life: t.Context()}
+	d := &Driver{life: &lifetime{ctx: t.Context()}}
 	got, err := d.promise(t.Context(), s, now.Add(-600*time.Millisecond))
 	if err != nil || got != s.ttl {
 		t.Errorf("a request from the first second is promised %v, %v; want %v at once", got, err, s.ttl)

@@ -43,7 +43,7 @@ func (d *Driver) viewQueue(ctx context.Context, name string) (queueView, error) 
 // request that reads the queue.
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
 	queue := driver.Queue{Name: name}
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return queue, err
 	}
 	v, err := d.viewQueue(ctx, name)
@@ -115,7 +115,7 @@ func (c *cluster) remainingTTLs(ctx context.Context, leases []int64) (map[int64]
 // second one notifies the new holders. The id of a foreign ticket is its lease
 // in hex, as Inspect shows it.
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.life.checkOpen(ctx); err != nil {
 		return err
 	}
 	for range maxTries {
@@ -190,7 +190,7 @@ func (d *Driver) breakMember(ctx context.Context, name, owner, id string, kv *mv
 // breakOps returns the operations that go with the end of a broken ticket: a
 // tombstone, and the message to its client.
 func (d *Driver) breakOps(ctx context.Context, id, key string, rev, lease int64) ([]*pb.RequestOp, error) {
-	tombstoneLease, err := d.leaseForTombstone(ctx)
+	tombstoneLease, err := d.stored.leaseFor(ctx)
 	if full(err) {
 		return nil, nil
 	}

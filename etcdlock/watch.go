@@ -55,7 +55,7 @@ func (w *watcher) start(d *Driver) {
 	w.d = d
 	w.watches = make(map[int64]*watch)
 	w.wake = make(chan struct{}, 1)
-	d.goUntilClosed(w.run)
+	d.life.run(w.run)
 }
 
 // add watches a key. The goroutine that reads the stream calls fire, which must
@@ -110,7 +110,7 @@ func (w *watcher) kick() {
 }
 
 func (w *watcher) run() {
-	life := w.d.life
+	life := w.d.life.ctx
 	retry := newStreamBackoff()
 	for life.Err() == nil {
 		w.mu.Lock()
@@ -137,7 +137,7 @@ const heartbeat = 5 * time.Second
 // stream runs one stream until it breaks, and reports whether any response
 // came.
 func (w *watcher) stream() (answered bool) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.d.life))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.d.life.ctx))
 	defer cancel()
 	guard := time.AfterFunc(heartbeat, cancel)
 	stream, err := w.d.watches.Watch(ctx)
