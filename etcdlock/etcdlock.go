@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/tombstone"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -54,23 +51,8 @@ type Options struct {
 
 // Driver is one client of etcd, made by [New] or [Open].
 type Driver struct {
-	*cluster
-
-	life      *lifetime
-	pushes    pushes
-	stored    tombstones
-	keepAlive keepAlive
-	watcher   watcher
-	janitor   janitor
-
-	mu         sync.Mutex
-	sessions   map[time.Duration]*session
-	opening    map[time.Duration]*opening
-	leased     map[int64]*session // sessions by lease, those of owners included
-	byID       map[string]*place
-	byKey      map[string][]*place
-	watched    int                   // watches on keys of the driver's own places
-	tombstones tombstone.Set[string] // the driver's own; those at the store stop requests that are still under way
+	*requests
+	janitor janitor
 }
 
 var (
@@ -91,7 +73,7 @@ func New(cli *clientv3.Client, opts *Options) (*Driver, error) {
 
 // newDriver returns a driver that uses cli. The connections are nil for a
 // client that the user opened.
-func newDriver(cli *clientv3.Client, ws *trackedConns, opts *Options) (*Driver, error) {
+func newDriver(cli *clientv3.Client, conns *trackedConns, opts *Options) (*Driver, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -101,21 +83,22 @@ func newDriver(cli *clientv3.Client, ws *trackedConns, opts *Options) (*Driver, 
 			return nil, fmt.Errorf("etcdlock: prefix: %w", err)
 		}
 	}
-	d := &Driver{
-		cluster:  newCluster(cli, ws, layout{prefix}),
-		sessions: make(map[time.Duration]*session),
-		opening:  make(map[time.Duration]*opening),
-		leased:   make(map[int64]*session),
-		byID:     make(map[string]*place),
-		byKey:    make(map[string][]*place),
+	r := &requests{cluster: newCluster(cli, conns, layout{prefix}), life: newLifetime()}
+	d := &Driver{r, janitor{r, make(chan struct{}, 1)}}
+	r.pushes.life = r.life
+	r.tombstones.cluster = r.cluster
+	r.watcher = watcher{cluster: r.cluster, life: r.life, onGap: r.sessions.afterGap,
+		all: make(map[int64]*watch), wake: make(chan struct{}, 1)}
+	r.sessions = sessions{cluster: r.cluster, life: r.life, pushes: &r.pushes, watcher: &r.watcher,
+		keepAlive: keepAlive{cluster: r.cluster, life: r.life, wake: make(chan struct{}, 1)},
+		onOpen:    d.janitor.kick, onLost: r.places.onSessionLost, onWake: r.places.onWake,
+		byTTL: make(map[time.Duration]*opening), leased: make(map[int64]*session)}
+	r.places = places{cluster: r.cluster, pushes: &r.pushes, watcher: &r.watcher, schedule: schedule{cluster: r.cluster, kick: d.janitor.kick},
+		byKey: make(map[string][]*place)}
+	r.places.tickets.Tombstones.Keep = tombstoneTTL
+	for _, room := range []func(){r.sessions.keepAlive.run, r.watcher.run, d.janitor.run} {
+		r.life.run(room)
 	}
-	d.tombstones.Keep = tombstoneTTL
-	d.life = newLifetime()
-	d.pushes.life = d.life
-	d.stored.cluster = d.cluster
-	d.keepAlive.start(d)
-	d.watcher.start(d)
-	d.janitor.start(d)
 	return d, nil
 }
 
@@ -128,20 +111,8 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 		return err
 	}
 	d.pushes.to.Store(&listener{ctx, notify})
-	d.mu.Lock()
-	all := make([]*session, 0, len(d.leased))
-	for _, s := range d.leased {
-		all = append(all, s)
-	}
-	d.mu.Unlock()
-	for _, s := range all {
-		confirmed, err := d.awaitWatch(ctx, s)
-		if err == nil && !confirmed {
-			err = driver.Wrap(driver.Unavailable, d.withRefusal(errNoWatch))
-		}
-		if err != nil {
-			return err
-		}
+	if err := d.sessions.watchAll(ctx); err != nil {
+		return err
 	}
 	d.janitor.kick()
 	return nil
@@ -150,23 +121,12 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 // Close implements [driver.Driver]. It revokes the leases that no place uses
 // any longer; the others end by themselves, within the TTL.
 func (d *Driver) Close() error {
-	if !d.life.close() {
+	if !d.life.end() {
 		return nil
 	}
-	d.mu.Lock()
-	var idle []int64
-	for _, s := range d.leased {
-		if len(s.places) == 0 && !s.owned {
-			idle = append(idle, s.id)
-		}
-	}
-	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	for _, id := range idle {
-		d.revoke(ctx, id)
-	}
-	d.life.end()
+	d.sessions.revokeIdle(ctx)
 	if d.conns != nil {
 		return d.cli.Close()
 	}
@@ -185,6 +145,3 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	}
 	return fmt.Sprintf("etcd:%x/%s", r.Header.ClusterId, d.keys.prefix), nil
 }
-
-// splitMessages yields the lines of s.
-func splitMessages(s string) func(func(string) bool) { return strings.SplitSeq(s, "\n") }

@@ -19,19 +19,14 @@ import (
 // for which the client library takes the next endpoint. In this way keep-alives
 // get past a member that hangs behind a leader that does (F72).
 type keepAlive struct {
-	d *Driver
+	*cluster
+	life *lifetime
 
 	mu   sync.Mutex
 	want []*session
 	wake chan struct{}
 
 	doublings int // number of doublings of the time to wait for an answer; for run's goroutine alone
-}
-
-func (h *keepAlive) start(d *Driver) {
-	h.d = d
-	h.wake = make(chan struct{}, 1)
-	d.life.run(h.run)
 }
 
 // send requests one keep-alive. It does not block.
@@ -61,7 +56,7 @@ func (h *keepAlive) putBack(ss []*session) {
 
 // run keeps a stream open as long as the driver lives.
 func (h *keepAlive) run() {
-	life := h.d.life.ctx
+	life := h.life.ctx
 	retry := newStreamBackoff()
 	for fails := 0; life.Err() == nil; {
 		w := h.take()
@@ -108,8 +103,8 @@ func (s *session) keepAliveTimeout(slow int) time.Duration {
 // meanwhile, may go unanswered before keepAlive gives silent connections up. The
 // time leaves enough for another connection before the lease ends, and grows
 // with the time that a slow server takes to answer.
-func (d *Driver) silenceLimit(s *session) time.Duration {
-	return d.pace.times(2, max(min(s.ttl/4, 5*time.Second), 300*time.Millisecond), max(s.ttl/3, 300*time.Millisecond))
+func (s *session) silenceLimit() time.Duration {
+	return s.all.pace.times(2, max(min(s.ttl/4, 5*time.Second), 300*time.Millisecond), max(s.ttl/3, 300*time.Millisecond))
 }
 
 // sentKeepAlive is a keep-alive that has no answer yet.
@@ -121,11 +116,11 @@ type sentKeepAlive struct {
 }
 
 // newSentKeepAlive returns the sentKeepAlive of a keep-alive that is sent at now.
-func (d *Driver) newSentKeepAlive(s *session, now time.Time, slow int) sentKeepAlive {
-	d.mu.Lock()
+func (s *session) newSentKeepAlive(now time.Time, slow int) sentKeepAlive {
+	s.all.mu.Lock()
 	since := s.since
-	d.mu.Unlock()
-	b := sentKeepAlive{s: s, at: now, retryAt: now.Add(s.keepAliveTimeout(slow)), closeAt: since.Add(d.silenceLimit(s))}
+	s.all.mu.Unlock()
+	b := sentKeepAlive{s: s, at: now, retryAt: now.Add(s.keepAliveTimeout(slow)), closeAt: since.Add(s.silenceLimit())}
 	if b.closeAt.After(now) && b.closeAt.Before(b.retryAt) {
 		b.retryAt = b.closeAt
 	}
@@ -138,18 +133,18 @@ func (h *keepAlive) closeSilentConns(inFlight map[int64]sentKeepAlive) {
 	now := time.Now()
 	for _, b := range inFlight {
 		if !now.Before(b.closeAt) {
-			h.d.conns.closeSilent(h.d.silenceLimit(b.s) / 2)
+			h.conns.closeSilent(b.s.silenceLimit() / 2)
 		}
 	}
 }
 
 // stream runs one stream until it breaks, and reports whether an answer came.
 func (h *keepAlive) stream() (answered bool) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.d.life.ctx))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.life.ctx))
 	defer cancel()
 	// Opening the stream can hang, too.
 	guard := time.AfterFunc(2*time.Second, cancel)
-	stream, err := h.d.leases.LeaseKeepAlive(ctx)
+	stream, err := h.leases.LeaseKeepAlive(ctx)
 	guard.Stop()
 	if err != nil {
 		return false
@@ -175,7 +170,7 @@ func (h *keepAlive) stream() (answered bool) {
 		cancel()
 		<-ended
 		for _, b := range inFlight {
-			h.d.onKeepAliveFailed(b.s)
+			b.s.onKeepAliveFailed()
 		}
 	}()
 	timer := time.NewTimer(time.Hour)
@@ -190,7 +185,7 @@ func (h *keepAlive) stream() (answered bool) {
 					guard.Stop()
 					return answered
 				}
-				inFlight[s.id] = h.d.newSentKeepAlive(s, now, h.doublings)
+				inFlight[s.id] = s.newSentKeepAlive(now, h.doublings)
 			}
 			guard.Stop()
 		}
@@ -213,7 +208,7 @@ func (h *keepAlive) stream() (answered bool) {
 				if h.doublings > 0 && time.Since(b.at) < b.s.keepAliveTimeout(h.doublings-1) {
 					h.doublings--
 				}
-				h.d.onKeepAlive(b.s, b.at, r.TTL)
+				b.s.onKeepAlive(b.at, r.TTL)
 			}
 		case <-h.wake:
 		case <-timer.C:

@@ -286,18 +286,12 @@ func btoi(b bool) int {
 	return 0
 }
 
-// leaseOf returns the lease at the end of a key that parse has accepted.
+// leaseOf returns the lease in the suffix of a key that parse has accepted.
 func leaseOf(suffix string) (lease string, id int64) {
-	rest := suffix
-	if s, ok := strings.CutPrefix(rest, "rw-"); ok {
-		rest = s
-	} else if s, ok := strings.CutPrefix(rest, "s"); ok {
-		_, rest, _ = strings.Cut(s, "-")
+	fields := strings.SplitN(suffix, "-", 4)
+	if lease = fields[0]; len(fields) > 2 && (suffix[0] == 'r' || suffix[0] == 's') { // limit, units, lease
+		lease = fields[2]
 	}
-	if rest != suffix {
-		_, rest, _ = strings.Cut(rest, "-") // units
-	}
-	lease, _, _ = strings.Cut(rest, "-")
 	id, _ = strconv.ParseInt(lease, 16, 64)
 	return lease, id
 }

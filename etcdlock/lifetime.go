@@ -9,15 +9,12 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// lifetime is the time until a driver is closed. It owns the driver's goroutines:
-// end waits for them. Its mutex is taken under all others.
+// lifetime is the time until a driver is closed. It owns the driver's goroutines.
 type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	mu     sync.Mutex // held while a goroutine is added to busy, or ctx ends
 	busy   sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
 }
 
 func newLifetime() *lifetime {
@@ -25,15 +22,25 @@ func newLifetime() *lifetime {
 	return &lifetime{ctx: ctx, cancel: cancel}
 }
 
+func (l *lifetime) over() bool { return l.ctx.Err() != nil }
+
+func (l *lifetime) checkOpen(ctx context.Context) error {
+	if l.over() {
+		return driver.ErrClosed
+	}
+	return driver.Before(ctx)
+}
+
 // run runs f, which must end with ctx, on a goroutine. It returns false, and does
 // nothing, once the driver is closed.
 func (l *lifetime) run(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed {
-		l.busy.Go(f)
+	if l.over() {
+		return false
 	}
-	return !l.closed
+	l.busy.Go(f)
+	return true
 }
 
 // runBriefly runs f as run does, with a context that ends after two seconds.
@@ -45,33 +52,15 @@ func (l *lifetime) runBriefly(f func(ctx context.Context)) {
 	})
 }
 
-func (l *lifetime) checkOpen(ctx context.Context) error {
-	if l.over() {
-		return driver.ErrClosed
-	}
-	return driver.Before(ctx)
-}
-
-func (l *lifetime) over() bool {
+// end ends the goroutines and waits for them. It returns false if another call has
+// done that.
+func (l *lifetime) end() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed
-}
-
-// close lets no further goroutine begin. It returns false if the driver was closed
-// before.
-func (l *lifetime) close() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := !l.closed
-	l.closed = true
-	return first
-}
-
-// end ends the goroutines and waits for them.
-func (l *lifetime) end() {
+	first := !l.over()
 	l.cancel()
+	l.mu.Unlock()
 	l.busy.Wait()
+	return first
 }
 
 // pushes passes what the store reports to the core, until the driver is closed or

@@ -69,10 +69,10 @@ type candidate struct {
 
 // queuesAmong returns the names of the queues that contain keys of kvs, in
 // order.
-func (d *Driver) queuesAmong(ctx context.Context, kvs []*mvccpb.KeyValue) ([]string, error) {
+func (c *cluster) queuesAmong(ctx context.Context, kvs []*mvccpb.KeyValue) ([]string, error) {
 	var all []*candidate
 	for _, kv := range kvs {
-		name, e, ok := d.nameOf(string(kv.Key), kv)
+		name, e, ok := c.keys.nameOf(string(kv.Key), kv)
 		if !ok {
 			continue
 		}
@@ -86,24 +86,24 @@ func (d *Driver) queuesAmong(ctx context.Context, kvs []*mvccpb.KeyValue) ([]str
 	for open := all; len(open) > 0; {
 		var next []*candidate
 		for len(open) > 0 {
-			n := min(len(open), d.txnLimit.ops())
+			n := min(len(open), c.txnLimit.ops())
 			ops := make([]*pb.RequestOp, n)
-			for i, c := range open[:n] {
-				ops[i] = opTxn([]*pb.Compare{leaseIs(c.keys[0].key, c.keys[0].lease)}, nil, nil)
+			for i, q := range open[:n] {
+				ops[i] = opTxn([]*pb.Compare{leaseIs(q.keys[0].key, q.keys[0].lease)}, nil, nil)
 			}
-			resp, err := d.txn(ctx, nil, ops, nil)
-			if d.txnLimit.refused(err, n) {
+			resp, err := c.txn(ctx, nil, ops, nil)
+			if c.txnLimit.refused(err, n) {
 				continue
 			}
 			if err != nil {
 				return nil, readOnly(err)
 			}
-			for i, c := range open[:n] {
-				if queues[c] = resp.Responses[i].GetResponseTxn().GetSucceeded(); queues[c] {
+			for i, q := range open[:n] {
+				if queues[q] = resp.Responses[i].GetResponseTxn().GetSucceeded(); queues[q] {
 					continue
 				}
-				if c.keys = c.keys[1:]; len(c.keys) > 0 {
-					next = append(next, c)
+				if q.keys = q.keys[1:]; len(q.keys) > 0 {
+					next = append(next, q)
 				}
 			}
 			open = open[n:]
@@ -111,9 +111,9 @@ func (d *Driver) queuesAmong(ctx context.Context, kvs []*mvccpb.KeyValue) ([]str
 		open = next
 	}
 	var names []string
-	for _, c := range all {
-		if queues[c] {
-			names = append(names, c.name)
+	for _, q := range all {
+		if queues[q] {
+			names = append(names, q.name)
 		}
 	}
 	return names, nil
@@ -121,8 +121,8 @@ func (d *Driver) queuesAmong(ctx context.Context, kvs []*mvccpb.KeyValue) ([]str
 
 // nameOf returns the name of the queue in which a key, read without its value,
 // looks like a place.
-func (d *Driver) nameOf(key string, kv *mvccpb.KeyValue) (string, entry, bool) {
-	enc, _, ok := strings.Cut(key[len(d.keys.prefix):], "/")
+func (l layout) nameOf(key string, kv *mvccpb.KeyValue) (string, entry, bool) {
+	enc, _, ok := strings.Cut(key[len(l.prefix):], "/")
 	if !ok {
 		return "", entry{}, false
 	}
@@ -130,6 +130,6 @@ func (d *Driver) nameOf(key string, kv *mvccpb.KeyValue) (string, entry, bool) {
 	if err != nil {
 		return "", entry{}, false
 	}
-	e, err := parse(d.keys.queue(name), kv, true)
+	e, err := parse(l.queue(name), kv, true)
 	return name, e, err == nil
 }

@@ -3,7 +3,7 @@ package etcdlock
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,14 +17,13 @@ import (
 // client drops out by itself, and the transaction that removes the last ticket
 // removes the place, too. If all clients die, all leases end.
 
-// joinOwner takes or shares an owner's place.
-func (d *Driver) joinOwner(ctx context.Context, p *place, wait bool, start time.Time) (joined, error) {
-	d.mu.Lock()
-	p.member = d.keys.members(p.t.Name, p.t.Owner) + plain.Encode(p.t.ID)
-	d.mu.Unlock()
-	index := d.keys.index(p.t.Name, p.t.Owner)
-	ops := []*pb.RequestOp{opGet(getKey(d.keys.tomb(p.t.ID))), opGet(get(p.member)), opGet(get(index)), opGet(inOrder(p.queue))}
-	resp, err := d.send(ctx, p.sess, nil, ops, nil)
+// owner takes or shares an owner's place.
+func (j join) owner(ctx context.Context) (joined, error) {
+	p := j.p
+	index := j.keys.index(p.t.Name, p.t.Owner)
+	resp, err := j.request(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{
+		opGet(getKey(j.keys.tomb(p.t.ID))), opGet(get(p.member)), opGet(get(index)), opGet(inOrder(p.queue)),
+	}})
 	if err != nil {
 		return joined{}, err
 	}
@@ -35,33 +34,29 @@ func (d *Driver) joinOwner(ctx context.Context, p *place, wait bool, start time.
 	if err != nil {
 		return joined{}, fmt.Errorf("line %q: %w", p.t.Name, err)
 	}
-	member := one(resp, 1)
 	if kv := one(resp, 2); kv != nil {
-		for i := range es {
-			if es[i].key == string(kv.Value) && es[i].rev == kv.CreateRevision {
-				return d.shareOwner(ctx, p, wait, es, i, member, index)
-			}
+		if i := indexOf(es, string(kv.Value), kv.CreateRevision); i >= 0 {
+			return j.shareOwner(ctx, es, i, one(resp, 1) != nil, index)
 		}
 		// The place is gone but its index is not. Both go with one lease or in
 		// one transaction, so somebody deleted the place by hand.
-		if _, err := d.txn(ctx, []*pb.Compare{createdIs(index, kv.CreateRevision)}, []*pb.RequestOp{opDelete(index)}, nil); err != nil {
-			return joined{}, err
-		}
-		return joined{again: true}, nil
+		_, err := j.txn(ctx, []*pb.Compare{createdIs(index, kv.CreateRevision)}, []*pb.RequestOp{opDelete(index)}, nil)
+		return joined{again: true}, err
 	}
 	if len(es) > 0 && es[0].limit != p.t.Limit {
 		return joined{}, &driver.LimitError{Name: p.t.Name, Have: es[0].limit, Want: p.t.Limit}
 	}
 	mine := append(es[:len(es):len(es)], entry{units: p.t.Units, limit: p.t.Limit})
-	if !wait && holding(mine) < len(mine) {
+	if !j.wait && holding(mine) < len(mine) {
 		return joined{absent: true, place: driver.Status{Holder: es[0].meta}}, nil
 	}
-	return d.makeOwner(ctx, p, wait, resp.Header.Revision, index)
+	return j.makeOwner(ctx, resp.Header.Revision, index)
 }
 
 // makeOwner makes the place of an owner that has none.
-func (d *Driver) makeOwner(ctx context.Context, p *place, wait bool, seen int64, index string) (joined, error) {
-	s, err := d.openSession(ctx, p.t.TTL, true)
+func (j join) makeOwner(ctx context.Context, seen int64, index string) (joined, error) {
+	p := j.p
+	s, err := j.sessions.request(ctx, p.t.TTL, true)
 	if err != nil {
 		return joined{}, unsent(err)
 	}
@@ -69,15 +64,13 @@ func (d *Driver) makeOwner(ctx context.Context, p *place, wait bool, seen int64,
 	if p.t.Limit > 1 {
 		key = placeKey(p.queue, p.t.Limit, p.t.Units, s.hex, "=")
 	}
-	d.mu.Lock()
-	d.shareKeyLocked(p, s, key)
-	d.mu.Unlock()
-	cmp := append(d.preconditions(p), absent(index))
-	if !wait {
+	j.places.share(p, s, key)
+	cmp := append(p.preconditions(), absent(index))
+	if !j.wait {
 		cmp = append(cmp, noneAfter(p.queue, seen))
 	}
 	value := record{owner: p.t.Owner, ttl: p.t.TTL}.encode()
-	resp, err := d.txn(ctx, cmp, []*pb.RequestOp{
+	resp, err := j.txn(ctx, cmp, []*pb.RequestOp{
 		opPut(key, value, s.id), opPut(index, key, s.id), opPut(p.member, p.value, p.sess.id), opGet(inOrder(p.queue)),
 	}, nil)
 	if err == nil && resp.Succeeded {
@@ -85,21 +78,16 @@ func (d *Driver) makeOwner(ctx context.Context, p *place, wait bool, seen int64,
 		if err != nil {
 			return joined{}, err
 		}
-		d.mu.Lock()
-		p.memberRev = resp.Header.Revision
-		d.mu.Unlock()
+		j.places.setRev(p, resp.Header.Revision)
 		return joinedAt(es, len(es)-1), nil
 	}
-	d.mu.Lock()
-	d.dropKeyLocked(p)
-	p.key = ""
-	d.mu.Unlock()
+	j.places.unshare(p)
 	if err != nil {
 		// The transaction may have been carried out; then the next Join finds
 		// the place.
 		return joined{}, err
 	}
-	d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
+	j.life.runBriefly(func(ctx context.Context) { j.revoke(ctx, s.id) })
 	return joined{again: true}, nil
 }
 
@@ -114,9 +102,14 @@ func joinedAt(es []entry, i int) joined {
 	return r
 }
 
+// indexOf returns the index of the place with that key and create revision, or -1.
+func indexOf(es []entry, key string, rev int64) int {
+	return slices.IndexFunc(es, func(e entry) bool { return e.key == key && e.rev == rev })
+}
+
 // shareOwner takes a share in the owner's place at index i.
-func (d *Driver) shareOwner(ctx context.Context, p *place, wait bool, es []entry, i int, member *mvccpb.KeyValue, index string) (joined, error) {
-	e := es[i]
+func (j join) shareOwner(ctx context.Context, es []entry, i int, member bool, index string) (joined, error) {
+	p, e := j.p, es[i]
 	switch {
 	case e.limit != p.t.Limit:
 		return joined{}, &driver.LimitError{Name: p.t.Name, Have: e.limit, Want: p.t.Limit}
@@ -124,20 +117,18 @@ func (d *Driver) shareOwner(ctx context.Context, p *place, wait bool, es []entry
 		return joined{}, &driver.Error{Class: driver.Refused, Err: driver.ErrUpgrade}
 	case leaseFor(e.ttl) < leaseFor(p.t.TTL):
 		return joined{}, driver.Errorf(driver.Refused, "the owner's place has a TTL of %v, the ticket wants %v", e.ttl, p.t.TTL)
-	case !wait && member == nil && i >= holding(es):
+	case !j.wait && !member && i >= holding(es):
 		return joined{absent: true, place: driver.Status{Holder: es[0].meta}}, nil
 	}
-	s, err := d.adopt(ctx, e.lease, e.ttl)
+	s, err := j.sessions.adopt(ctx, e.lease, e.ttl)
+	if err == errOver {
+		return joined{again: true}, nil
+	}
 	if err != nil {
 		return joined{}, err
 	}
-	if s == nil {
-		return joined{again: true}, nil
-	}
-	d.mu.Lock()
-	d.shareKeyLocked(p, s, e.key)
-	d.mu.Unlock()
-	resp, err := d.txn(ctx, []*pb.Compare{createdIs(index, e.rev), createdIs(e.key, e.rev), absent(d.keys.tomb(p.t.ID)), absent(p.member)},
+	j.places.share(p, s, e.key)
+	resp, err := j.txn(ctx, []*pb.Compare{createdIs(index, e.rev), createdIs(e.key, e.rev), absent(j.keys.tomb(p.t.ID)), absent(p.member)},
 		[]*pb.RequestOp{opPut(p.member, p.value, p.sess.id), opGet(inOrder(p.queue))},
 		[]*pb.RequestOp{opGet(getKey(p.member)), opGet(inOrder(p.queue))})
 	if err != nil {
@@ -151,49 +142,23 @@ func (d *Driver) shareOwner(ctx context.Context, p *place, wait bool, es []entry
 		}
 		rev = kv.CreateRevision // an earlier request took the share
 	}
-	d.mu.Lock()
-	p.memberRev = rev
-	d.mu.Unlock()
-	es, err = parseAll(p.queue, kvs(resp, 1), false)
-	if err != nil {
+	j.places.setRev(p, rev)
+	if es, err = parseAll(p.queue, kvs(resp, 1), false); err != nil {
 		return joined{}, err
 	}
-	for i := range es {
-		if es[i].key == e.key && es[i].rev == e.rev {
-			return joinedAt(es, i), nil
-		}
+	if i := indexOf(es, e.key, e.rev); i >= 0 {
+		return joinedAt(es, i), nil
 	}
 	return joined{again: true}, nil
 }
 
-// adopt keeps a lease alive that another process may have requested. It returns
-// nil if the lease is over.
-func (d *Driver) adopt(ctx context.Context, lease int64, ttl time.Duration) (*session, error) {
-	d.mu.Lock()
-	s := d.leased[lease]
-	if s == nil {
-		s = d.newSession(ttl, lease, leaseFor(ttl), true)
-		d.leased[lease] = s
-	}
-	d.mu.Unlock()
-	if _, err := d.awaitWatch(ctx, s); err != nil {
-		return nil, unsent(err)
-	}
-	if _, err := d.promise(ctx, s, time.Now()); err == errOver {
-		return nil, nil
-	} else if err != nil {
-		return nil, unsent(err)
-	}
-	return s, nil
-}
-
 // leaveOwner gives up an owner's ticket, and with the last ticket the place.
-func (d *Driver) leaveOwner(ctx context.Context, p *place) (driver.State, error) {
-	view, state, err := d.viewOwner(ctx, p.t.Name, p.t.Owner, p.member, p.value)
+func (r *requests) leaveOwner(ctx context.Context, p *place) (driver.State, error) {
+	view, state, err := r.viewOwner(ctx, p.t.Name, p.t.Owner, p.member, p.value)
 	if err != nil || view == nil {
 		return driver.Gone, err
 	}
-	if err := d.removeMember(ctx, p.t.Name, p.t.Owner, view, nil); err != nil {
+	if err := r.removeMember(ctx, p.t.Name, p.t.Owner, view, nil); err != nil {
 		return 0, err
 	}
 	return state, nil
@@ -207,10 +172,10 @@ type memberView struct {
 
 // viewOwner returns a ticket of an owner and the state of the owner's place.
 // The ticket is nil if it is gone.
-func (d *Driver) viewOwner(ctx context.Context, name, owner, member, value string) (*memberView, driver.State, error) {
-	queue := d.keys.queue(name)
-	resp, err := d.txn(ctx, nil, []*pb.RequestOp{
-		opGet(get(member)), opGet(get(d.keys.index(name, owner))), opGet(keysOnly(inOrder(queue))),
+func (r *requests) viewOwner(ctx context.Context, name, owner, member, value string) (*memberView, driver.State, error) {
+	queue := r.keys.queue(name)
+	resp, err := r.txn(ctx, nil, []*pb.RequestOp{
+		opGet(get(member)), opGet(get(r.keys.index(name, owner))), opGet(keysOnly(inOrder(queue))),
 	}, nil)
 	if err != nil {
 		return nil, 0, err
@@ -226,42 +191,40 @@ func (d *Driver) viewOwner(ctx context.Context, name, owner, member, value strin
 	if err != nil {
 		return nil, 0, err
 	}
-	for i, e := range es {
-		if e.key == string(v.index.Value) && e.rev == v.index.CreateRevision {
-			if i < holding(es) {
-				return v, driver.Held, nil
-			}
-			return v, driver.Waiting, nil
-		}
+	switch i := indexOf(es, string(v.index.Value), v.index.CreateRevision); {
+	case i < 0:
+		return v, driver.Gone, nil
+	case i < holding(es):
+		return v, driver.Held, nil
 	}
-	return v, driver.Gone, nil
+	return v, driver.Waiting, nil
 }
 
 // removeMember removes one ticket of an owner, and in the same transaction the
 // place if the ticket is the last. The transaction includes more in both cases.
-func (d *Driver) removeMember(ctx context.Context, name, owner string, v *memberView, more []*pb.RequestOp) error {
-	queue, key := d.keys.queue(name), string(v.kv.Key)
+func (r *requests) removeMember(ctx context.Context, name, owner string, v *memberView, more []*pb.RequestOp) error {
+	queue, key := r.keys.queue(name), string(v.kv.Key)
 	there := createdIs(key, v.kv.CreateRevision)
 	gone := append([]*pb.RequestOp{opDelete(key)}, more...)
 	if v.index == nil {
-		_, err := d.txn(ctx, []*pb.Compare{there}, gone, nil)
+		_, err := r.txn(ctx, []*pb.Compare{there}, gone, nil)
 		return err
 	}
-	members := d.keys.members(name, owner)
+	members := r.keys.members(name, owner)
 	place := string(v.index.Value)
 	last := []*pb.Compare{there, empty(members, key), empty(key+"\x00", after(members)),
 		createdIs(string(v.index.Key), v.index.CreateRevision), createdIs(place, v.index.CreateRevision)}
 	both := append([]*pb.RequestOp{opGet(inOrder(queue)), opDelete(place), opDelete(string(v.index.Key))}, gone...)
-	resp, err := d.txn(ctx, last, both, []*pb.RequestOp{opTxn([]*pb.Compare{there}, gone, nil)})
+	resp, err := r.txn(ctx, last, both, []*pb.RequestOp{opTxn([]*pb.Compare{there}, gone, nil)})
 	if err != nil || !resp.Succeeded {
 		return err
 	}
 	if es, err := parseAll(queue, kvs(resp, 0), false); err == nil {
 		_, woken := departure(es, place)
-		d.wake(ctx, queue, woken)
+		r.wake(ctx, queue, woken)
 	}
 	if _, lease := leaseOf(place[len(queue):]); lease != 0 {
-		d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, lease) })
+		r.life.runBriefly(func(ctx context.Context) { r.revoke(ctx, lease) })
 	}
 	return nil
 }

@@ -1,34 +1,39 @@
 package etcdlock
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/tracker"
 )
 
 // place is the driver's knowledge of a ticket: its status at the store, as last
-// reported, and the sessions that it depends on. Driver.mu guards all fields
-// but the first group.
+// reported, and the sessions that it depends on.
 type place struct {
-	d     *Driver
+	all   *places
 	t     *driver.Ticket
-	queue string // the prefix of the queue's keys
+	queue string      // the prefix of the queue's keys
+	value string      // of the ticket's own key
+	over  atomic.Bool // the state is Gone, for good
 
-	sess      *session
-	key       string // the key of its place; set before the first request
-	value     string // of the ticket's own key
-	rev       int64  // create revision of the place's key: the token; 0 until known
-	state     driver.State
-	over      atomic.Bool // the state is Gone, for good
-	expiresAt time.Time   // the ticket's time is over then, unless it is renewed
-	mustLeave bool        // its time is over, or it left: its key must be removed
-	left      bool        // the core has given it up
+	sess *session
+	progress
+}
+
+// progress has all that changes about a place. places.mu guards it.
+type progress struct {
+	tracker.Ticket        // while MustLeave, its key must be removed
+	left           bool   // the core has given it up
+	key            string // the key of its place; set before the first request
+	rev            int64  // create revision of the place's key: the token; 0 until known
 
 	// Of tickets of a named owner only.
+	member    string   // the ticket's own key; never changed
 	owner     *session // the session of the owner's place
-	member    string   // the ticket's own key
-	memberRev int64
+	memberRev int64    // create revision of the ticket's own key
 
 	earlyWakes      []message   // wake-ups that came before rev was known
 	next            []successor // the next waiters, as the previous holder named them
@@ -40,198 +45,234 @@ type place struct {
 	heapIndex       int32       // its index in the janitor's schedule, plus 1
 }
 
+// places has the places of a driver, and when to check each. The mutexes of
+// sessions, and those below it, are taken under mu.
+type places struct {
+	*cluster
+	pushes  *pushes
+	watcher *watcher
+
+	mu       sync.Mutex
+	tickets  tracker.Set[string, *place]
+	byKey    map[string][]*place
+	watched  int // watches on keys of the driver's own places
+	schedule schedule
+}
+
 // ownKey returns the key that belongs to this ticket alone.
-func (p *place) ownKey() string {
+func (p progress) ownKey() string {
 	if p.member != "" {
 		return p.member
 	}
 	return p.key
 }
 
-func (p *place) ownRev() int64 {
+// ownRev returns the create revision of that key; 0 until it is known.
+func (p progress) ownRev() int64 {
 	if p.member != "" {
 		return p.memberRev
 	}
 	return p.rev
 }
 
-func (p *place) record() record {
-	return record{id: p.t.ID, owner: p.t.Owner, ttl: p.t.TTL, meta: p.t.Meta}
+// held returns the status of a place that holds.
+func (p progress) held() driver.Status {
+	return driver.Status{State: driver.Held, Token: uint64(p.rev)}
 }
 
 // findLocked returns the place of a ticket, or nil if the driver knows none.
-func (d *Driver) findLocked(t *driver.Ticket) *place {
-	if p, ok := t.DriverData.(*place); ok && (p.d == d || p.over.Load()) {
+func (ps *places) findLocked(t *driver.Ticket) *place {
+	if p, ok := t.DriverData.(*place); ok && (p.all == ps || p.over.Load()) {
 		return p
 	}
-	return d.byID[t.ID]
+	return ps.tickets.Find(t.ID)
 }
 
-// enterLocked adds a place to a session, with a key that is free to use. If no answer
-// about the place ever comes, the janitor removes it when its time is over: a
-// Join may be carried out after all its callers have given up, and the session
-// lives on.
-func (d *Driver) enterLocked(t *driver.Ticket, s *session) *place {
-	p := &place{d: d, t: t, queue: d.keys.queue(t.Name), sess: s}
-	p.value = p.record().encode()
-	if t.Owner == "" {
-		if t.Limit == 1 && s.queues[p.queue] == nil {
-			p.key = recipe(p.queue, s.hex)
-			s.queues[p.queue] = p
-		} else {
-			p.key = placeKey(p.queue, t.Limit, t.Units, s.hex, t.ID)
-		}
-		d.byKey[p.key] = append(d.byKey[p.key], p)
+// enter returns the place of a ticket, and adds one to a session, with a key that is
+// free to use, if there is none. It returns nil if the ticket must stay gone. If no
+// answer about the place ever comes, the janitor removes it when its time is over: a
+// Join may be carried out after all its callers have given up, and the session lives
+// on.
+func (ps *places) enter(t *driver.Ticket, s *session) *place {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.findLocked(t)
+	if p != nil && !p.sess.isOver() {
+		return p
 	}
-	p.expiresAt = time.Now().Add(driver.Keep(t.TTL))
-	s.places[p] = struct{}{}
-	t.DriverData = p
-	d.byID[t.ID] = p
-	d.janitor.scheduleLocked(p, p.expiresAt)
+	if p != nil {
+		// An earlier Join of the ticket, which may have been carried out, was
+		// in a session that is over: any place that it made ended with the
+		// session.
+		ps.forgetLocked(p)
+	}
+	p, _ = ps.tickets.Enter(t.ID, func() *place {
+		p := &place{all: ps, t: t, queue: ps.keys.queue(t.Name), sess: s}
+		if t.Owner != "" {
+			p.member = ps.keys.members(t.Name, t.Owner) + plain.Encode(t.ID)
+		}
+		p.value = record{id: t.ID, owner: t.Owner, ttl: t.TTL, meta: t.Meta}.encode()
+		if t.Owner == "" {
+			key := placeKey(p.queue, t.Limit, t.Units, s.hex, t.ID)
+			if t.Limit == 1 && s.queues[p.queue] == nil {
+				key = recipe(p.queue, s.hex)
+				s.queues[p.queue] = p
+			}
+			ps.setKeyLocked(p, key)
+		}
+		p.Until = time.Now().Add(driver.Keep(t.TTL))
+		s.places[p] = struct{}{}
+		s.use()
+		t.DriverData = p
+		ps.schedule.set(p, p.Until)
+		return p
+	})
 	return p
 }
 
-// shareKeyLocked gives an owner's ticket the place that it shares.
-func (d *Driver) shareKeyLocked(p *place, owner *session, key string) {
-	d.dropKeyLocked(p)
-	p.owner, p.key = owner, key
-	owner.places[p] = struct{}{}
-	d.byKey[key] = append(d.byKey[key], p)
-}
-
-func (d *Driver) dropKeyLocked(p *place) {
-	ps := d.byKey[p.key]
-	for i, q := range ps {
-		if q == p {
-			ps = append(ps[:i:i], ps[i+1:]...)
-			break
-		}
-	}
-	if len(ps) > 0 {
-		d.byKey[p.key] = ps
-	} else {
-		delete(d.byKey, p.key)
+// setKeyLocked gives a place another key, or none.
+func (ps *places) setKeyLocked(p *place, key string) {
+	others := slices.DeleteFunc(ps.byKey[p.key], func(q *place) bool { return q == p })
+	if ps.byKey[p.key] = others; len(others) == 0 {
+		delete(ps.byKey, p.key)
 	}
 	if s := p.owner; s != nil {
-		delete(s.places, p)
 		p.owner = nil
-		if len(s.places) == 0 {
-			d.dropSessionLocked(s) // the ticket that leaves last revokes its lease, or the lease ends
-		}
+		delete(s.places, p)
+		s.release()
 	}
+	if p.key = key; key != "" {
+		ps.byKey[key] = append(ps.byKey[key], p)
+	}
+}
+
+// useLongKey gives a ticket the long form of its key.
+func (ps *places) useLongKey(p *place) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.setKeyLocked(p, placeKey(p.queue, p.t.Limit, p.t.Units, p.sess.hex, p.t.ID))
+}
+
+// share gives an owner's ticket the place that it shares.
+func (ps *places) share(p *place, owner *session, key string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	owner.use() // first, because the place may have been in that session
+	ps.setKeyLocked(p, key)
+	p.owner = owner
+	owner.places[p] = struct{}{}
+}
+
+// unshare takes back what share did.
+func (ps *places) unshare(p *place) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.setKeyLocked(p, "")
 }
 
 // forgetLocked removes a place that is gone from all lists.
-func (d *Driver) forgetLocked(p *place) {
-	if p.state == driver.Gone {
+func (ps *places) forgetLocked(p *place) {
+	if p.State == driver.Gone {
 		return
 	}
-	p.state = driver.Gone
+	p.Left()
 	p.over.Store(true)
-	delete(d.byID, p.t.ID)
-	d.dropKeyLocked(p)
+	ps.tickets.Forget(p.t.ID, false)
+	ps.setKeyLocked(p, "")
 	s := p.sess
 	delete(s.places, p)
-	s.used = time.Now()
+	s.release()
 	if s.queues[p.queue] == p {
 		delete(s.queues, p.queue)
 	}
-	d.unwatchLocked(p)
-	d.janitor.unscheduleLocked(p)
+	ps.unwatchLocked(p)
+	ps.schedule.places.Remove(p)
 }
 
-// unwatchLocked ends the place's own watch.
-func (d *Driver) unwatchLocked(p *place) {
-	if p.watch == nil {
-		return
-	}
-	if p.watch.key == p.ownKey() {
-		d.watched--
-	}
-	d.watcher.remove(p.watch)
-	p.watch = nil
-}
-
-// onGone ends a place that the store has dropped, and notifies the core.
-func (d *Driver) onGone(p *place) {
-	d.mu.Lock()
-	known := p.state == driver.Gone || p.mustLeave
-	had := p.ownRev() != 0
-	d.forgetLocked(p)
-	d.mu.Unlock()
-	if !known && had {
-		d.pushes.push(p.t.ID, driver.Status{State: driver.Gone})
+// forget removes a place that is gone. With again, its ticket may join again.
+func (ps *places) forget(p *place, again bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.forgetLocked(p)
+	if again {
+		p.t.DriverData = nil
 	}
 }
 
-// setHeldLocked records that a place holds, and reports whether that is new.
-func (d *Driver) setHeldLocked(p *place, next []successor) (news bool) {
-	if p.state == driver.Held && len(p.next) == 0 {
-		p.next = next
-	}
-	if p.state == driver.Held || p.state == driver.Gone || p.rev == 0 {
-		return false
-	}
-	d.unwatchLocked(p) // the watch on its predecessor
-	p.state, p.next = driver.Held, next
-	d.janitor.scheduleCheckLocked(p, ownWatchDelay)
-	return true
+// snapshot returns the progress of a place as it is now.
+func (ps *places) snapshot(p *place) progress {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return p.progress
 }
 
-// onWake handles a wake-up.
-func (d *Driver) onWake(s *session, m message) {
-	d.mu.Lock()
-	var news []*place
-	for _, p := range d.byKey[m.key] {
-		switch {
-		case p.rev == 0:
-			p.earlyWakes = append(p.earlyWakes, m)
-		case m.gone && p.ownRev() == m.rev:
-			news = append(news, p)
-		case !m.gone && m.about(p.rev) && d.setHeldLocked(p, m.next):
-			news = append(news, p)
+// addTombstone makes a ticket stay gone.
+func (ps *places) addTombstone(id string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.tickets.Tombstones.Add(id)
+}
+
+// phase says how far a ticket has come, as far as the driver knows.
+type phase uint8
+
+const (
+	unknown    phase = iota // it has no place
+	gone                    // it must stay gone
+	overdue                 // its place must be removed
+	unanswered              // it may have a place: no Join was answered
+	answered                // it has a place
+)
+
+// find returns the place of a ticket, nil for none, and the ticket's phase.
+func (ps *places) find(t *driver.Ticket) (*place, phase) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.findLocked(t)
+	switch {
+	case p == nil && !ps.tickets.Gone(t.ID):
+		return nil, unknown
+	case p == nil || p.over.Load() || p.left:
+		return p, gone
+	case p.MustLeave:
+		return p, overdue
+	case p.ownRev() == 0:
+		return p, unanswered
+	}
+	return p, answered
+}
+
+// mustLeave makes the place of a ticket leave, and returns it: from now on no answer
+// reports the place. If there is none, it reports whether the ticket has a tombstone.
+func (ps *places) mustLeave(t *driver.Ticket) (p *place, buried bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p = ps.findLocked(t)
+	if p == nil || p.over.Load() {
+		return nil, ps.tickets.Tombstones.Has(t.ID)
+	}
+	p.MustLeave = true
+	return p, false
+}
+
+// giveUp records that the core has given tickets up.
+func (ps *places) giveUp(refs []driver.Ref) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, ref := range refs {
+		if p := ps.findLocked(ref.Ticket); p != nil {
+			p.left = true
 		}
 	}
-	if m.gone { // an owner's ticket is found by its own key
-		for p := range s.places {
-			if p.member == m.key && p.memberRev == m.rev {
-				news = append(news, p)
-			}
-		}
-	}
-	d.mu.Unlock()
-	for _, p := range news {
-		if m.gone {
-			d.onGone(p)
-		} else {
-			d.pushes.push(p.t.ID, driver.Status{State: driver.Held, Token: uint64(p.rev)})
-		}
-	}
 }
 
-// setPlacedLocked records the revision and state of a place that was found or made, and
-// applies the wake-ups that came before. It returns the state to answer.
-func (d *Driver) setPlacedLocked(p *place, rev int64, s driver.State) driver.State {
-	p.rev = rev
-	if s == driver.Waiting {
-		p.waited = true
-	}
-	for _, m := range p.earlyWakes {
-		if m.about(rev) && !m.gone {
-			s, p.next = driver.Held, m.next
-		}
-	}
-	p.earlyWakes = nil
-	if p.state == driver.Gone {
-		return driver.Gone
-	}
-	if p.state != driver.Held { // a wake-up may have overtaken the answer
-		p.state = s
-	}
-	if p.state == driver.Held {
-		d.janitor.scheduleCheckLocked(p, ownWatchDelay)
+// setRev records the create revision of the ticket's own key.
+func (ps *places) setRev(p *place, rev int64) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.member != "" {
+		p.memberRev = rev
 	} else {
-		d.janitor.scheduleCheckLocked(p, d.janitor.watchDelay(p.t.TTL))
+		p.rev = rev
 	}
-	return p.state
 }

@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,76 +23,48 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	var at []int
 	var late []driver.Ref
 	var lateAt []int
-	d.mu.Lock()
 	for i, ref := range refs {
-		p := d.findLocked(ref.Ticket)
-		if p == nil || p.over.Load() || p.left {
+		switch p, phase := d.places.find(ref.Ticket); phase {
+		case unknown, gone:
 			answers[i].State = driver.Gone
-			continue
-		}
-		if p.mustLeave {
+		case overdue:
 			late, lateAt = append(late, ref), append(lateAt, i)
-			continue
-		}
-		if p.ownRev() == 0 {
+		case unanswered:
 			answers[i].Err = driver.Errorf(driver.Unknown, "the ticket's Join was not answered")
-			continue
+		case answered:
+			ps, at = append(ps, p), append(at, i)
 		}
-		ps, at = append(ps, p), append(at, i)
 	}
-	d.mu.Unlock()
 	// Tickets whose time is over are Gone once the store has confirmed it.
 	for i, left := range d.leaveAll(ctx, late) {
 		if answers[lateAt[i]].Err = left.Err; left.Err == nil {
 			answers[lateAt[i]].State = driver.Gone
 		}
 	}
-	got, err := d.renew(ctx, ps, start)
-	for i := range ps {
-		if err != nil {
-			answers[at[i]] = driver.Status{Err: err}
-		} else {
-			answers[at[i]] = got[i]
-		}
+	for i, a := range d.renew(ctx, ps, start) {
+		answers[at[i]] = a
 	}
 	return answers, failed(answers)
 }
 
-// failed returns the first error if every status has one: then the whole call
-// has failed.
-func failed(places []driver.Status) error {
-	for _, p := range places {
-		if p.Err == nil {
-			return nil
-		}
-	}
-	if len(places) == 0 {
-		return nil
-	}
-	return places[0].Err
-}
-
 // renew renews places that the driver knows.
-func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]driver.Status, error) {
+func (r *requests) renew(ctx context.Context, ps []*place, start time.Time) []driver.Status {
 	answers := make([]driver.Status, len(ps))
 	var read []*place
 	var at []int
-	d.mu.Lock()
 	for i, p := range ps {
-		for _, s := range []*session{p.sess, p.owner} {
-			if s != nil && !s.over && !s.fresh(start) {
-				d.requestKeepAliveLocked(s)
-			}
+		answers[i].State = driver.Held
+		now := r.places.snapshot(p)
+		p.sess.refresh(start)
+		if now.owner != nil {
+			now.owner.refresh(start)
 		}
-		if p.state == driver.Held && p.watch != nil && p.watch.key == p.ownKey() {
-			answers[i].State = driver.Held
-		} else {
+		if now.State != driver.Held || now.watch == nil || now.watch.key != now.ownKey() {
 			read, at = append(read, p), append(at, i)
 		}
 	}
-	d.mu.Unlock()
 	for len(read) > 0 {
-		n, seen, err := d.readPlaces(ctx, read)
+		n, seen, err := r.readPlaces(ctx, read)
 		for i := range n {
 			switch {
 			case err != nil:
@@ -106,28 +79,26 @@ func (d *Driver) renew(ctx context.Context, ps []*place, start time.Time) ([]dri
 		read, at = read[n:], at[n:]
 	}
 	for i, p := range ps {
-		if answers[i].Err != nil {
+		err := answers[i].Err
+		switch {
+		case err != nil:
+		case answers[i].State == driver.Gone:
+			r.places.forget(p, false)
 			continue
+		default:
+			answers[i], err = r.answer(ctx, p, answers[i], start)
 		}
-		if answers[i].State == driver.Gone {
-			d.mu.Lock()
-			d.forgetLocked(p)
-			d.mu.Unlock()
-			continue
-		}
-		a, err := d.answer(ctx, p, answers[i], start)
 		if err != nil {
-			a = driver.Status{Err: err}
+			answers[i] = driver.Status{Err: err}
 		}
-		answers[i] = a
 	}
-	return answers, nil
+	return answers
 }
 
 // maxReads is the number of reads in one request: a server takes 128 operations
 // in a transaction, unless configured otherwise. A place that holds costs one
 // read, one that waits two or three, and one of a named owner one more. If
-// servers take fewer, Driver.txnLimit has their limit.
+// servers take fewer, cluster.txnLimit has their limit.
 const maxReads = 120
 
 // placeRead is the status of a place, as one request read it.
@@ -143,114 +114,108 @@ type placeRead struct {
 // readPlaces reads the status of places in one request, and records changes without
 // notifying the core. It takes as many of the places as fit, at least one, and
 // returns their number, also with an error.
-func (d *Driver) readPlaces(ctx context.Context, ps []*place) (int, []placeRead, error) {
-	type view struct{ own, place, pred, ahead int }
-	var ops []*pb.RequestOp
-	add := func(r *pb.RangeRequest) int {
-		ops = append(ops, opGet(r))
-		return len(ops) - 1
+func (r *requests) readPlaces(ctx context.Context, ps []*place) (int, []placeRead, error) {
+	ops, plans := r.places.planReads(ps, r.txnLimit.ops())
+	resp, err := r.txn(ctx, nil, ops, nil)
+	if r.txnLimit.refused(err, len(ops)) {
+		return r.readPlaces(ctx, ps)
 	}
-	var views []view
-	most := d.txnLimit.ops()
-	d.mu.Lock()
-	for _, p := range ps {
-		if len(ops)+p.reads() > most {
+	if err != nil {
+		return len(plans), nil, err
+	}
+	all := make([]placeRead, len(plans))
+	for i, plan := range plans {
+		all[i] = ps[i].read(plan, resp)
+		r.places.onPlaceRead(ps[i], plan, resp, &all[i])
+	}
+	return len(plans), all, nil
+}
+
+// readPlan has the indices of a place's reads in a request; -1 for none.
+type readPlan struct{ own, place, pred, ahead int }
+
+// planReads returns the reads of as many of the places as fit into one request.
+func (ps *places) planReads(all []*place, most int) (ops []*pb.RequestOp, plans []readPlan) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range all {
+		reads, plan := p.readsLocked(len(ops))
+		if len(plans) > 0 && len(ops)+len(reads) > most {
 			break
 		}
-		v := view{-1, -1, -1, -1}
-		v.own = add(getKey(p.ownKey()))
-		if p.member != "" {
-			v.place = add(getKey(p.key))
-		}
-		if p.state != driver.Held && p.rev > 0 {
-			v.pred = add(newest(p.queue, p.rev, 1))
-			if p.t.Limit > 1 {
-				r := keysOnly(inOrder(p.queue))
-				r.MaxCreateRevision = p.rev
-				v.ahead = add(r)
-			}
-		}
-		views = append(views, v)
+		ops, plans = append(ops, reads...), append(plans, plan)
 	}
-	d.mu.Unlock()
-	ps = ps[:len(views)]
-	resp, err := d.txn(ctx, nil, ops, nil)
-	if d.txnLimit.refused(err, len(ops)) {
-		return d.readPlaces(ctx, ps)
-	}
-	if err != nil {
-		return len(ps), nil, err
-	}
-	all := make([]placeRead, len(ps))
-	for i, p := range ps {
-		v := views[i]
-		s := placeRead{state: driver.Gone, ahead: -1, rev: resp.Header.Revision}
-		own := one(resp, v.own)
-		d.mu.Lock()
-		there := own != nil && own.CreateRevision == p.ownRev() && p.state != driver.Gone
-		if there && v.place >= 0 {
-			kv := one(resp, v.place)
-			there = kv != nil && kv.CreateRevision == p.rev
-		}
-		state := p.state
-		d.mu.Unlock()
-		switch {
-		case !there:
-		case state == driver.Held || v.pred < 0:
-			s.state = driver.Held
-		default:
-			if s.state, s.pred, s.err = d.stateOf(p, resp, v.pred, v.ahead); s.err != nil {
-				break
-			}
-			if v.ahead >= 0 {
-				s.ahead = len(kvs(resp, v.ahead)) - 1
-			}
-			if s.state == driver.Held {
-				d.mu.Lock()
-				s.news = d.setHeldLocked(p, nil)
-				d.mu.Unlock()
-			}
-		}
-		all[i] = s
-	}
-	return len(ps), all, nil
+	return ops, plans
 }
 
-// reads returns the number of reads for the status of the place. Driver.mu is
-// held.
-func (p *place) reads() int {
-	n := 1
+// readsLocked returns the reads for the status of the place, the first of which gets
+// index n.
+func (p *place) readsLocked(n int) (ops []*pb.RequestOp, plan readPlan) {
+	add := func(r *pb.RangeRequest) int {
+		ops = append(ops, opGet(r))
+		return n + len(ops) - 1
+	}
+	plan = readPlan{own: add(getKey(p.ownKey())), place: -1, pred: -1, ahead: -1}
 	if p.member != "" {
-		n++
+		plan.place = add(getKey(p.key))
 	}
-	if p.state != driver.Held && p.rev > 0 {
-		n++
+	if p.State != driver.Held && p.rev > 0 {
+		plan.pred = add(newest(p.queue, p.rev, 1))
 		if p.t.Limit > 1 {
-			n++
+			r := keysOnly(inOrder(p.queue))
+			r.MaxCreateRevision = p.rev
+			plan.ahead = add(r)
 		}
 	}
-	return n
+	return ops, plan
 }
 
-// stateOf returns the state of a place, from the places ahead of it, and the
-// predecessor of a waiting one.
-func (d *Driver) stateOf(p *place, resp *pb.TxnResponse, pred, ahead int) (driver.State, *entry, error) {
-	kv := one(resp, pred)
-	if kv == nil {
-		return driver.Held, nil, nil
+// read returns the status of a place from the places ahead of it, as one request read
+// them. Whether the place is there is not known yet.
+func (p *place) read(plan readPlan, resp *pb.TxnResponse) placeRead {
+	s := placeRead{state: driver.Held, ahead: -1, rev: resp.Header.Revision}
+	if plan.pred < 0 || one(resp, plan.pred) == nil {
+		return s
 	}
-	if ahead >= 0 {
-		es, err := parseAll(p.queue, kvs(resp, ahead), true)
-		if err != nil {
-			return 0, nil, err
+	if plan.ahead >= 0 {
+		es, err := parseAll(p.queue, kvs(resp, plan.ahead), true)
+		if err == nil && holding(es) == len(es) {
+			return s
 		}
-		if holding(es) == len(es) {
-			return driver.Held, nil, nil
-		}
+		s.err, s.ahead = err, len(es)-1
 	}
-	e, err := parse(p.queue, kv, false)
-	if err != nil {
-		return 0, nil, err
+	e, err := parse(p.queue, one(resp, plan.pred), false)
+	s.state, s.pred, s.err = driver.Waiting, &e, cmp.Or(s.err, err)
+	return s
+}
+
+// onPlaceRead completes the status of a place, and records that it holds if the driver
+// did not know that.
+func (ps *places) onPlaceRead(p *place, plan readPlan, resp *pb.TxnResponse, s *placeRead) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	own := one(resp, plan.own)
+	there := own != nil && own.CreateRevision == p.ownRev() && p.State != driver.Gone
+	if there && plan.place >= 0 {
+		kv := one(resp, plan.place)
+		there = kv != nil && kv.CreateRevision == p.rev
 	}
-	return driver.Waiting, &e, nil
+	switch {
+	case !there:
+		*s = placeRead{state: driver.Gone, ahead: -1, rev: s.rev}
+	case p.State == driver.Held:
+		*s = placeRead{state: driver.Held, ahead: -1, rev: s.rev}
+	case plan.pred >= 0 && s.err == nil && s.state == driver.Held:
+		s.news = ps.onHeldLocked(p, nil)
+	}
+}
+
+// recheck returns when the store would drop e at the latest, if its client died
+// just after e was read. The time is not known for a foreign place: the driver
+// watches the key of a foreign predecessor at once.
+func recheck(e *entry) time.Duration {
+	if e == nil || !e.ours || e.ttl <= 0 {
+		return 0
+	}
+	return leaseFor(e.ttl) + time.Second/2
 }

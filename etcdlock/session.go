@@ -3,6 +3,9 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -19,23 +22,43 @@ import (
 // than the difference. Once half of that has passed, the driver sends another
 // keep-alive along with the request.
 type session struct {
-	d       *Driver
-	ttl     time.Duration
-	id      int64
-	hex     string
-	granted time.Duration
-	owned   bool // by a named owner: other processes keep it alive too
+	all   *sessions
+	ttl   time.Duration
+	id    int64
+	hex   string
+	owned bool // by a named owner: other processes keep it alive too
 
-	// All below is guarded by Driver.mu.
-	sent   time.Time     // when the last answered keep-alive was sent
-	over   bool          // the server has said that the lease is over
-	beat   chan struct{} // closed at the next answer; nil if no caller waits
-	asked  bool          // a keep-alive is on its way
-	since  time.Time     // when the first unanswered keep-alive was requested
-	queues map[string]*place
+	// Guarded by sessions.mu.
+	granted time.Duration
+	sent    time.Time     // when the last answered keep-alive was sent
+	over    bool          // the server has said that the lease is over
+	beat    chan struct{} // closed at the next answer; nil if no caller waits
+	asked   bool          // a keep-alive is on its way
+	since   time.Time     // when the first unanswered keep-alive was requested
+	users   int           // the places that depend on it
+	used    time.Time     // when it last had a place
+	wake    *watch
+
+	// Guarded by places.mu.
+	queues map[string]*place // the place with the short key in each queue
 	places map[*place]struct{}
-	used   time.Time // when it last had a place
-	wake   *watch
+}
+
+// sessions has the sessions of a driver. places.mu is never taken under mu; the
+// mutexes of keepAlive, watcher and lifetime are.
+type sessions struct {
+	*cluster
+	life      *lifetime
+	pushes    *pushes
+	watcher   *watcher
+	keepAlive keepAlive
+	onOpen    func()
+	onLost    func(*session) // the end of the lease has deleted every place
+	onWake    func(*session, message)
+
+	mu     sync.Mutex
+	byTTL  map[time.Duration]*opening
+	leased map[int64]*session // by lease, those of owners included
 }
 
 // errOver means that the server has reported the end of a session's lease.
@@ -57,27 +80,29 @@ func between(t, now time.Time) time.Duration {
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
-// fresh reports whether the last keep-alive allows a promise of the whole TTL
-// for a request that began at start. The answer stays the same for as long as
-// the request lasts: a batch requests all its keep-alives at once, and none
-// singly later.
-func (s *session) fresh(start time.Time) bool { return between(s.sent, start) <= (s.granted-s.ttl)/2 }
-
-// opening is a session whose lease the driver is requesting.
+// opening is the session of a TTL, whose lease the driver may still be requesting.
 type opening struct {
 	done chan struct{}
-	err  error // valid once done is closed
+	s    *session // valid once done is closed, and not nil then unless err is
+	err  error
 }
 
 // session returns the session of a TTL, and opens one if there is none. The
 // opening goes on after its caller gives up: the next caller finds it. If a
 // session is over as soon as it is open, another one follows.
-func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, error) {
+func (ss *sessions) session(ctx context.Context, ttl time.Duration) (*session, error) {
 	for {
-		s, op, err := d.openOnce(ttl)
-		if s != nil || err != nil {
-			return s, err
+		ss.mu.Lock()
+		op := ss.byTTL[ttl]
+		if op == nil || op.s != nil && op.s.over {
+			op = &opening{done: make(chan struct{})}
+			if !ss.life.run(func() { ss.open(op, ttl) }) {
+				ss.mu.Unlock()
+				return nil, driver.ErrClosed
+			}
+			ss.byTTL[ttl] = op
 		}
+		ss.mu.Unlock()
 		select {
 		case <-op.done:
 		case <-ctx.Done():
@@ -86,25 +111,10 @@ func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, erro
 		if op.err != nil {
 			return nil, unsent(op.err)
 		}
-	}
-}
-
-// openOnce returns the session of a TTL, or the opening of one.
-func (d *Driver) openOnce(ttl time.Duration) (*session, *opening, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.sessions[ttl]; s != nil && !s.over {
-		return s, nil, nil
-	}
-	op := d.opening[ttl]
-	if op == nil {
-		op = &opening{done: make(chan struct{})}
-		if !d.life.run(func() { d.open(op, ttl) }) {
-			return nil, nil, driver.ErrClosed
+		if !op.s.isOver() {
+			return op.s, nil
 		}
-		d.opening[ttl] = op
 	}
-	return nil, op, nil
 }
 
 // The opening of a session ends after openTimes times the time that an answer
@@ -114,77 +124,131 @@ const (
 	openLeast, openLatest = 2 * time.Second, 30 * time.Second
 )
 
-func (d *Driver) open(op *opening, ttl time.Duration) {
-	ctx, cancel := context.WithTimeout(d.life.ctx, d.pace.times(openTimes, openLeast, openLatest))
+func (ss *sessions) open(op *opening, ttl time.Duration) {
+	ctx, cancel := context.WithTimeout(ss.life.ctx, ss.pace.times(openTimes, openLeast, openLatest))
 	defer cancel()
-	s, err := d.openSession(ctx, ttl, false)
-	d.mu.Lock()
-	op.err = err
-	delete(d.opening, ttl)
-	if err == nil {
-		d.sessions[ttl] = s
+	s, err := ss.request(ctx, ttl, false)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if op.s, op.err = s, err; err != nil {
+		delete(ss.byTTL, ttl)
 	}
-	d.mu.Unlock()
 	close(op.done)
 }
 
-// openSession requests a lease. A session of the client's own gets its wake
-// key, too: the deletion of that key tells the client at once that the lease is
-// over (F81).
-func (d *Driver) openSession(ctx context.Context, ttl time.Duration, owned bool) (*session, error) {
+// request requests a lease. A session of the client's own gets its wake key, too:
+// the deletion of that key tells the client at once that the lease is over (F81).
+func (ss *sessions) request(ctx context.Context, ttl time.Duration, owned bool) (*session, error) {
 	sent := time.Now()
-	resp, err := d.grant(ctx, leaseFor(ttl))
+	resp, err := ss.grant(ctx, leaseFor(ttl))
 	if err != nil {
 		return nil, err
 	}
-	s := d.newSession(ttl, resp.ID, time.Duration(resp.TTL)*time.Second, owned)
+	s := ss.newSession(ttl, resp.ID, time.Duration(resp.TTL)*time.Second, owned)
 	s.sent = sent
 	if !owned {
-		_, err = toLeader(ctx, d.cluster, d.kv.Put, &pb.PutRequest{Key: []byte(d.keys.wake(s.hex)), Lease: s.id})
+		_, err = toLeader(ctx, ss.cluster, ss.kv.Put, &pb.PutRequest{Key: []byte(ss.keys.wake(s.hex)), Lease: s.id})
 	}
 	if err == nil {
-		_, err = d.awaitWatch(ctx, s)
+		_, err = s.awaitWatch(ctx)
 	}
 	if err != nil {
-		d.watcher.remove(s.wake)
-		d.life.runBriefly(func(ctx context.Context) { d.revoke(ctx, s.id) })
+		ss.watcher.remove(s.wake)
+		ss.life.runBriefly(func(ctx context.Context) { ss.revoke(ctx, s.id) })
 		return nil, err
 	}
-	d.mu.Lock()
-	d.leased[s.id] = s
-	d.mu.Unlock()
-	d.janitor.kick()
+	ss.mu.Lock()
+	ss.leased[s.id] = s
+	ss.mu.Unlock()
+	ss.onOpen()
 	return s, nil
 }
 
-func (d *Driver) newSession(ttl time.Duration, id int64, granted time.Duration, owned bool) *session {
-	return &session{d: d, ttl: ttl, id: id, hex: hex(id), granted: granted, owned: owned, used: time.Now(),
+// list returns all sessions.
+func (ss *sessions) list() []*session {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return slices.Collect(maps.Values(ss.leased))
+}
+
+func (ss *sessions) newSession(ttl time.Duration, id int64, granted time.Duration, owned bool) *session {
+	return &session{all: ss, ttl: ttl, id: id, hex: hex(id), granted: granted, owned: owned, used: time.Now(),
 		queues: make(map[string]*place), places: make(map[*place]struct{})}
+}
+
+// adopt keeps a lease alive that another process may have requested. It returns
+// errOver if the lease is over.
+func (ss *sessions) adopt(ctx context.Context, lease int64, ttl time.Duration) (*session, error) {
+	ss.mu.Lock()
+	s := ss.leased[lease]
+	if s == nil {
+		s = ss.newSession(ttl, lease, leaseFor(ttl), true)
+		ss.leased[lease] = s
+	}
+	ss.mu.Unlock()
+	if _, err := s.awaitWatch(ctx); err != nil {
+		return nil, unsent(err)
+	}
+	_, err := s.promise(ctx, time.Now())
+	if err != nil && err != errOver {
+		err = unsent(err)
+	}
+	return s, err
+}
+
+// fresh reports whether the last keep-alive allows a promise of the whole TTL
+// for a request that began at start. The answer stays the same for as long as
+// the request lasts: a batch requests all its keep-alives at once, and none
+// singly later. sessions.mu is held.
+func (s *session) fresh(start time.Time) bool { return between(s.sent, start) <= (s.granted-s.ttl)/2 }
+
+// refresh requests a keep-alive if the promise for a request that began at start
+// needs one.
+func (s *session) refresh(start time.Time) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if !s.over && !s.fresh(start) {
+		s.requestKeepAliveLocked()
+	}
+}
+
+// verify asks the server whether the session still lives.
+func (s *session) verify() {
+	s.all.mu.Lock()
+	s.sent = time.Time{}
+	s.all.mu.Unlock()
+	s.refresh(time.Now())
+}
+
+func (s *session) isOver() bool {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	return s.over
 }
 
 // promise returns how long the server surely keeps the session's places, up to
 // the TTL, for a request that began at start. It waits for a keep-alive if the
 // last one is too old for the whole TTL. A keep-alive that was sent after start
 // is never too old, however long its answer takes.
-func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time.Duration, error) {
+func (s *session) promise(ctx context.Context, start time.Time) (time.Duration, error) {
 	for {
-		d.mu.Lock()
+		s.all.mu.Lock()
 		if s.over {
-			d.mu.Unlock()
+			s.all.mu.Unlock()
 			return 0, errOver
 		}
 		if s.fresh(start) || !s.sent.Before(start) {
 			promise := min(s.ttl, s.granted-start.Sub(s.sent))
-			d.mu.Unlock()
+			s.all.mu.Unlock()
 			return promise, nil
 		}
-		answered := d.requestKeepAliveLocked(s)
-		d.mu.Unlock()
+		answered := s.requestKeepAliveLocked()
+		s.all.mu.Unlock()
 		select {
 		case <-answered:
 		case <-ctx.Done():
 			return 0, &driver.Error{Class: driver.Unknown, Err: context.Cause(ctx)}
-		case <-d.life.ctx.Done():
+		case <-s.all.life.ctx.Done():
 			return 0, driver.ErrClosed
 		}
 	}
@@ -192,20 +256,20 @@ func (d *Driver) promise(ctx context.Context, s *session, start time.Time) (time
 
 // requestKeepAliveLocked requests a keep-alive, unless one is on its way, and returns a
 // channel that closes when the keep-alive is answered.
-func (d *Driver) requestKeepAliveLocked(s *session) <-chan struct{} {
+func (s *session) requestKeepAliveLocked() <-chan struct{} {
 	if s.beat == nil {
 		s.beat = make(chan struct{})
 	}
 	if !s.asked {
 		s.asked, s.since = true, time.Now()
-		d.keepAlive.send(s)
+		s.all.keepAlive.send(s)
 	}
 	return s.beat
 }
 
 // onKeepAlive handles the answer to the keep-alive that was sent at sent.
-func (d *Driver) onKeepAlive(s *session, sent time.Time, ttl int64) {
-	d.mu.Lock()
+func (s *session) onKeepAlive(sent time.Time, ttl int64) {
+	s.all.mu.Lock()
 	s.asked = false
 	if ttl > 0 {
 		s.granted = time.Duration(ttl) * time.Second
@@ -213,100 +277,134 @@ func (d *Driver) onKeepAlive(s *session, sent time.Time, ttl int64) {
 			s.sent = sent
 		}
 	}
+	s.answeredLocked()
+	lost := ttl <= 0 && !s.over
+	if lost {
+		s.over = true
+		s.dropLocked()
+	}
+	s.all.mu.Unlock()
+	if lost {
+		s.all.onLost(s)
+	}
+}
+
+// answeredLocked wakes the callers that wait for a keep-alive.
+func (s *session) answeredLocked() {
 	if s.beat != nil {
 		close(s.beat)
 		s.beat = nil
-	}
-	d.mu.Unlock()
-	if ttl <= 0 {
-		d.onSessionLost(s)
 	}
 }
 
 // onKeepAliveFailed handles a keep-alive that had no answer, and sends another one if a
 // caller waits for it.
-func (d *Driver) onKeepAliveFailed(s *session) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *session) onKeepAliveFailed() {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
 	s.asked = false
 	if s.beat != nil && !s.over {
 		s.asked = true
-		d.keepAlive.send(s)
+		s.all.keepAlive.send(s)
 	}
 }
 
-// onSessionLost ends a session that the server says is over: the end of the lease has
-// deleted every place.
-func (d *Driver) onSessionLost(s *session) {
-	d.mu.Lock()
-	if s.over {
-		d.mu.Unlock()
-		return
-	}
-	s.over = true
-	if s.beat != nil {
-		close(s.beat)
-		s.beat = nil
-	}
-	ps := make([]*place, 0, len(s.places))
-	for p := range s.places {
-		// A place whose Join has no answer yet joins again in another session.
-		if p.ownRev() != 0 {
-			ps = append(ps, p)
-		}
-	}
-	d.dropSessionLocked(s)
-	d.mu.Unlock()
-	for _, p := range ps {
-		d.onGone(p)
+// use records a place that depends on the session.
+func (s *session) use() {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.users++
+}
+
+// release records the end of a place. An owner's session ends with its last place:
+// the ticket that leaves last revokes the lease, or the lease ends.
+func (s *session) release() {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.users--
+	s.used = time.Now()
+	if s.owned && s.users == 0 {
+		s.dropLocked()
 	}
 }
 
-// dropSessionLocked forgets a session.
-func (d *Driver) dropSessionLocked(s *session) {
-	delete(d.leased, s.id)
-	if d.sessions[s.ttl] == s {
-		delete(d.sessions, s.ttl)
+// dropLocked forgets the session.
+func (s *session) dropLocked() {
+	delete(s.all.leased, s.id)
+	s.retireLocked()
+	s.all.watcher.remove(s.wake)
+}
+
+// retireLocked keeps new places out of the session.
+func (s *session) retireLocked() {
+	if op := s.all.byTTL[s.ttl]; op != nil && op.s == s {
+		delete(s.all.byTTL, s.ttl)
 	}
-	d.watcher.remove(s.wake)
 }
 
 // retireIfRefused returns err, the reason why a place of the session remains. If the user
-// may not delete its key, the key ends only with the lease, so stuck keeps new
+// may not delete its key, the key ends only with the lease, so retireIfRefused keeps new
 // places out of the session.
-func (d *Driver) retireIfRefused(s *session, err error) error {
+func (s *session) retireIfRefused(err error) error {
 	if driver.ClassOf(err) != driver.Refused {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sessions[s.ttl] == s {
-		delete(d.sessions, s.ttl)
-	}
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.retireLocked()
 	return err
 }
 
-// onWakeEvent handles an event of a session's wake key.
-func (d *Driver) onWakeEvent(s *session, e event) {
-	switch {
-	case e.gap:
-		// The stream was broken and flows again; afterGap deals with all
-		// sessions.
-	case e.deleted:
-		// The key went with the lease, or somebody deleted it: a keep-alive
-		// shows which.
-		d.mu.Lock()
-		if !s.over && !s.owned {
-			s.sent = time.Time{}
-			d.requestKeepAliveLocked(s)
+// idleTTLs is the number of its TTLs for which a session without a place is
+// kept.
+const idleTTLs = 20
+
+// maxLeaseDelay bounds the time by which a lease ends late.
+const maxLeaseDelay = 2 * Granularity
+
+// tend keeps the sessions alive, revokes those that have been without a place for
+// long, and returns the time of the next round. The places of abandoned sessions
+// are all to go, but may not be deleted.
+func (ss *sessions) tend(abandoned map[*session]bool) time.Time {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	at := time.Now().Add(time.Hour)
+	for _, s := range ss.leased {
+		if s.users == 0 && !s.owned && since(s.used) > idleTTLs*s.ttl {
+			s.dropLocked()
+			s.over = true
+			ss.life.runBriefly(func(ctx context.Context) { ss.revoke(ctx, s.id) })
+			continue
 		}
-		d.mu.Unlock()
-	default:
-		for queue := range splitMessages(e.value) {
-			if m, err := decodeMessage(queue); err == nil {
-				m.at = e.rev
-				d.onWake(s, m)
-			}
+		every := s.granted / 3
+		if abandoned[s] {
+			// The lease ends, and takes with it the keys that may not be
+			// deleted. The answer to one keep-alive after that reports the end.
+			every = s.granted + maxLeaseDelay
 		}
+		next := s.sent.Add(every)
+		if since(s.sent) >= every {
+			s.requestKeepAliveLocked()
+			next = time.Now().Add(every / 4)
+		}
+		if next.Before(at) {
+			at = next
+		}
+	}
+	return at
+}
+
+// revokeIdle revokes the leases that no place uses.
+func (ss *sessions) revokeIdle(ctx context.Context) {
+	ss.mu.Lock()
+	var idle []int64
+	for _, s := range ss.leased {
+		if s.users == 0 && !s.owned {
+			idle = append(idle, s.id)
+		}
+	}
+	ss.mu.Unlock()
+	for _, id := range idle {
+		ss.revoke(ctx, id)
 	}
 }

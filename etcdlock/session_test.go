@@ -13,15 +13,14 @@ import (
 func TestF121_FreshnessIsJudgedOnceForABatch(t *testing.T) {
 	now := time.Now()
 	// The keep-alive was recent enough for a second, which ended 500 ms ago.
-	s := &session{ttl: 6 * time.Second, granted: 8 * time.Second, sent: now.Add(-1500 * time.Millisecond)}
-	d := &Driver{life: &lifetime{ctx: t.Context()}}
-	got, err := d.promise(t.Context(), s, now.Add(-600*time.Millisecond))
+	s := &session{all: &sessions{life: &lifetime{ctx: t.Context()}}, ttl: 6 * time.Second, granted: 8 * time.Second, sent: now.Add(-1500 * time.Millisecond)}
+	got, err := s.promise(t.Context(), now.Add(-600*time.Millisecond))
 	if err != nil || got != s.ttl {
 		t.Errorf("a request from the first second is promised %v, %v; want %v at once", got, err, s.ttl)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := d.promise(ctx, s, now); err == nil {
+	if _, err := s.promise(ctx, now); err == nil {
 		t.Error("a request from later is promised something without a keep-alive")
 	}
 }

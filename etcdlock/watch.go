@@ -2,6 +2,9 @@ package etcdlock
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,11 +21,13 @@ import (
 // watches begin anew, at the present revision; then each watch, and after them
 // the driver, is notified of a gap.
 type watcher struct {
-	d *Driver
+	*cluster
+	life  *lifetime
+	onGap func()
 
 	mu          sync.Mutex
 	last        int64
-	watches     map[int64]*watch
+	all         map[int64]*watch
 	out         []*pb.WatchRequest
 	wake        chan struct{}
 	unconfirmed int  // watches that this stream has not confirmed yet
@@ -51,13 +56,6 @@ type event struct {
 	rev     int64
 }
 
-func (w *watcher) start(d *Driver) {
-	w.d = d
-	w.watches = make(map[int64]*watch)
-	w.wake = make(chan struct{}, 1)
-	d.life.run(w.run)
-}
-
 // add watches a key. The goroutine that reads the stream calls fire, which must
 // not block.
 func (w *watcher) add(key string, from int64, fire func(event)) *watch {
@@ -65,7 +63,7 @@ func (w *watcher) add(key string, from int64, fire func(event)) *watch {
 	defer w.mu.Unlock()
 	w.last++
 	x := &watch{id: w.last, key: key, from: from, on: make(chan struct{}), fire: fire}
-	w.watches[x.id] = x
+	w.all[x.id] = x
 	if w.up {
 		w.createLocked(x)
 	}
@@ -80,10 +78,10 @@ func (w *watcher) remove(x *watch) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watches[x.id] != x {
+	if w.all[x.id] != x {
 		return
 	}
-	delete(w.watches, x.id)
+	delete(w.all, x.id)
 	if w.up {
 		if !x.ack {
 			w.unconfirmed--
@@ -110,11 +108,11 @@ func (w *watcher) kick() {
 }
 
 func (w *watcher) run() {
-	life := w.d.life.ctx
+	life := w.life.ctx
 	retry := newStreamBackoff()
 	for life.Err() == nil {
 		w.mu.Lock()
-		idle := len(w.watches) == 0
+		idle := len(w.all) == 0
 		w.mu.Unlock()
 		if idle {
 			select {
@@ -137,17 +135,17 @@ const heartbeat = 5 * time.Second
 // stream runs one stream until it breaks, and reports whether any response
 // came.
 func (w *watcher) stream() (answered bool) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.d.life.ctx))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.life.ctx))
 	defer cancel()
 	guard := time.AfterFunc(heartbeat, cancel)
-	stream, err := w.d.watches.Watch(ctx)
+	stream, err := w.watches.Watch(ctx)
 	if err != nil {
 		guard.Stop()
 		return false
 	}
 	w.mu.Lock()
 	w.out, w.unconfirmed, w.up, w.owed = nil, 0, true, w.gap
-	for _, x := range w.watches {
+	for _, x := range w.all {
 		if w.gap {
 			x.from = 0
 		}
@@ -224,7 +222,7 @@ func (w *watcher) stream() (answered bool) {
 // take handles a response; false breaks the stream.
 func (w *watcher) take(r *pb.WatchResponse) bool {
 	w.mu.Lock()
-	x := w.watches[r.WatchId]
+	x := w.all[r.WatchId]
 	if x == nil {
 		// The watch was removed meanwhile, or the server has answered whether
 		// the stream lives. A refusal of the stream itself has no number
@@ -245,10 +243,10 @@ func (w *watcher) take(r *pb.WatchResponse) bool {
 			w.unconfirmed--
 		}
 		x.from = 0
-		delete(w.watches, x.id)
+		delete(w.all, x.id)
 		w.last++
 		x.id = w.last
-		w.watches[x.id] = x
+		w.all[x.id] = x
 		w.createLocked(x)
 		w.kick()
 		w.mu.Unlock()
@@ -269,7 +267,7 @@ func (w *watcher) take(r *pb.WatchResponse) bool {
 	}
 	w.mu.Unlock()
 	if late {
-		w.d.afterGap()
+		w.onGap()
 	}
 	for _, e := range r.Events {
 		x.fire(event{deleted: e.Type == 1, value: string(e.Kv.GetValue()), rev: e.Kv.GetModRevision()})
@@ -280,20 +278,36 @@ func (w *watcher) take(r *pb.WatchResponse) bool {
 // notifyGap notifies every watch, and then the driver, of a gap.
 func (w *watcher) notifyGap() {
 	w.mu.Lock()
-	all := make([]*watch, 0, len(w.watches))
-	for _, x := range w.watches {
-		all = append(all, x)
-	}
+	all := slices.Collect(maps.Values(w.all))
 	w.mu.Unlock()
 	for _, x := range all {
 		x.fire(event{gap: true})
 	}
-	w.d.afterGap()
+	w.onGap()
 }
 
-// lastRefusal returns the server's last reason against a watch.
-func (w *watcher) lastRefusal() string {
+// reportLate reports whether a watch is confirmed. If it is not, its confirmation
+// will report a gap, because callers go on without it.
+func (w *watcher) reportLate(x *watch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.refusal
+	x.late = !x.ack
+	return x.ack
+}
+
+// confirmed reports whether a watch is confirmed and its stream open.
+func (w *watcher) confirmed(x *watch) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.up && x.ack
+}
+
+// withRefusal adds the server's last reason against a watch to an error.
+func (w *watcher) withRefusal(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refusal != "" {
+		return fmt.Errorf("the server refuses a watch: %s: %w", w.refusal, err)
+	}
+	return err
 }

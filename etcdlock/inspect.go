@@ -14,25 +14,27 @@ import (
 // queueView is a queue as the store has it: the places in order, and the tickets
 // of named owners' places.
 type queueView struct {
+	*requests
+	name    string
 	places  []entry
 	members map[string][]*mvccpb.KeyValue // by owner, oldest first
 }
 
-func (d *Driver) viewQueue(ctx context.Context, name string) (queueView, error) {
-	queue, members := d.keys.queue(name), d.keys.members(name, "")
+func (r *requests) viewQueue(ctx context.Context, name string) (queueView, error) {
+	queue, members := r.keys.queue(name), r.keys.members(name, "")
 	byAge := all(members, after(members))
 	byAge.SortTarget, byAge.SortOrder = pb.RangeRequest_CREATE, pb.RangeRequest_ASCEND
-	resp, err := d.txn(ctx, nil, []*pb.RequestOp{opGet(inOrder(queue)), opGet(byAge)}, nil)
+	resp, err := r.txn(ctx, nil, []*pb.RequestOp{opGet(inOrder(queue)), opGet(byAge)}, nil)
 	if err != nil {
 		return queueView{}, readOnly(err)
 	}
-	v := queueView{members: make(map[string][]*mvccpb.KeyValue)}
+	v := queueView{requests: r, name: name, members: make(map[string][]*mvccpb.KeyValue)}
 	if v.places, err = parseAll(queue, kvs(resp, 0), false); err != nil {
 		return v, err
 	}
 	for _, kv := range kvs(resp, 1) {
-		if r, ours := decode(kv.Value); ours {
-			v.members[r.owner] = append(v.members[r.owner], kv)
+		if member, ours := decode(kv.Value); ours {
+			v.members[member.owner] = append(v.members[member.owner], kv)
 		}
 	}
 	return v, nil
@@ -90,23 +92,16 @@ func (c *cluster) remainingTTLs(ctx context.Context, leases []int64) (map[int64]
 	ids := slices.Compact(slices.Sorted(slices.Values(leases)))
 	var mu sync.Mutex
 	var first error
-	var wg sync.WaitGroup
-	room := make(chan struct{}, 8)
-	for _, id := range ids {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			resp, err := c.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil && !noLease(classed(ctx, err)) {
-				first = classed(ctx, err)
-			} else if err == nil {
-				left[id] = time.Duration(resp.TTL) * time.Second
-			}
-		})
-	}
-	wg.Wait()
+	inParallel(len(ids), 8, func(i int) {
+		resp, err := c.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: ids[i]})
+		mu.Lock()
+		defer mu.Unlock()
+		if err = classed(ctx, err); err == nil {
+			left[ids[i]] = time.Duration(resp.TTL) * time.Second
+		} else if !noLease(err) {
+			first = err
+		}
+	})
 	return left, first
 }
 
@@ -123,7 +118,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 		if err != nil {
 			return err
 		}
-		done, err := d.breakSeen(ctx, name, ticketID, v)
+		done, err := v.breakTicket(ctx, ticketID)
 		if done || err != nil {
 			return err
 		}
@@ -131,15 +126,14 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	return driver.Errorf(driver.NotDone, "gave up after %d attempts: the queue kept changing", maxTries)
 }
 
-// breakSeen breaks a ticket of a queue that was read. It returns false if the
-// queue has changed.
-func (d *Driver) breakSeen(ctx context.Context, name, id string, v queueView) (bool, error) {
-	queue := d.keys.queue(name)
+// breakTicket breaks a ticket. It returns false if the queue has changed.
+func (v queueView) breakTicket(ctx context.Context, id string) (bool, error) {
+	queue := v.keys.queue(v.name)
 	for _, e := range v.places {
 		if e.ours && e.id == "" {
 			for _, kv := range v.members[e.owner] {
 				if r, _ := decode(kv.Value); r.id == id {
-					return d.breakMember(ctx, name, e.owner, id, kv)
+					return v.breakMember(ctx, e.owner, id, kv)
 				}
 			}
 			continue
@@ -149,13 +143,13 @@ func (d *Driver) breakSeen(ctx context.Context, name, id string, v queueView) (b
 		}
 		ops := []*pb.RequestOp{opGet(inOrder(queue)), opDelete(e.key)}
 		if e.ours {
-			more, err := d.breakOps(ctx, id, e.key, e.rev, e.lease)
+			more, err := v.breakOps(ctx, id, e.key, e.rev, e.lease)
 			if err != nil {
 				return false, err
 			}
 			ops = append(ops, more...)
 		}
-		resp, err := d.txn(ctx, []*pb.Compare{createdIs(e.key, e.rev)}, ops, nil)
+		resp, err := v.txn(ctx, []*pb.Compare{createdIs(e.key, e.rev)}, ops, nil)
 		if noLease(err) {
 			return false, nil
 		}
@@ -164,23 +158,23 @@ func (d *Driver) breakSeen(ctx context.Context, name, id string, v queueView) (b
 		}
 		if es, err := parseAll(queue, kvs(resp, 0), false); err == nil {
 			_, woken := departure(es, e.key)
-			d.wake(ctx, queue, woken)
+			v.wake(ctx, queue, woken)
 		}
 		return true, nil
 	}
 	return false, &driver.Error{Class: driver.Refused, Err: driver.ErrNoTicket}
 }
 
-func (d *Driver) breakMember(ctx context.Context, name, owner, id string, kv *mvccpb.KeyValue) (bool, error) {
-	m, _, err := d.viewOwner(ctx, name, owner, string(kv.Key), "")
+func (v queueView) breakMember(ctx context.Context, owner, id string, kv *mvccpb.KeyValue) (bool, error) {
+	m, _, err := v.viewOwner(ctx, v.name, owner, string(kv.Key), "")
 	if err != nil || m == nil || m.kv.CreateRevision != kv.CreateRevision {
 		return false, err
 	}
-	more, err := d.breakOps(ctx, id, string(kv.Key), kv.CreateRevision, kv.Lease)
+	more, err := v.breakOps(ctx, id, string(kv.Key), kv.CreateRevision, kv.Lease)
 	if err != nil {
 		return false, err
 	}
-	err = d.removeMember(ctx, name, owner, m, more)
+	err = v.removeMember(ctx, v.name, owner, m, more)
 	if noLease(err) {
 		return false, nil
 	}
@@ -189,8 +183,8 @@ func (d *Driver) breakMember(ctx context.Context, name, owner, id string, kv *mv
 
 // breakOps returns the operations that go with the end of a broken ticket: a
 // tombstone, and the message to its client.
-func (d *Driver) breakOps(ctx context.Context, id, key string, rev, lease int64) ([]*pb.RequestOp, error) {
-	tombstoneLease, err := d.stored.leaseFor(ctx)
+func (r *requests) breakOps(ctx context.Context, id, key string, rev, lease int64) ([]*pb.RequestOp, error) {
+	tombstoneLease, err := r.tombstones.leaseFor(ctx)
 	if full(err) {
 		return nil, nil
 	}
@@ -198,7 +192,7 @@ func (d *Driver) breakOps(ctx context.Context, id, key string, rev, lease int64)
 		return nil, unsent(err)
 	}
 	return []*pb.RequestOp{
-		opPut(d.keys.tomb(id), "", tombstoneLease),
-		opPut(d.keys.wake(hex(lease)), message{gone: true, key: key, rev: rev}.encode(), lease),
+		opPut(r.keys.tomb(id), "", tombstoneLease),
+		opPut(r.keys.wake(hex(lease)), message{gone: true, key: key, rev: rev}.encode(), lease),
 	}, nil
 }
