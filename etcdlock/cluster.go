@@ -2,8 +2,11 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -87,5 +90,78 @@ func toLeader[Q, A any](ctx context.Context, c *cluster, send func(context.Conte
 		if left <= 1 || ctx.Err() != nil || rpctypes.Error(err) != rpctypes.ErrNoLeader {
 			return answer, classed(ctx, err)
 		}
+	}
+}
+
+// pace is the time that the servers have lately taken to answer a request.
+// Actions that respond to a suspected failure wait for a multiple of it: a slow
+// server must not get more work than a quick one.
+type pace struct{ ns atomic.Int64 }
+
+// took records an answer. Slower answers count at once, quicker ones by and by.
+func (p *pace) took(d time.Duration) {
+	old := p.ns.Load()
+	if next := int64(d); next > old {
+		p.ns.Store((old + next) / 2)
+	} else {
+		p.ns.Store(old - (old-next)/8)
+	}
+}
+
+// silent records a request that had no answer after d.
+func (p *pace) silent(d time.Duration) {
+	if int64(d) > p.ns.Load() {
+		p.took(d)
+	}
+}
+
+// times returns n times the time that an answer takes, within bounds.
+func (p *pace) times(n int64, least, most time.Duration) time.Duration {
+	return min(max(time.Duration(n*p.ns.Load()), least), most)
+}
+
+// minOps is the number of operations that a transaction must be able to have:
+// the largest request that cannot be split has six.
+const minOps = 8
+
+// txnLimit is the number of operations that the servers take in one transaction, as
+// far as is known: maxReads, until they refuse that many (--max-txn-ops).
+type txnLimit struct{ n atomic.Int32 }
+
+func (r *txnLimit) ops() int {
+	if n := r.n.Load(); n > 0 {
+		return int(n)
+	}
+	return maxReads
+}
+
+// refused reports whether a request of n operations failed because it had too
+// many, and should be tried again with the number that ops returns now.
+func (r *txnLimit) refused(err error, n int) bool {
+	if !errors.Is(err, rpctypes.ErrTooManyOps) || n <= minOps {
+		return false
+	}
+	if fewer := max(minOps, n/2); fewer < r.ops() {
+		r.n.Store(int32(fewer))
+	}
+	return true
+}
+
+// measureTxnLimit finds the number of operations that the servers take, with reads of a
+// key that does not exist.
+func (c *cluster) measureTxnLimit(ctx context.Context) error {
+	for {
+		ops := make([]*pb.RequestOp, c.txnLimit.ops())
+		for i := range ops {
+			ops[i] = opGet(getKey(c.keys.prefix + "%"))
+		}
+		_, err := c.txn(ctx, nil, ops, nil)
+		if c.txnLimit.refused(err, len(ops)) {
+			continue
+		}
+		if errors.Is(err, rpctypes.ErrTooManyOps) {
+			return driver.Errorf(driver.Refused, "the servers take fewer than %d operations in a transaction, which is too few: raise --max-txn-ops (%w)", minOps, err)
+		}
+		return err
 	}
 }

@@ -181,7 +181,11 @@ func (j join) shared(ctx context.Context) (joined, error) {
 	queue := j.p.queue
 	unchanged := empty(queue, after(queue))
 	for range maxTries {
-		resp, err := j.request(ctx, j.p.joinSharedTxn(unchanged))
+		resp, err := j.request(ctx, &pb.TxnRequest{
+			Compare: append(j.p.preconditions(), unchanged),
+			Success: []*pb.RequestOp{opPut(j.p.key, j.p.value, j.p.sess.id)},
+			Failure: append(j.p.conflictReads(), opGet(keysOnly(inOrder(queue)))),
+		})
 		if err != nil {
 			return joined{}, err
 		}
@@ -217,33 +221,26 @@ func (r joined) refused() joined {
 // conflict returns the reason why a precondition of a new place failed. If no reason
 // holds any longer, it is not done and returns no error, and the caller goes on.
 func (j join) conflict(ctx context.Context, resp *pb.TxnResponse) (r joined, done bool, err error) {
-	switch r, err = j.p.readConflict(resp); {
+	r, err = j.p.readConflict(resp)
+	switch {
 	case err != nil:
+		return r, false, err
 	case r.absent:
 		j.places.addTombstone(j.p.t.ID)
 	case r.again: // the key belongs to another ticket, and the driver has not seen its end
 		j.places.useLongKey(j.p)
-	case r.rev != 0: // an earlier request made the place
-		r, err = j.found(ctx, r.rev)
-		done = true
+	case r.rev == 0:
+		return r, false, nil
+	default: // an earlier request made the place
+		j.places.setRev(j.p, r.rev)
+		_, seen, err := j.readPlaces(ctx, []*place{j.p})
+		if err != nil {
+			return joined{}, false, err
+		}
+		s := seen[0]
+		r = joined{rev: r.rev, state: s.state, absent: s.state == driver.Gone, pred: s.pred,
+			place: driver.Status{Ahead: s.ahead, Recheck: recheck(s.pred)}}
+		return r, true, s.err
 	}
-	return r, done || r.absent || r.again, err
-}
-
-// found reads the status of a place that an earlier request made.
-func (j join) found(ctx context.Context, rev int64) (joined, error) {
-	j.places.setRev(j.p, rev)
-	_, seen, err := j.readPlaces(ctx, []*place{j.p})
-	if err != nil {
-		return joined{}, err
-	}
-	s := seen[0]
-	if s.err != nil {
-		return joined{}, s.err
-	}
-	if s.state == driver.Gone {
-		return joined{absent: true, state: driver.Gone}, nil
-	}
-	return joined{rev: rev, state: s.state, pred: s.pred,
-		place: driver.Status{Ahead: s.ahead, Recheck: recheck(s.pred)}}, nil
+	return r, true, nil
 }

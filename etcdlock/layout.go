@@ -226,8 +226,11 @@ func (m *message) about(rev int64) bool {
 // quoted where they would be misread.
 func (m message) encode() string {
 	var b strings.Builder
-	b.WriteByte("+-"[btoi(m.gone)])
-	fmt.Fprintf(&b, "%d ", m.rev)
+	sign := '+'
+	if m.gone {
+		sign = '-'
+	}
+	fmt.Fprintf(&b, "%c%d ", sign, m.rev)
 	for i, s := range m.next {
 		if i > 0 {
 			b.WriteByte(',')
@@ -277,13 +280,6 @@ func decodeMessage(s string) (m message, err error) {
 		m.next = append(m.next, s)
 	}
 	return m, nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // leaseOf returns the lease in the suffix of a key that parse has accepted.

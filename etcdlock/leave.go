@@ -54,16 +54,8 @@ func (r *requests) leave(ctx context.Context, ref driver.Ref) (driver.State, err
 			return 0, p.sess.retireIfRefused(err)
 		}
 	}
-	s, err := r.remove(ctx, p)
-	if err != nil {
-		return 0, p.sess.retireIfRefused(err)
-	}
-	r.places.forget(p, false)
-	return s, nil
-}
-
-// remove removes the place of a ticket at the store.
-func (r *requests) remove(ctx context.Context, p *place) (s driver.State, err error) {
+	var s driver.State
+	var err error
 	switch {
 	case p.t.Owner != "":
 		s, err = r.leaveOwner(ctx, p)
@@ -78,7 +70,11 @@ func (r *requests) remove(ctx context.Context, p *place) (s driver.State, err er
 	if full(err) && p.t.Owner == "" {
 		s, err = r.leavePlainly(ctx, p, true)
 	}
-	return s, err
+	if err != nil {
+		return 0, p.sess.retireIfRefused(err)
+	}
+	r.places.forget(p, false)
+	return s, nil
 }
 
 // addTombstone makes a tombstone at the store and in the driver.

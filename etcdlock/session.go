@@ -277,7 +277,10 @@ func (s *session) onKeepAlive(sent time.Time, ttl int64) {
 			s.sent = sent
 		}
 	}
-	s.answeredLocked()
+	if s.beat != nil {
+		close(s.beat)
+		s.beat = nil
+	}
 	lost := ttl <= 0 && !s.over
 	if lost {
 		s.over = true
@@ -286,14 +289,6 @@ func (s *session) onKeepAlive(sent time.Time, ttl int64) {
 	s.all.mu.Unlock()
 	if lost {
 		s.all.onLost(s)
-	}
-}
-
-// answeredLocked wakes the callers that wait for a keep-alive.
-func (s *session) answeredLocked() {
-	if s.beat != nil {
-		close(s.beat)
-		s.beat = nil
 	}
 }
 

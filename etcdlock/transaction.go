@@ -211,16 +211,6 @@ func (p *place) readJoin(resp *pb.TxnResponse) (joined, error) {
 	return r, nil
 }
 
-// joinSharedTxn returns the transaction that makes a place which holds at once, if
-// the queue is as the caller has seen it, and otherwise reads the queue.
-func (p *place) joinSharedTxn(unchanged *pb.Compare) *pb.TxnRequest {
-	return &pb.TxnRequest{
-		Compare: append(p.preconditions(), unchanged),
-		Success: []*pb.RequestOp{opPut(p.key, p.value, p.sess.id)},
-		Failure: append(p.conflictReads(), opGet(keysOnly(inOrder(p.queue)))),
-	}
-}
-
 // hints is the number of waiters that one request reads, and that one release
 // passes on to the next.
 const hints = 8
