@@ -24,18 +24,9 @@ const (
 const Granularity = 1500 * time.Millisecond
 
 var traits = driver.Traits{
-	Scheme:           "etcd",
-	Fencing:          true,
-	Shared:           true,
-	Owner:            true,
-	Fair:             true,
-	Push:             true,
-	Marks:            true,
-	SurvivesRestart:  true,
-	SurvivesFailover: true,
-	MinTTL:           MinTTL,
-	MaxTTL:           MaxTTL,
-	Granularity:      Granularity,
+	Scheme: "etcd", Fencing: true, Shared: true, Owner: true, Fair: true, Push: true, Marks: true,
+	SurvivesRestart: true, SurvivesFailover: true,
+	MinTTL: MinTTL, MaxTTL: MaxTTL, Granularity: Granularity,
 }
 
 // Options configure [New]. The zero value and nil select the defaults.
@@ -86,7 +77,7 @@ func newDriver(cli *clientv3.Client, conns *trackedConns, opts *Options) (*Drive
 	r := &requests{cluster: newCluster(cli, conns, layout{prefix}), life: newLifetime()}
 	d := &Driver{r, janitor{r, make(chan struct{}, 1)}}
 	r.pushes.life = r.life
-	r.tombstones.cluster = r.cluster
+	r.tombstones.cluster, r.tombstones.places = r.cluster, &r.places
 	r.watcher = watcher{cluster: r.cluster, life: r.life, onGap: r.sessions.afterGap,
 		all: make(map[int64]*watch), wake: make(chan struct{}, 1)}
 	r.sessions = sessions{cluster: r.cluster, life: r.life, pushes: &r.pushes, watcher: &r.watcher,

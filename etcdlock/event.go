@@ -152,17 +152,6 @@ func (ps *places) onRead(p *place, s placeRead) {
 	}
 }
 
-// postpone makes the janitor read places again that it could not read.
-func (ps *places) postpone(reads []*place) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for _, p := range reads {
-		if p.State != driver.Gone {
-			ps.schedule.check(p, ps.schedule.watchDelay(p.t.TTL))
-		}
-	}
-}
-
 // watchPredecessorLocked watches the key before a waiting place. The predecessor may
 // have sent a wake-up; then the place holds already, or will at once.
 func (ps *places) watchPredecessorLocked(p *place, key string, rev int64) {

@@ -53,7 +53,14 @@ func (j *janitor) run() {
 // many the next round may read: a single one after a read that had no answer.
 func (j *janitor) checkPlaces(over []driver.Ref, reads []*place, most int) int {
 	if len(over) > 0 {
-		j.removeOverdue(over)
+		ctx, cancel := context.WithTimeout(j.life.ctx, max(over[0].TTL/3, time.Second))
+		answers := j.leaveAll(ctx, over)
+		cancel()
+		for i, a := range answers {
+			if a.Err == nil && over[i].State != 0 { // its Join was answered
+				j.pushes.push(over[i].ID, driver.Status{State: driver.Gone})
+			}
+		}
 	}
 	for len(reads) > 0 {
 		least := max(reads[0].t.TTL/6, 500*time.Millisecond)
@@ -61,7 +68,9 @@ func (j *janitor) checkPlaces(over []driver.Ref, reads []*place, most int) int {
 		n, seen, err := j.readPlaces(ctx, reads)
 		cancel()
 		if err != nil {
-			j.places.postpone(reads)
+			for _, p := range reads { // again later
+				j.places.onRead(p, placeRead{err: err})
+			}
 			return 1
 		}
 		for i, s := range seen {
@@ -70,16 +79,4 @@ func (j *janitor) checkPlaces(over []driver.Ref, reads []*place, most int) int {
 		reads, most = reads[n:], maxReads
 	}
 	return most
-}
-
-// removeOverdue removes places whose time is over, and notifies the core of those
-// whose Join was answered.
-func (j *janitor) removeOverdue(over []driver.Ref) {
-	ctx, cancel := context.WithTimeout(j.life.ctx, max(over[0].TTL/3, time.Second))
-	defer cancel()
-	for i, a := range j.leaveAll(ctx, over) {
-		if a.Err == nil && over[i].State != 0 {
-			j.pushes.push(over[i].ID, driver.Status{State: driver.Gone})
-		}
-	}
 }

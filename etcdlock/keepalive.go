@@ -22,7 +22,7 @@ type keepAlive struct {
 	*cluster
 	life *lifetime
 
-	mu   sync.Mutex
+	mu   sync.Mutex // none is taken under it
 	want []*session
 	wake chan struct{}
 
@@ -48,26 +48,21 @@ func (h *keepAlive) take() []*session {
 	return w
 }
 
-func (h *keepAlive) putBack(ss []*session) {
-	h.mu.Lock()
-	h.want = append(ss, h.want...)
-	h.mu.Unlock()
-}
-
 // run keeps a stream open as long as the driver lives.
 func (h *keepAlive) run() {
 	life := h.life.ctx
 	retry := newStreamBackoff()
 	for fails := 0; life.Err() == nil; {
-		w := h.take()
-		if len(w) == 0 {
+		h.mu.Lock()
+		idle := len(h.want) == 0
+		h.mu.Unlock()
+		if idle {
 			select {
 			case <-h.wake:
 			case <-life.Done():
 			}
 			continue
 		}
-		h.putBack(w)
 		if h.stream() {
 			fails = 0
 			retry.Reset()
@@ -181,7 +176,9 @@ func (h *keepAlive) stream() (answered bool) {
 			for i, s := range w {
 				now := time.Now()
 				if stream.Send(&pb.LeaseKeepAliveRequest{ID: s.id}) != nil {
-					h.putBack(w[i:])
+					for _, s := range w[i:] {
+						h.send(s)
+					}
 					guard.Stop()
 					return answered
 				}

@@ -44,13 +44,13 @@ func (r *requests) leave(ctx context.Context, ref driver.Ref) (driver.State, err
 		if !ref.JoinPending || buried {
 			return driver.Gone, nil
 		}
-		return driver.Gone, r.addTombstone(ctx, ref.ID)
+		return driver.Gone, r.tombstones.add(ctx, ref.ID)
 	}
 	unsure := ref.JoinPending || r.places.snapshot(p).ownRev() == 0
 	if unsure {
 		// The tombstone comes first, so that no Join can take effect after the
 		// deletion.
-		if err := r.addTombstone(ctx, ref.ID); err != nil {
+		if err := r.tombstones.add(ctx, ref.ID); err != nil {
 			return 0, p.sess.retireIfRefused(err)
 		}
 	}
@@ -75,15 +75,6 @@ func (r *requests) leave(ctx context.Context, ref driver.Ref) (driver.State, err
 	}
 	r.places.forget(p, false)
 	return s, nil
-}
-
-// addTombstone makes a tombstone at the store and in the driver.
-func (r *requests) addTombstone(ctx context.Context, id string) error {
-	err := r.tombstones.add(ctx, id)
-	if err == nil {
-		r.places.addTombstone(id)
-	}
-	return err
 }
 
 // leaveMutex releases the mutex of a holder, or ends a wait.

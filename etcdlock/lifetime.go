@@ -13,7 +13,7 @@ import (
 type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	mu     sync.Mutex // held while a goroutine is added to busy, or ctx ends
+	mu     sync.Mutex // held while busy grows, or ctx ends; none is taken under it
 	busy   sync.WaitGroup
 }
 
@@ -70,7 +70,6 @@ type pushes struct {
 	to   atomic.Pointer[listener]
 }
 
-// listener is the core, as a call of Watch gave it.
 type listener struct {
 	ctx    context.Context
 	notify func(string, driver.Status)

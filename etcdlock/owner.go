@@ -81,7 +81,7 @@ func (j join) makeOwner(ctx context.Context, seen int64, index string) (joined, 
 		j.places.setRev(p, resp.Header.Revision)
 		return joinedAt(es, len(es)-1), nil
 	}
-	j.places.unshare(p)
+	j.places.share(p, nil, "")
 	if err != nil {
 		// The transaction may have been carried out; then the next Join finds
 		// the place.

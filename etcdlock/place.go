@@ -153,21 +153,17 @@ func (ps *places) useLongKey(p *place) {
 	ps.setKeyLocked(p, placeKey(p.queue, p.t.Limit, p.t.Units, p.sess.hex, p.t.ID))
 }
 
-// share gives an owner's ticket the place that it shares.
+// share gives an owner's ticket the place that it shares, or none.
 func (ps *places) share(p *place, owner *session, key string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	owner.use() // first, because the place may have been in that session
+	if owner != nil {
+		owner.use() // first, because the place may have been in that session
+	}
 	ps.setKeyLocked(p, key)
-	p.owner = owner
-	owner.places[p] = struct{}{}
-}
-
-// unshare takes back what share did.
-func (ps *places) unshare(p *place) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.setKeyLocked(p, "")
+	if p.owner = owner; owner != nil {
+		owner.places[p] = struct{}{}
+	}
 }
 
 // forgetLocked removes a place that is gone from all lists.
@@ -189,7 +185,7 @@ func (ps *places) forgetLocked(p *place) {
 	ps.schedule.places.Remove(p)
 }
 
-// forget removes a place that is gone. With again, its ticket may join again.
+// forget is forgetLocked. With again, the ticket may join again.
 func (ps *places) forget(p *place, again bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 // requests are the rooms of a driver that a request about tickets goes through. A
 // goroutine that takes several of their mutexes takes them in the order places.mu,
-// sessions.mu, and then one of keepAlive.mu, watcher.mu and lifetime.mu. None is
+// sessions.mu, and then one of keepAlive.mu, watcher.mu and lifetime.mu. No mutex is
 // held while a request is under way, or while the core is notified.
 type requests struct {
 	*cluster

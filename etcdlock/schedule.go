@@ -79,7 +79,7 @@ func (ps *places) beginRound(latest time.Time, free bool) time.Time {
 }
 
 // takeDue takes the work that is due off the heap: places whose time is over, and
-// places to read, no more than that many. A ticket over without a state had no answer.
+// places to read, no more than that many.
 func (ps *places) takeDue(most int) (over []driver.Ref, reads []*place) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -13,16 +13,16 @@ const tombstoneTTL = time.Minute
 
 // tombstones makes the tombstones at the store: no Join of their tickets that is
 // carried out later has an effect. They have a lease that outlasts every request.
-// No mutex is taken under theirs.
 type tombstones struct {
 	*cluster
+	places *places
 
-	mu    sync.Mutex
+	mu    sync.Mutex // none is taken under it
 	lease int64
 	asked time.Time // when the lease was requested
 }
 
-// add makes the tombstone of a ticket. A full store accepts no tombstone, and no
+// add makes the tombstone of a ticket, at the store and in the driver. A full store accepts no tombstone, and no
 // Join either.
 func (t *tombstones) add(ctx context.Context, id string) error {
 	lease, err := t.leaseFor(ctx)
@@ -31,10 +31,11 @@ func (t *tombstones) add(ctx context.Context, id string) error {
 			t.setLease(0, time.Time{})
 		}
 	}
-	if full(err) {
-		return nil
+	if err != nil && !full(err) {
+		return err
 	}
-	return err
+	t.places.addTombstone(id)
+	return nil
 }
 
 // leaseFor returns a lease that lasts for at least tombstoneTTL.

@@ -20,7 +20,7 @@ import (
 type trackedConns struct {
 	begun time.Time
 
-	mu   sync.Mutex
+	mu   sync.Mutex // none is taken under it
 	live map[*trackedConn]struct{}
 }
 

@@ -25,7 +25,7 @@ type watcher struct {
 	life  *lifetime
 	onGap func()
 
-	mu          sync.Mutex
+	mu          sync.Mutex // none is taken under it
 	last        int64
 	all         map[int64]*watch
 	out         []*pb.WatchRequest
