@@ -123,7 +123,7 @@ func (j join) finish(ctx context.Context, r joined, err error) (driver.Status, e
 			j.p.sess.verify()
 		}
 		// If there may be a place, its key still has to be removed.
-		if driver.ClassOf(err) == driver.Refused && j.places.snapshot(j.p).ownRev() == 0 {
+		if now := j.places.snapshot(j.p); driver.ClassOf(err) == driver.Refused && now.ownRev() == 0 {
 			j.places.forget(j.p, true)
 		}
 		return driver.Status{}, err

@@ -46,8 +46,7 @@ func (r *requests) leave(ctx context.Context, ref driver.Ref) (driver.State, err
 		}
 		return driver.Gone, r.tombstones.add(ctx, ref.ID)
 	}
-	unsure := ref.JoinPending || r.places.snapshot(p).ownRev() == 0
-	if unsure {
+	if was := r.places.snapshot(p); ref.JoinPending || was.ownRev() == 0 {
 		// The tombstone comes first, so that no Join can take effect after the
 		// deletion.
 		if err := r.tombstones.add(ctx, ref.ID); err != nil {
@@ -136,7 +135,7 @@ func (r *requests) leavePlainly(ctx context.Context, p *place, quiet bool) (driv
 	if err != nil {
 		return max(was.State, driver.Waiting), nil
 	}
-	state, woken := departure(es, p.key)
+	state, woken := departure(es, was.key)
 	if state == driver.Waiting && was.State == driver.Held {
 		state = driver.Held
 	}

@@ -60,7 +60,7 @@ type places struct {
 }
 
 // ownKey returns the key that belongs to this ticket alone.
-func (p progress) ownKey() string {
+func (p *progress) ownKey() string {
 	if p.member != "" {
 		return p.member
 	}
@@ -68,7 +68,7 @@ func (p progress) ownKey() string {
 }
 
 // ownRev returns the create revision of that key; 0 until it is known.
-func (p progress) ownRev() int64 {
+func (p *progress) ownRev() int64 {
 	if p.member != "" {
 		return p.memberRev
 	}
@@ -76,7 +76,7 @@ func (p progress) ownRev() int64 {
 }
 
 // held returns the status of a place that holds.
-func (p progress) held() driver.Status {
+func (p *progress) held() driver.Status {
 	return driver.Status{State: driver.Held, Token: uint64(p.rev)}
 }
 
@@ -132,6 +132,14 @@ func (ps *places) enter(t *driver.Ticket, s *session) *place {
 
 // setKeyLocked gives a place another key, or none.
 func (ps *places) setKeyLocked(p *place, key string) {
+	ps.dropKeyLocked(p)
+	if p.key = key; key != "" {
+		ps.byKey[key] = append(ps.byKey[key], p)
+	}
+}
+
+// dropKeyLocked ends what a place has to do with its key, and with the owner's session.
+func (ps *places) dropKeyLocked(p *place) {
 	others := slices.DeleteFunc(ps.byKey[p.key], func(q *place) bool { return q == p })
 	if ps.byKey[p.key] = others; len(others) == 0 {
 		delete(ps.byKey, p.key)
@@ -140,9 +148,6 @@ func (ps *places) setKeyLocked(p *place, key string) {
 		p.owner = nil
 		delete(s.places, p)
 		s.release()
-	}
-	if p.key = key; key != "" {
-		ps.byKey[key] = append(ps.byKey[key], p)
 	}
 }
 
@@ -174,7 +179,7 @@ func (ps *places) forgetLocked(p *place) {
 	p.Left()
 	p.over.Store(true)
 	ps.tickets.Forget(p.t.ID, false)
-	ps.setKeyLocked(p, "")
+	ps.dropKeyLocked(p)
 	s := p.sess
 	delete(s.places, p)
 	s.release()

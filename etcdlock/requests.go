@@ -27,8 +27,9 @@ func (r *requests) answer(ctx context.Context, p *place, a driver.Status, start 
 	if a.State == driver.Gone {
 		return a, nil
 	}
+	now := r.places.snapshot(p)
 	lease, err := p.sess.promise(ctx, start)
-	if owner := r.places.snapshot(p).owner; err == nil && owner != nil {
+	if owner := now.owner; err == nil && owner != nil {
 		var l time.Duration
 		l, err = owner.promise(ctx, start)
 		lease = min(lease, max(l, 0))
@@ -45,7 +46,7 @@ func (r *requests) answer(ctx context.Context, p *place, a driver.Status, start 
 	}
 	a.Lease = min(lease, p.t.TTL)
 	if a.State == driver.Held {
-		a.Token = p.held().Token
+		a.Token = now.held().Token
 		a.Ahead, a.Recheck = 0, 0
 	} else {
 		a.Recheck = p.sess.recheck(a.Recheck)
