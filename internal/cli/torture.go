@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/internal/safety/torture"
 )
 
@@ -33,7 +34,7 @@ func (a *app) tortureClient() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			// The terminal interrupts all of us; the run decides when to end.
 			signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
-			return torture.Client(context.Background(), os.Stdin, os.Stdout)
+			return torture.Client(context.Background(), os.Stdin, os.Stdout, anylock.OpenDriver)
 		},
 	}
 }
@@ -122,7 +123,7 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 	a.warnTransport(l)
 	cfg := torture.Config{
 		Store: l.url, Duration: f.duration, Processes: f.processes, Goroutines: f.goroutines, Names: f.names,
-		TTL: f.ttl, Seed: f.seed, Slack: f.slack, Faults: f.faults,
+		TTL: f.ttl, Seed: f.seed, Slack: f.slack, Faults: f.faults, Open: anylock.OpenDriver,
 	}
 	if err := f.configureClients(a, &cfg); err != nil {
 		return err

@@ -117,6 +117,8 @@ var rows = []Row{
 		"disturbances run on any driver, as the suite does; boot time, which processes agree on, comes from the system"},
 	{"internal/safety/checker", "", "github.com/anishathalye/porcupine golang.org/x/sys",
 		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
+	{"internal/safety/trace/tracetest", "driver internal/safety/torture internal/safety/trace internal/testkit/faultproxy internal/testkit/faults", "",
+		"the torture that is recorded is the same in tests of this module and in those of modules with a client library of their own"},
 	{"internal/safety/*", ". driver anylock internal/safety/checker internal/safety/answer internal/testkit/faults", "",
 		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
 	{"internal/bench", ". driver anylock internal/safety/checker", "",

@@ -32,18 +32,53 @@ var passing = map[string]bool{"cut=redis": true}
 // soundNodes is RedLock on nodes in memory that have no flaw.
 const soundNodes = "redlock-flaw="
 
+// recorders are the tests that record a torture, by the folder of their module and
+// their package there, with the stores that each has. A module of its own keeps its
+// client library out of the root's requirements.
+var recorders = []struct{ module, pkg string }{{".", "./internal/safety/trace"}, {"natslock", "."}}
+
+// recorderOf returns the index in recorders of that of a store.
+func recorderOf(store string) int {
+	if strings.TrimPrefix(store, "cut=") == "nats" {
+		return 1
+	}
+	return 0
+}
+
+// recordTorture records a torture of stores, and returns the traces by the store's name.
+// With an overlay the build replaces files, as go build has it.
+func recordTorture(ctx context.Context, stores []string, each time.Duration, overlay string) (map[string][]trace.Trace, error) {
+	all := map[string][]trace.Trace{}
+	for i, by := range recorders {
+		var here []string
+		for _, store := range stores {
+			if recorderOf(store) == i {
+				here = append(here, store)
+			}
+		}
+		if len(here) == 0 {
+			continue
+		}
+		names := strings.Join(here, ",")
+		recorded, err := recordBy(ctx, by.module, by.pkg, names, []string{
+			"-run", "^TestRecordTorture$", "-overlay", overlay, "-trace.torture", names, "-trace.torture-for", each.String(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, recorded)
+	}
+	return all, nil
+}
+
 // runTorture holds the requests of torture runs on stores against the specification.
 func runTorture(ctx context.Context, k *Checker, stores string, each time.Duration) error {
-	recorded, err := recordBy(ctx, stores, []string{
-		"-run", "^TestRecordTorture$", "-trace.torture", stores + "," + strings.Join(tortureFlaws, ","), "-trace.torture-for", each.String(),
-	})
+	recorded, err := recordTorture(ctx, append(strings.Split(stores, ","), tortureFlaws...), each, "")
 	if err != nil {
 		return err
 	}
 	bad, err := recordChanged(ctx, redlockBug.file, redlockBug.is, redlockBug.was, func(overlay string) (map[string][]trace.Trace, error) {
-		return recordBy(ctx, soundNodes, []string{
-			"-run", "^TestRecordTorture$", "-overlay", overlay, "-trace.torture", soundNodes, "-trace.torture-for", each.String(),
-		})
+		return recordTorture(ctx, []string{soundNodes}, each, overlay)
 	})
 	if err != nil {
 		return err

@@ -316,22 +316,20 @@ func elements(s string) (all []string) {
 // record plays schedules on stores and returns their traces, by the name of the
 // store. With an overlay the build replaces files, as go build has it.
 func record(ctx context.Context, sources string, first, schedules int, overlay string) (map[string][]trace.Trace, error) {
-	args := []string{"-run", "^TestRecord$"}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
-	}
-	return recordBy(ctx, sources, append(args, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules)))
+	return recordBy(ctx, ".", "./internal/safety/trace", sources, []string{
+		"-run", "^TestRecord$", "-overlay", overlay, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules),
+	})
 }
 
-// recordBy runs a test of package trace that writes traces, and returns them by the
-// name of the store.
-func recordBy(ctx context.Context, sources string, args []string) (map[string][]trace.Trace, error) {
+// recordBy runs a test that writes traces, of a package of the module in a folder, and
+// returns them by the name of the store.
+func recordBy(ctx context.Context, module, pkg, sources string, args []string) (map[string][]trace.Trace, error) {
 	dir, err := os.MkdirTemp("", "holdfast-traces-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	args = append(append([]string{"test", "./internal/safety/trace", "-count", "1", "-timeout", "30m"}, args...), "-trace.out", dir)
+	args = append(append([]string{"test", "-C", module, pkg, "-count", "1", "-timeout", "30m"}, args...), "-trace.out", dir)
 	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("recording %s: %w\n%s", sources, err, text)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/internal/safety/checker"
 	"github.com/holdfast-go/holdfast/internal/safety/torture"
 )
@@ -26,7 +27,7 @@ func lockServerConfig(t *testing.T, s uint64) torture.Config {
 	}
 	cfg := torture.Config{
 		Duration: *runFor, Processes: clients, Goroutines: 2, Names: 3, TTL: 3 * time.Second, Pace: 2, Seed: s, Slack: 10 * time.Second,
-		Command: []string{self, asClient}, Long: often,
+		Open: anylock.OpenDriver, Command: []string{self, asClient}, Long: often,
 		Repeat: fmt.Sprintf("go test ./internal/safety/servers -run '%s$' -v -timeout 0 -servers.for %v -servers.seed %d", t.Name(), *runFor, s),
 	}
 	if *leaseFor > 0 {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/internal/safety/torture"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
@@ -33,7 +34,7 @@ const asClient = "torture-client"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == asClient {
-		if err := torture.Client(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := torture.Client(context.Background(), os.Stdin, os.Stdout, anylock.OpenDriver); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
 			syscall.Exit(1)
 		}
@@ -99,7 +100,7 @@ func (s scenario) run(t *testing.T) torture.Report {
 	}
 	cfg := torture.Config{
 		Duration: *runFor, Processes: clients, Goroutines: *load, Names: 5, TTL: s.ttl, Seed: s.seed, Slack: 10 * time.Second,
-		Faults: torture.Kinds(), Exposed: s.exposed, Long: s.long, Command: []string{self, asClient},
+		Faults: torture.Kinds(), Exposed: s.exposed, Long: s.long, Open: anylock.OpenDriver, Command: []string{self, asClient},
 		Repeat: fmt.Sprintf("go test ./internal/safety/servers -run '%s$' -v -timeout 0 -servers.for %v -servers.seed %d -servers.load %d",
 			t.Name(), *runFor, s.seed, *load),
 	}

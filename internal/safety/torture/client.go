@@ -12,40 +12,17 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/safety/answer"
 	"github.com/holdfast-go/holdfast/internal/safety/checker"
 	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 )
 
-// Client runs a client of a test, as the Command of a Config. It reads orders
-// from in and writes a history to out, until it is done or in ends. An error
-// means that it could not begin, or that in ended too early. If it cannot open
-// the store, it also reports that on out.
-func Client(ctx context.Context, in io.Reader, out io.Writer) error {
-	return serve(ctx, in, out, anylock.OpenDriver)
-}
-
-// client is one process of a run.
-type client struct {
-	setup
-	w     *checker.Writer
-	locks *holdfast.Client
-	drv   *disturbedDriver
-
-	calls      atomic.Int64  // counts calls
-	drain      chan struct{} // closed when no new call may begin
-	waiting    sync.Map      // name → number of the call of the only goroutine
-	disturbed  atomic.Int64  // the time at which trouble was last written
-	lossesTold atomic.Int64  // losses reported by contexts and releases
-	noticed    atomic.Int64  // losses reported by the observer
-
-	mu      sync.Mutex
-	answers map[int64]chan order // the register's answers, by call
-}
-
-func serve(ctx context.Context, in io.Reader, out io.Writer, open func(context.Context, string) (driver.Driver, error)) error {
+// Client runs a client of a test, as the Command of a Config, and opens the store by
+// open. It reads orders from in and writes a history to out, until it is done or in
+// ends. An error means that it could not begin, or that in ended too early. If it cannot
+// open the store, it also reports that on out.
+func Client(ctx context.Context, in io.Reader, out io.Writer, open func(context.Context, string) (driver.Driver, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lines := bufio.NewScanner(in)
@@ -80,6 +57,24 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, open func(context.C
 		c.work(ctx)
 	}
 	return c.close(ctx)
+}
+
+// client is one process of a run.
+type client struct {
+	setup
+	w     *checker.Writer
+	locks *holdfast.Client
+	drv   *disturbedDriver
+
+	calls      atomic.Int64  // counts calls
+	drain      chan struct{} // closed when no new call may begin
+	waiting    sync.Map      // name → number of the call of the only goroutine
+	disturbed  atomic.Int64  // the time at which trouble was last written
+	lossesTold atomic.Int64  // losses reported by contexts and releases
+	noticed    atomic.Int64  // losses reported by the observer
+
+	mu      sync.Mutex
+	answers map[int64]chan order // the register's answers, by call
 }
 
 // open opens the store. A client that is started again meets the faults of

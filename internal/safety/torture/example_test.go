@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/internal/safety/torture"
 )
 
@@ -12,7 +13,7 @@ import (
 // requests.
 func Example() {
 	report, err := torture.Run(context.Background(), torture.Config{
-		Store: "memory:example", Duration: time.Second, TTL: 200 * time.Millisecond,
+		Store: "memory:example", Open: anylock.OpenDriver, Duration: time.Second, TTL: 200 * time.Millisecond,
 		Processes: 2, Goroutines: 2, Names: 2, Seed: 1, Slack: 20 * time.Second,
 		Faults: []string{torture.Requests},
 	})

@@ -75,7 +75,7 @@ func (r *run) start(p, k int, probe bool) (*process, error) {
 		or, ow := io.Pipe()
 		x.in, x.abort, out = iw, cancel, or
 		r.clients.Go(func() {
-			err := serve(ctx, ir, ow, r.Open)
+			err := Client(ctx, ir, ow, r.Open)
 			if err != nil {
 				fmt.Fprintln(&x.said, err)
 			}

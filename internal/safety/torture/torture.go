@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/safety/checker"
 )
@@ -39,7 +38,7 @@ func Kinds() []string { return []string{Pause, Kill, Requests} }
 // Config has the settings of a run. A zero number is not allowed, unless its
 // field gives it a meaning.
 type Config struct {
-	Store      string        // a URL that anylock.Open knows
+	Store      string        // a URL that Open knows
 	Duration   time.Duration // the time until faults are healed; the end takes some TTLs more
 	Processes  int
 	Goroutines int // in each process
@@ -69,7 +68,7 @@ type Config struct {
 	// CommandOf returns the Command of one client, if commands differ: each
 	// client may have a network of its own. Nil is Command for all.
 	CommandOf func(client int) []string
-	// Open opens the store, for clients in this process. Nil is anylock.OpenDriver.
+	// Open opens the store by its URL.
 	Open func(ctx context.Context, url string) (driver.Driver, error)
 	// Repeat is the command for running the test again, for the report.
 	Repeat string
@@ -175,6 +174,8 @@ func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
 		return nil, fmt.Errorf("torture: a duration of %v", c.Duration)
 	case c.Processes < 1 || c.Goroutines < 1 || c.Names < 1:
 		return nil, fmt.Errorf("torture: %d processes, %d goroutines, %d names: each must be at least 1", c.Processes, c.Goroutines, c.Names)
+	case c.Open == nil:
+		return nil, errors.New("torture: nothing opens the store")
 	case c.Slack < 0:
 		return nil, fmt.Errorf("torture: a slack of %v", c.Slack)
 	}
@@ -191,9 +192,6 @@ func (c *Config) check(ctx context.Context) (*holdfast.Client, error) {
 		if len(c.Command) == 0 && f != Requests {
 			return nil, fmt.Errorf("torture: %s needs clients in processes of their own", f)
 		}
-	}
-	if c.Open == nil {
-		c.Open = anylock.OpenDriver
 	}
 	d, err := c.Open(ctx, c.Store)
 	if err != nil {

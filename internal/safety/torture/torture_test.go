@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
@@ -21,7 +22,7 @@ const asClient = "torture-client"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == asClient {
-		if err := Client(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := Client(context.Background(), os.Stdin, os.Stdout, anylock.OpenDriver); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
 			syscall.Exit(1)
 		}
@@ -41,7 +42,7 @@ const slack = 10 * time.Second
 func config(store string) Config {
 	return Config{
 		Store: store, Duration: 3 * time.Second, Processes: 3, Goroutines: 4, Names: 5,
-		TTL: 500 * time.Millisecond, Seed: 1, Slack: slack, Repeat: "go test",
+		TTL: 500 * time.Millisecond, Seed: 1, Slack: slack, Open: anylock.OpenDriver, Repeat: "go test",
 	}
 }
 

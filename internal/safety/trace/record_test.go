@@ -1,13 +1,10 @@
 package trace_test
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,12 +15,12 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/safety/sim"
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
+	"github.com/holdfast-go/holdfast/internal/safety/trace/tracetest"
 	"github.com/holdfast-go/holdfast/internal/testkit/broken"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
 var (
-	out       = flag.String("trace.out", "", "TestRecord writes the events of each source to a file of this folder")
 	from      = flag.String("trace.sources", "memory", "of which stores: memory, naive, flaw=NAME or planted=NAME, separated by commas; flaws and planted are all of those")
 	schedules = flag.Uint64("trace.schedules", 20, "how many schedules are recorded of each")
 	first     = flag.Uint64("trace.seed", 1, "the seed of the first")
@@ -204,27 +201,7 @@ func TestRecord(t *testing.T) {
 				events, _ := play(t, plan, from, true)
 				all = append(all, events...)
 			}
-			if *out == "" {
-				continue
-			}
-			if err := writeTo(filepath.Join(*out, name+".jsonl"), all); err != nil {
-				t.Fatal(err)
-			}
+			tracetest.Write(t, name, all)
 		}
 	}
-}
-
-func writeTo(name string, events []trace.Event) error {
-	f, err := os.Create(filepath.Clean(name))
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	if err = trace.Write(w, events); err == nil {
-		err = w.Flush()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return err
 }
