@@ -59,9 +59,9 @@ proof-traces:
 	go run ./internal/proof -traces $(or $(SCHEDULES),2000)
 
 # Requests of a torture of real stores, as the store carried them out, against the
-# specification; STORES=sqlite DURATION=5m for others.
+# specification; STORES=sqlite,cut=redis DURATION=5m SEED=2 for others.
 proof-torture:
-	go run ./internal/proof -torture $(or $(STORES),memory,sqlite,redis,redlock) -torture-for $(or $(DURATION),30s)
+	go run ./internal/proof -torture $(or $(STORES),all) -torture-for $(or $(DURATION),30s) -torture-seed $(or $(SEED),1)
 
 # Writes the counterexamples of what is not promised, and their pictures.
 proof-pictures:

@@ -51,6 +51,7 @@ Extra == event[10]    \* see the actions
 Floor == event[11]    \* rank of the lowest token that the ticket accepts
 Now == event[12]      \* ms since the trace began
 Took == event[13]     \* units until the answer; 0 where not Loose
+Coming == IF What = "end" THEN {} ELSE event[15]   \* tickets that had an event, and have this one or a later one
 MayBeDeaf(c) == Passes /\ (event[14] \div (2 ^ (c - 1))) % 2 = 1   \* no push of its came since, before a gap
 
 OwnerOf(t) == t \div 1000000   \* 0: the ticket owns itself
@@ -112,4 +113,25 @@ Cleared(s, t) ==
 \* Join 7: who joins an owner's place finds the overdue tickets there dropped.
 Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Over(s) IN
              IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
+
+(************************* States that are one *****************************)
+\* Where times and outcomes are open, states that differ in nothing that a later event can
+\* tell are one (VIEW): what became of tickets without a place that neither have an event
+\* nor a request under way, what the specification's tokens are beside their order, and
+\* the parts that were taken. A trace is never accepted by that, since each state is one
+\* that was reached; a view that left out too much would refuse more.
+LastToken(t) == LET mine == {i \in 1..Len(store.grants) : store.grants[i][1] = t} IN
+                IF mine = {} THEN 0 ELSE store.grants[CHOOSE i \in mine : \A j \in mine : j <= i][2]
+View ==
+  LET late == {u[2] : u \in UNION {client[c].unsure : c \in Clients}} \ left
+      matter == Queued(store) \cup Coming \cup late
+      lasts == [t \in matter |-> LastToken(t)]
+      tokens == {lasts[t] : t \in matter} \cup {store.token[t] : t \in Queued(store)}
+      known == {p[1] : p \in seen}
+      Rank(n) == IF n = 0 THEN <<>> ELSE
+                 <<Cardinality({m \in tokens : m < n}), Cardinality({m \in known : m < n}), n \in known>>
+      Holds(t) == Fair \/ store.token[t] > 0   \* without an order those that wait have none
+  IN <<trace, at, client, left, deaf, SelectSeq(store.queue, Holds),
+       [t \in Queued(store) |-> <<Rank(store.token[t]), store.left[t], store.size[t]>>],
+       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t]>>]>>
 =============================================================================

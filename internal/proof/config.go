@@ -32,6 +32,7 @@ type Config struct {
 	Invariants []string
 	Properties []string // temporal ones
 	Symmetry   string
+	View       string // what of a state counts; of the others one is looked at
 	Picture    string // the name of the picture that is made of its counterexample; see story.go
 	Deadlock   bool
 }
@@ -223,6 +224,9 @@ func (c *Config) text() string {
 	}
 	if c.Symmetry != "" {
 		fmt.Fprintf(&b, "SYMMETRY %s\n", c.Symmetry)
+	}
+	if c.View != "" {
+		fmt.Fprintf(&b, "VIEW %s\n", c.View)
 	}
 	if !c.Deadlock {
 		b.WriteString("CHECK_DEADLOCK FALSE\n")

@@ -43,8 +43,10 @@ func run(ctx context.Context, args []string) error {
 	list := flags.Bool("list", false, "print the runs and make none")
 	traces := flags.Int("traces", 0, "hold the traces of so many schedules against the specification, and nothing else")
 	draws := flags.Bool("pictures", false, "write the counterexamples that are published, and nothing else")
-	torture := flags.String("torture", "", "hold the requests of a torture of these stores, separated by commas, against the specification, and nothing else")
-	tortureFor := flags.Duration("torture-for", 30*time.Second, "how long each torture disturbs its clients")
+	var torture Torture
+	flags.StringVar(&torture.Stores, "torture", "", "hold the requests of a torture of these stores, separated by commas, or of all, against the specification, and nothing else")
+	flags.DurationVar(&torture.Each, "torture-for", 30*time.Second, "how long each torture disturbs its clients")
+	flags.Uint64Var(&torture.Seed, "torture-seed", 1, "the seed of the tortures")
 	recorded := flags.String("recorded", "", "hold the files that a torture recorded, separated by commas and named after their stores, against the specification, and nothing else")
 	edges := flags.String("edges", "", "check or write: compare the walks of drivertest with those of module Seam, or write them, and nothing else")
 	_ = flags.Parse(args) // it exits by itself
@@ -57,13 +59,13 @@ func run(ctx context.Context, args []string) error {
 		k.Jobs = *jobs
 		return runTraces(ctx, k, *traces, *result)
 	}
-	if *torture != "" {
+	if torture.Stores != "" {
 		k, err := checker(ctx, *limit, *keep)
 		if k == nil {
 			return err
 		}
 		k.Jobs = *jobs
-		return runTorture(ctx, k, *torture, *tortureFor)
+		return torture.run(ctx, k)
 	}
 	if *recorded != "" {
 		k, err := checker(ctx, *limit, *keep)

@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
@@ -32,59 +36,89 @@ var passing = map[string]bool{"cut=redis": true}
 // soundNodes is RedLock on nodes in memory that have no flaw.
 const soundNodes = "redlock-flaw="
 
-// recorders are the tests that record a torture, by the folder of their module and
-// their package there, with the stores that each has. A module of its own keeps its
-// client library out of the root's requirements.
-var recorders = []struct{ module, pkg string }{{".", "./internal/safety/trace"}, {"natslock", "."}}
+// tortureStores are all stores, and "all" stands for them.
+var tortureStores = []string{
+	"memory", "sqlite", "redis", "sentinel", "cluster", "redlock", "etcd", "zookeeper", "postgres", "mariadb", "nats",
+	"cut=memory", "cut=sqlite", "cut=redis", "cut=sentinel", "cut=cluster", "cut=redlock", "cut=etcd", "cut=zookeeper", "cut=postgres", "cut=mariadb", "cut=nats",
+}
 
-// recorderOf returns the index in recorders of that of a store.
-func recorderOf(store string) int {
+// A Torture says which stores are tortured, with which seed, and for how long each.
+type Torture struct {
+	Stores string // names, separated by commas, or "all"
+	Seed   uint64
+	Each   time.Duration
+}
+
+// recorderOf returns the folder of the module with the test that records a store, and
+// its package there. A module of its own keeps its client library out of the root's
+// requirements.
+func recorderOf(store string) (module, pkg string) {
 	if strings.TrimPrefix(store, "cut=") == "nats" {
-		return 1
+		return "natslock", "."
 	}
-	return 0
+	return ".", "./internal/safety/trace"
 }
 
-// recordTorture records a torture of stores, and returns the traces by the store's name.
-// With an overlay the build replaces files, as go build has it.
-func recordTorture(ctx context.Context, stores []string, each time.Duration, overlay string) (map[string][]trace.Trace, error) {
-	all := map[string][]trace.Trace{}
-	for i, by := range recorders {
-		var here []string
-		for _, store := range stores {
-			if recorderOf(store) == i {
-				here = append(here, store)
-			}
-		}
-		if len(here) == 0 {
-			continue
-		}
-		names := strings.Join(here, ",")
-		recorded, err := recordBy(ctx, by.module, by.pkg, names, []string{
-			"-run", "^TestRecordTorture$", "-overlay", overlay, "-trace.torture", names, "-trace.torture-for", each.String(),
+// record records a torture of stores, and returns the traces by the store's name. Those
+// of a module run at once with those of others, and stores with a flaw as well. With an
+// overlay the build replaces files, as go build has it.
+func (t *Torture) record(ctx context.Context, stores []string, overlay string) (map[string][]trace.Trace, error) {
+	type group struct {
+		module, pkg string
+		flawed      bool
+	}
+	groups := map[group][]string{}
+	for _, store := range stores {
+		module, pkg := recorderOf(store)
+		g := group{module, pkg, strings.Contains(store, "flaw=")}
+		groups[g] = append(groups[g], store)
+	}
+	var (
+		mu     sync.Mutex
+		all    = map[string][]trace.Trace{}
+		failed []error
+	)
+	var recording sync.WaitGroup
+	for g, here := range groups {
+		recording.Go(func() {
+			names := strings.Join(here, ",")
+			recorded, err := recordBy(ctx, g.module, g.pkg, names, []string{
+				"-run", "^TestRecordTorture$", "-overlay", overlay, "-trace.torture", names,
+				"-trace.torture-for", t.Each.String(), "-trace.torture-seed", strconv.FormatUint(t.Seed, 10),
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(all, recorded)
+			failed = append(failed, err)
 		})
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(all, recorded)
 	}
-	return all, nil
+	recording.Wait()
+	return all, errors.Join(failed...)
 }
 
-// runTorture holds the requests of torture runs on stores against the specification.
-func runTorture(ctx context.Context, k *Checker, stores string, each time.Duration) error {
-	recorded, err := recordTorture(ctx, append(strings.Split(stores, ","), tortureFlaws...), each, "")
+// run holds the requests of torture runs on stores against the specification.
+func (t *Torture) run(ctx context.Context, k *Checker) error {
+	began := time.Now()
+	stores := strings.Split(t.Stores, ",")
+	if t.Stores == "all" {
+		stores = tortureStores
+	}
+	recorded, err := t.record(ctx, slices.Concat(stores, tortureFlaws), "")
 	if err != nil {
 		return err
 	}
 	bad, err := recordChanged(ctx, redlockBug.file, redlockBug.is, redlockBug.was, func(overlay string) (map[string][]trace.Trace, error) {
-		return recordTorture(ctx, []string{soundNodes}, each, overlay)
+		return t.record(ctx, []string{soundNodes}, overlay)
 	})
 	if err != nil {
 		return err
 	}
 	recorded["redlock-flaw=a minority"] = bad[soundNodes]
-	return k.judgeTorture(ctx, recorded)
+	if err := k.judgeTorture(ctx, recorded); err != nil {
+		return err
+	}
+	fmt.Printf("%d stores, and %d with a flaw, are as they have to be, in %.0f s\n", len(stores), len(recorded)-len(stores), time.Since(began).Seconds())
+	return nil
 }
 
 // runRecorded holds files that a torture recorded, as -keep has them, against the
@@ -136,9 +170,36 @@ func (k *Checker) judgeTorture(ctx context.Context, recorded map[string][]trace.
 		for _, r := range a.Refused {
 			wrong = append(wrong, store+": "+r.String())
 		}
+		if err := loose.refusesTokens(ctx, store, parts, &wrong); err != nil {
+			return err
+		}
 	}
 	if len(wrong) > 0 {
 		return fmt.Errorf("the traces are not as they have to be:\n\t%s", strings.Join(wrong, "\n\t"))
+	}
+	return nil
+}
+
+// tokensOfEach is the number of traces of a store in which a token is changed.
+const tokensOfEach = 20
+
+// refusesTokens changes a token in each of some traces of a store, as another one that
+// is in the trace. Whatever is open about times and outcomes, that is refused.
+func (k *Checker) refusesTokens(ctx context.Context, store string, parts []trace.Trace, wrong *[]string) error {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var changed []trace.Trace
+	for _, i := range rnd.Perm(len(parts)) {
+		if c, ok := trace.Change(rnd, &parts[i], "token"); ok && len(changed) < tokensOfEach {
+			changed = append(changed, *c)
+		}
+	}
+	a, err := k.checkTraces(ctx, "tokens-"+store, changed, false)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-45s %d of %d refused\n", "torture: "+store+", a token changed", len(a.Refused), len(changed))
+	if len(changed) == 0 || 100*len(a.Refused) < changesRefused*len(changed) {
+		*wrong = append(*wrong, fmt.Sprintf("%s: of %d traces in which a token was changed, %d are refused", store, len(changed), len(a.Refused)))
 	}
 	return nil
 }

@@ -226,12 +226,12 @@ func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batc
 
 // traceConfig is the world of a lock's traces.
 func traceConfig(limit int64, lazy, loose, fair, passes bool) *Config {
-	grain := 0
+	grain, view := 0, ""
 	if loose {
-		grain = trace.UnitsGrain
+		grain, view = trace.UnitsGrain, "View"
 	}
 	return &Config{
-		Name: "Recorded", Spec: "Spec",
+		Name: "Recorded", Spec: "Spec", View: view,
 		Constants: []Constant{
 			{"Writers", "{}"}, {"Owned", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
 			{"Keep", strconv.Itoa(trace.UnitsKeep)}, {"TTL", strconv.Itoa(trace.UnitsTTL)},

@@ -67,8 +67,9 @@ func Module(w io.Writer, name string, traces []*Trace) error {
 			return fmt.Errorf("seed %d, lock %q: %w", traces[i].Seed, traces[i].Name, err)
 		}
 		var tuples []string
+		coming := m.coming(traces[i].Events)
 		for j := range traces[i].Events {
-			tuple, err := m.tuple(&traces[i].Events[j])
+			tuple, err := m.tuple(&traces[i].Events[j], coming[j])
 			if err != nil {
 				return fmt.Errorf("seed %d, lock %q, event %v: %w", traces[i].Seed, traces[i].Name, traces[i].Events[j], err)
 			}
@@ -186,6 +187,42 @@ func newEncoding(t *Trace) (*encoding, error) {
 	return m, nil
 }
 
+// coming returns, for each event, the tickets that had an event before and have this one
+// or a later one.
+func (m *encoding) coming(events []Event) []string {
+	all := make([]string, len(events))
+	if !slices.ContainsFunc(events, func(e Event) bool { return e.Took != 0 }) {
+		for i := range all {
+			all[i] = "{}" // nothing is left open, and no state is one with another
+		}
+		return all
+	}
+	last := map[int]int{} // the last event of a ticket, by its number
+	for i := range events {
+		for _, id := range []string{events[i].ID, events[i].Replaces} {
+			last[m.number[id]] = i
+		}
+	}
+	open := map[int]bool{}
+	for i := range events {
+		var now []string
+		for _, n := range slices.Sorted(maps.Keys(open)) {
+			if last[n] < i {
+				delete(open, n)
+				continue
+			}
+			now = append(now, strconv.Itoa(n))
+		}
+		all[i] = "{" + strings.Join(now, ", ") + "}"
+		for _, id := range []string{events[i].ID, events[i].Replaces} {
+			if n := m.number[id]; n != 0 {
+				open[n] = true
+			}
+		}
+	}
+	return all
+}
+
 // units returns a time in the module's units.
 func (m *encoding) units(ns int64) int64 { return max(min(ns/m.unit, UnitsMost), -UnitsMost) }
 
@@ -198,7 +235,7 @@ func (m *encoding) rank(token uint64) int {
 }
 
 // tuple writes an event as module Trace reads it.
-func (m *encoding) tuple(e *Event) (string, error) {
+func (m *encoding) tuple(e *Event, coming string) (string, error) {
 	at := (e.At - m.stepped) / m.unit
 	passed := at - m.last
 	m.last = at
@@ -210,8 +247,8 @@ func (m *encoding) tuple(e *Event) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %d>>",
-		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), e.deaf), nil
+	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %d, %s>>",
+		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), e.deaf, coming), nil
 }
 
 // extra returns the part of a tuple that each kind has for itself.

@@ -144,10 +144,41 @@ func TestDeafClientsAreNoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var is []string
-	for _, m := range regexp.MustCompile(`, (\d+)>>`).FindAllStringSubmatch(text.String(), -1) {
+	for _, m := range regexp.MustCompile(`, (\d+), \{\}>>`).FindAllStringSubmatch(text.String(), -1) {
 		is = append(is, m[1])
 	}
 	if !slices.Equal(is, want) {
 		t.Errorf("deaf is %v, want %v, in\n%s", is, want, text.String())
+	}
+}
+
+// TestComingTicketsAreNoted checks that each event has the tickets that had one before and
+// have it or a later one, and that traces without a time for each request have none: there
+// nothing is left open.
+func TestComingTicketsAreNoted(t *testing.T) {
+	event := func(kind trace.Kind, id string) trace.Event {
+		return trace.Event{Version: trace.Version, Kind: kind, Client: 1, Name: "n", ID: id, Units: 1, Limit: 1, TTL: 1e9, Wait: true, State: "waiting", Took: 1}
+	}
+	events := []trace.Event{
+		event(trace.Join, "a:1"), event(trace.Join, "a:2"), event(trace.Renew, "a:1"), event(trace.Leave, "a:1"), event(trace.Leave, "a:2"),
+	}
+	coming := func() (all []string) {
+		var text strings.Builder
+		if err := trace.Module(&text, "Recorded", []*trace.Trace{{Name: "n", Events: events}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`, (\{[^}]*\})>>`).FindAllStringSubmatch(text.String(), -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	if is, want := coming(), []string{"{}", "{2001}", "{2001, 2002}", "{2001, 2002}", "{2002}"}; !slices.Equal(is, want) {
+		t.Errorf("the tickets to come are %q, want %q", is, want)
+	}
+	for i := range events {
+		events[i].Took = 0
+	}
+	if is, want := coming(), []string{"{}", "{}", "{}", "{}", "{}"}; !slices.Equal(is, want) {
+		t.Errorf("without times the tickets to come are %q, want %q", is, want)
 	}
 }
