@@ -46,6 +46,7 @@ type vote struct {
 	joinUnknown    bool // a Join of t had no answer
 	err            error
 	leftAs         driver.State // the state that Leave found; 0 until it is confirmed
+	leftBefore     bool         // an earlier Leave than the one under way has found it
 	mark           uint64       // of the last answered request for the whole TTL, see Driver.marks
 }
 

@@ -49,6 +49,7 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 		e.MustLeave = true
 		for i := range e.votes {
 			v := &e.votes[i]
+			v.leftBefore = v.leftAs != 0
 			if v.leftAs != 0 || v.busy && e.State == driver.Held { // onVoteLocked gives that vote back when its Join is answered
 				continue
 			}
@@ -158,12 +159,31 @@ func (e *entry) leaveStatusLocked() driver.Status {
 	return driver.Status{Err: e.nodes.short(open, "have not confirmed", errs)}
 }
 
+// freedBeforeLocked reports whether earlier Leaves, whose outcome their caller was not
+// told, have ended the place that an entry left: another ticket may hold since then, and
+// this Leave found none (Leave 1).
+func (e *entry) freedBeforeLocked(from driver.State) bool {
+	if from == driver.Waiting {
+		return e.home >= 0 && e.votes[e.home].leftBefore
+	}
+	kept := 0
+	for i := range e.votes {
+		if v := &e.votes[i]; !v.leftBefore && (v.leftAs == driver.Held || v.leftAs == 0) {
+			kept++
+		}
+	}
+	return kept < e.nodes.quorum
+}
+
 // finishLeave returns the state from which an entry left, and ends the entry if
 // that state is known.
 func (e *entry) finishLeave(joinPending bool) driver.Status {
 	e.mu.Lock()
 	p := e.leaveStatusLocked()
 	if p.Err == nil {
+		if e.freedBeforeLocked(p.State) {
+			p.State = driver.Gone
+		}
 		e.Left()
 	}
 	e.signalLocked()
