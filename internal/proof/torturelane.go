@@ -85,7 +85,7 @@ func (t *Torture) record(ctx context.Context, stores []string, overlay string) (
 			recorded, err := recordBy(ctx, g.module, g.pkg, names, []string{
 				"-run", "^TestRecordTorture$", "-overlay", overlay, "-trace.torture", names,
 				"-trace.torture-for", t.Each.String(), "-trace.torture-seed", strconv.FormatUint(t.Seed, 10),
-			})
+			}, nil)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, recorded)
@@ -126,7 +126,7 @@ func (t *Torture) run(ctx context.Context, k *Checker) error {
 func runRecorded(ctx context.Context, k *Checker, files []string) error {
 	recorded := map[string][]trace.Trace{}
 	for _, file := range files {
-		traces, err := readTraces(file)
+		traces, err := readTraces(file, nil)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -316,14 +317,18 @@ func elements(s string) (all []string) {
 // record plays schedules on stores and returns their traces, by the name of the
 // store. With an overlay the build replaces files, as go build has it.
 func record(ctx context.Context, sources string, first, schedules int, overlay string) (map[string][]trace.Trace, error) {
-	return recordBy(ctx, ".", "./internal/safety/trace", sources, []string{
-		"-run", "^TestRecord$", "-overlay", overlay, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules),
-	})
+	args := []string{"-run", "^TestRecord$"}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	args = append(args, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules))
+	return recordBy(ctx, ".", "./internal/safety/trace", sources, args, func(runs [][]trace.Event) error { return whole(runs, first, schedules) })
 }
 
 // recordBy runs a test that writes traces, of a package of the module in a folder, and
-// returns them by the name of the store.
-func recordBy(ctx context.Context, module, pkg, sources string, args []string) (map[string][]trace.Trace, error) {
+// returns them by the name of the store. The function whole, unless it is nil, looks at the
+// runs of each store.
+func recordBy(ctx context.Context, module, pkg, sources string, args []string, whole func([][]trace.Event) error) (map[string][]trace.Trace, error) {
 	dir, err := os.MkdirTemp("", "holdfast-traces-")
 	if err != nil {
 		return nil, err
@@ -340,14 +345,54 @@ func recordBy(ctx context.Context, module, pkg, sources string, args []string) (
 	all := map[string][]trace.Trace{}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
-		if all[name], err = readTraces(file); err != nil {
+		if all[name], err = readTraces(file, whole); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return all, nil
 }
 
-func readTraces(file string) (traces []trace.Trace, err error) {
+// whole returns an error unless runs are those of the schedules from first on, each to
+// its end, at which every client is closed.
+func whole(runs [][]trace.Event, first, schedules int) error {
+	if len(runs) != schedules {
+		return fmt.Errorf("%d runs of %d schedules were recorded", len(runs), schedules)
+	}
+	for i, run := range runs {
+		if want := uint64(first + i); run[0].Seed != want {
+			return fmt.Errorf("a run of seed %d is where that of seed %d should be", run[0].Seed, want)
+		}
+		open := map[int]bool{}
+		for _, e := range run {
+			if e.Kind == trace.Close {
+				open[e.Client] = false
+			} else if _, known := open[e.Client]; !known && e.Client > 0 {
+				open[e.Client] = true
+			}
+		}
+		for client, left := range open {
+			if left {
+				return fmt.Errorf("seed %d: client %d is not closed: the record was cut short", run[0].Seed, client)
+			}
+		}
+	}
+	return nil
+}
+
+// inOrder returns an error unless the events of a run have the recorder's numbers, one
+// after the other.
+func inOrder(run []trace.Event) error {
+	for i, e := range run {
+		if e.Seq != int64(i+1) || e.Seed != run[0].Seed {
+			return fmt.Errorf("seed %d: event %d of seed %d is where event %d should be", run[0].Seed, e.Seq, e.Seed, i+1)
+		}
+	}
+	return nil
+}
+
+// readTraces reads the file of a store. A file without an event, or whose events are not
+// in the recorder's order, is an error; for whole see recordBy.
+func readTraces(file string, whole func([][]trace.Event) error) (traces []trace.Trace, err error) {
 	f, err := os.Open(filepath.Clean(file))
 	if err != nil {
 		return nil, err
@@ -357,12 +402,27 @@ func readTraces(file string) (traces []trace.Trace, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range trace.Runs(events) {
+	runs := trace.Runs(events)
+	if len(runs) == 0 {
+		return nil, errors.New("no event was recorded")
+	}
+	if whole != nil {
+		if err := whole(runs); err != nil {
+			return nil, err
+		}
+	}
+	for _, run := range runs {
+		if err := inOrder(run); err != nil {
+			return nil, err
+		}
 		t, err := trace.Split(run)
 		if err != nil {
 			return nil, fmt.Errorf("seed %d: %w", run[0].Seed, err)
 		}
 		traces = append(traces, t...)
+	}
+	if len(traces) == 0 {
+		return nil, errors.New("no event is about a lock")
 	}
 	return traces, nil
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,4 +179,73 @@ func readFile(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// recordedRuns returns the runs of two schedules, from seed 5 on, each of two clients.
+func recordedRuns() []trace.Event {
+	var all []trace.Event
+	for seed := uint64(5); seed < 7; seed++ {
+		join := trace.Event{Kind: trace.Join, Client: 1, Name: "n", ID: "a:1", Units: 1, Limit: 1, TTL: 1e9, Wait: true, State: "held"}
+		for i, e := range []trace.Event{join, {Kind: trace.Inspect, Client: 2, Name: "n"}, {Kind: trace.Close, Client: 1}, {Kind: trace.Close, Client: 2}} {
+			e.Version, e.Seed, e.Seq = trace.Version, seed, int64(i+1)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// TestARecordThatIsNotWholeIsRefused checks that the lane of traces fails where the record
+// of its schedules lacks something, although what is there could be accepted.
+func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
+	lines := func(events []trace.Event) []string {
+		var text strings.Builder
+		if err := trace.Write(&text, events); err != nil {
+			t.Fatal(err)
+		}
+		return strings.SplitAfter(strings.TrimSuffix(text.String(), "\n"), "\n")
+	}
+	all := lines(recordedRuns())
+	swapped := slices.Clone(all)
+	swapped[1], swapped[2] = swapped[2], swapped[1]
+	for what, test := range map[string]struct {
+		text string
+		want string
+	}{
+		"whole":                        {strings.Join(all, ""), ""},
+		"a file without events":        {"", "no event was recorded"},
+		"cut in the last line":         {strings.TrimSuffix(strings.Join(all, ""), "}"), "EOF"},
+		"cut before the last line":     {strings.Join(all[:7], ""), "client 2 is not closed"},
+		"cut after a run":              {strings.Join(all[:4], ""), "1 runs of 2 schedules"},
+		"without the first run":        {strings.Join(all[4:], ""), "1 runs of 2 schedules"},
+		"the same run twice":           {strings.Join(all[4:], "") + "\n" + strings.Join(all[4:], ""), "of seed 6 is where that of seed 5"},
+		"without an event":             {strings.Join(slices.Delete(slices.Clone(all), 1, 2), ""), "event 3 of seed 5 is where event 2"},
+		"with an event twice":          {strings.Join(slices.Insert(slices.Clone(all), 2, all[1]), ""), "event 2 of seed 5 is where event 3"},
+		"two events swapped":           {strings.Join(swapped, ""), "event 3 of seed 5 is where event 2"},
+		"an unknown event":             {strings.Replace(strings.Join(all, ""), `"e":"inspect"`, `"e":"peek"`, 1), `"peek" is no event`},
+		"an unknown field":             {strings.Replace(strings.Join(all, ""), `"e":"inspect"`, `"e":"inspect","why":1`, 1), "unknown field"},
+		"another version":              {strings.Replace(strings.Join(all, ""), `"v":1`, `"v":2`, 1), "version is 2"},
+		"a recorder of no lock at all": {strings.Join(lines(withoutLocks(recordedRuns())), ""), "no event is about a lock"},
+	} {
+		name := filepath.Join(t.TempDir(), "memory.jsonl")
+		if err := os.WriteFile(name, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		traces, err := readTraces(name, func(runs [][]trace.Event) error { return whole(runs, 5, 2) })
+		switch {
+		case test.want == "" && (err != nil || len(traces) != 2):
+			t.Errorf("%s: %d traces: %v", what, len(traces), err)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: %d traces: %v", what, len(traces), err)
+		}
+	}
+}
+
+// withoutLocks returns events whose requests are those of a client that only watches.
+func withoutLocks(events []trace.Event) []trace.Event {
+	for i := range events {
+		if e := &events[i]; e.Kind != trace.Close {
+			*e = trace.Event{Version: e.Version, Seed: e.Seed, Seq: e.Seq, Kind: trace.Watch, Client: e.Client}
+		}
+	}
+	return events
 }
