@@ -7,10 +7,10 @@
 (*                                                                         *)
 (* Each action is one critical section of queue.mu, and has the name of    *)
 (* the Go function that locks it; module LocalQueue has the functions that *)
-(* are called in it. Between two sections anything else may *)
-(* happen. The requests of module Line are here one step at the store,     *)
-(* with answers that may be lost. Clocks are module Line's matter: a claim *)
-(* is valid or over, and the store keeps a place as long as it is valid.   *)
+(* are called in it. Between two sections anything else may happen. The    *)
+(* requests of module Line are one step at the store here, with answers    *)
+(* that may be lost. Clocks are module Line's matter: a claim is valid or  *)
+(* over, and the store keeps a place as long as it is valid.               *)
 (*                                                                         *)
 (* Not here: Close, Detach, MaxHold and nested holds, named owners, and    *)
 (* the times of pauses and of retry budgets: each may end now or later.    *)
@@ -249,8 +249,9 @@ TriesEnd == \A g \in Trying : Has(Q(g).waiters, g) => ~(Exclusive(Q(g)) /\ HeldC
 \* behaviour comes to rest, since each goroutine asks once: fair is that nothing stays undone.
 Runs(g) == At(g).pc \notin {"new", "over", "asleep"} \/ (At(g).pc = "asleep" /\ (At(g).wake = "full" \/ At(g).cancelled))
 Renews(c) == \E i \in 1..Refs : queue[c].t[i].state = "waiting" /\ StateAt(store, <<c, i>>) # "waiting"
-LiveSpec == /\ Spec /\ \A g \in Goroutines : []<>~Runs(g)
-            /\ \A c \in Clients : []<>~(Renews(c) \/ queue[c].cleaner # {} \/ queue[c].losing > 0)
+LiveSpec == /\ Spec /\ \A g \in Goroutines : []<>~(Runs(g) /\ ~Flaw("nobody-runs"))
+            /\ \A c \in Clients : []<>~(Renews(c) /\ ~Flaw("no-renewals"))
+            /\ \A c \in Clients : []<>~(queue[c].cleaner # {} /\ ~Flaw("no-cleaner"))
 WaitEnds == \A g \in Stay : (At(g).pc = "asleep") ~> (At(g).pc = "holds")
 
 \* What the properties are about does happen: each of these has to be refuted.

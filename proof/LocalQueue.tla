@@ -136,7 +136,7 @@ OnGrant(q, i, token) ==
   LET r0 == [IF q.pending = i THEN ClearPending(q) ELSE q EXCEPT !.t[i].state = "held", !.t[i].token = token]
       r1 == GrantTo(r0, i, Head(r0.waiters))
       r2 == IF Readers(r1) THEN Admit([r1 EXCEPT !.open = i], i) ELSE r1
-  IN IF r0.waiters = <<>> THEN DiscardHeld(r0, i)
+  IN IF r0.waiters = <<>> THEN (IF Flaw("unwanted-held") THEN r0 ELSE DiscardHeld(r0, i))
      ELSE EnsureJoiner(IF Exclusive(r2) THEN FailTries(r2) ELSE r2)
 TryBlocked(q) == (q.waiters # <<>> /\ Head(q.waiters) \notin Trying) \/ (Exclusive(q) /\ HeldCount(q) > 0)
 

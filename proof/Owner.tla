@@ -62,8 +62,8 @@ Init == /\ store = [queue |-> <<>>, token |-> [o \in {"own", "str"} |-> 0], left
 (************************* The store ***************************************)
 
 Held(o) == store.token[o] > 0
-Grant(st) == IF st.queue # <<>> /\ st.token[st.queue[1]] = 0
-             THEN [st EXCEPT !.token[st.queue[1]] = st.last + 1, !.last = @ + 1] ELSE st
+Grant(st) == LET o == st.queue[IF Flaw("two-holders") THEN Len(st.queue) ELSE 1] IN
+             IF st.queue # <<>> /\ st.token[o] = 0 THEN [st EXCEPT !.token[o] = st.last + 1, !.last = @ + 1] ELSE st
 CanEnter == store.last + Cardinality({i \in 1..Len(store.queue) : ~Held(store.queue[i])}) < Grants
 Enter(st, o) == Grant([st EXCEPT !.queue = Append(@, o)])
 Vacate(st, o) == Grant([st EXCEPT !.queue = SelectSeq(@, LAMBDA p : p # o), !.token[o] = 0])

@@ -70,13 +70,13 @@ Begin(s) == LET what == IF Lease > 0 THEN "reserved" ELSE "sold" IN
   /\ calls' = calls \cup {[id |-> s, what |-> what, epoch |-> dir.epoch, home |-> Home(s, dir.n), ask |-> Former(s, dir), age |-> 0]}
   /\ UNCHANGED <<shard, dir, older, notes, owed, world>>
 \* opFind: a shard of another epoch says so, and the client begins again.
-Find(c, i) ==
+Find(s, i) == \E c \in {d \in calls : d.id = s} :
   /\ i \in c.ask /\ shard[i].book[c.id] = None /\ shard[i].epoch = c.epoch
   /\ calls' = (calls \ {c}) \cup {[c EXCEPT !.ask = @ \ {i}]}
   /\ UNCHANGED <<shard, dir, older, notes, owed, world>>
 Sells(s) == /\ owed' = [owed EXCEPT ![s] = Keep]
             /\ world' = [world EXCEPT !.twice = @ \/ owed[s] > 0]
-Sell(c) ==
+Sell(s) == \E c \in {d \in calls : d.id = s} :
   LET b == shard[c.home] IN
   /\ c.ask = {} \/ Flaw("asks-home-only")
   /\ b.epoch = c.epoch \/ (b.epoch > c.epoch /\ Flaw("sells-by-any-epoch"))
@@ -104,12 +104,12 @@ Pull(i, p) ==
   /\ shard' = [shard EXCEPT ![i].free = @ - 1, ![i].seq[p] = @ + 1, ![i].out[p] = shard[i].seq[p] + 1]
   /\ notes' = notes \cup {<<i, p, shard[i].seq[p] + 1>>}
   /\ UNCHANGED <<dir, older, calls, owed, world>>
-Accept(m) ==
+Accept(i, p) == \E m \in {n \in notes : n[1] = i /\ n[2] = p} :
   /\ shard[m[2]].in[m[1]] = m[3] - 1 \/ (Flaw("accepts-twice") /\ shard[m[2]].free < 3)
   /\ shard' = [shard EXCEPT ![m[2]].in[m[1]] = m[3], ![m[2]].free = @ + 1]
   /\ UNCHANGED <<dir, older, calls, notes, owed, world>>
 \* Clear follows an answer to Accept; a late one is about a note that is gone.
-Clear(m) ==
+Clear(i, p) == \E m \in {n \in notes : n[1] = i /\ n[2] = p} :
   /\ shard[m[2]].in[m[1]] >= m[3] \/ Flaw("clears-first")
   /\ shard[m[1]].out[m[2]] = m[3] \/ (Flaw("clears-any") /\ shard[m[1]].out[m[2]] # 0)
   /\ shard' = [shard EXCEPT ![m[1]].out[m[2]] = 0]
@@ -163,11 +163,9 @@ Tick ==
   /\ calls' = {[c EXCEPT !.age = 1] : c \in {k \in calls : k.age = 0}}
   /\ owed' = [s \in Ids |-> Less(owed[s])] /\ world' = [world EXCEPT !.ticks = @ + 1] /\ UNCHANGED notes
 
-Next == \/ \E s \in Ids : Begin(s)
-        \/ \E s \in Ids, i \in Places : Confirm(s, i) \/ Return(s, i)
-        \/ \E c \in calls : Sell(c) \/ \E i \in Places : Find(c, i)
-        \/ \E i, p \in Places : Pull(i, p)
-        \/ \E m \in notes : Accept(m) \/ Clear(m)
+Next == \/ \E s \in Ids : Begin(s) \/ Sell(s)
+        \/ \E s \in Ids, i \in Places : Find(s, i) \/ Confirm(s, i) \/ Return(s, i)
+        \/ \E i, p \in Places : Pull(i, p) \/ Accept(i, p) \/ Clear(i, p)
         \/ \E i \in Places : Place(i) \/ AdoptLater(i)
         \/ SwapBegins \/ SwapEnds \/ Restore \/ Tick
 Spec == Init /\ [][Next]_vars

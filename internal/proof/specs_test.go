@@ -132,6 +132,74 @@ func TestEveryModuleHasMutantsInTheBuild(t *testing.T) {
 	}
 }
 
+// impliedProperties are those that the properties of other modules imply, and which no
+// mutant refutes.
+var impliedProperties = map[string]string{
+	"LineAbs Exclusion": "of the abstract queue itself: the mutants of the modules that refine it are refuted by Refines",
+	"LineAbs InOrder":   "of the abstract queue itself",
+	"LineAbs OneOwner":  "of the abstract queue itself",
+}
+
+// TestEveryPropertyRefutesAMutantInTheBuild checks that each property which a module is
+// checked for refutes a mutant of that module: one that refutes none could be true of
+// everything.
+func TestEveryPropertyRefutesAMutantInTheBuild(t *testing.T) {
+	configs, mutants := specs(t)
+	refutes := map[string]bool{}
+	for _, m := range mutants {
+		c := configOf(configs, m.Config)
+		refutes[c.Module()+" "+m.Property] = refutes[c.Module()+" "+m.Property] || m.Lane == "build" && c.Lane == "build"
+	}
+	checked := map[string]bool{}
+	for _, c := range configs {
+		for _, p := range slices.Concat(c.Invariants, c.Properties) {
+			if c.Expect == "holds" {
+				checked[c.Module()+" "+p] = true
+			}
+		}
+	}
+	for p := range checked {
+		if !refutes[p] && impliedProperties[p] == "" {
+			t.Errorf("%s refutes no mutant in the build", p)
+		}
+	}
+	for p := range impliedProperties {
+		if !checked[p] || refutes[p] {
+			t.Errorf("%s is listed as one that refutes no mutant: checked %v, refutes one %v", p, checked[p], refutes[p])
+		}
+	}
+}
+
+// TestPageListsEveryProperty checks that docs/proof/properties.md says of each property
+// that a configuration checks what it says, and of no other.
+func TestPageListsEveryProperty(t *testing.T) {
+	configs, _ := specs(t)
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| ([A-Z][A-Za-z, ]+) \|`).FindAllStringSubmatch(readFile(t, "../../docs/proof/properties.md"), -1) {
+		for p := range strings.SplitSeq(m[1], ", ") {
+			listed[p] = true
+		}
+	}
+	checked := map[string]bool{}
+	for _, c := range configs {
+		for _, p := range slices.Concat(c.Invariants, c.Properties) {
+			if c.Expect == "holds" {
+				checked[p] = true
+			}
+		}
+	}
+	for p := range checked {
+		if !listed[p] {
+			t.Errorf("%s has no row", p)
+		}
+	}
+	for p := range listed {
+		if !checked[p] {
+			t.Errorf("%s has a row, and no configuration checks it", p)
+		}
+	}
+}
+
 // TestActionsOfEveryModuleAreCounted checks that of each module a build counts the
 // actions in one configuration that holds: else an action that is never taken would not
 // be seen.
