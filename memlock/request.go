@@ -154,7 +154,6 @@ func (r *request) find(q *queue, id string) *ticket {
 	}
 	if t = q.ids[id]; t != nil && t.expiry <= r.now {
 		r.dropForever(q, t, q.indexOf(t.place))
-		r.advance(q, nil)
 		return nil
 	}
 	return t
