@@ -40,10 +40,14 @@ once-simulated:
 
 # 1,000 slots of 20 jobs that 50 hosts start with Once on a real store, with kills
 # and pauses, in some five minutes: STORE=redis://localhost:6379 is the store, and
-# for STORE=sqlite, redis, sentinel, cluster, etcd, zk, postgres or mariadb it starts
-# one of its own.
+# for STORE=sqlite, redis, sentinel, cluster, etcd, zk, postgres, mariadb or nats it
+# starts one of its own.
 once:
+ifeq ($(STORE),nats)
+	cd natslock && go test . -v -run SlotsOnNATS -timeout 30m -once.all -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
+else
 	go test ./internal/safety/once -v -run OnAStore -timeout 30m -once.store=$(STORE) -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
+endif
 
 # The specifications, their mutants and what must be reachable, by the model
 # checker TLC; see docs/proof. It needs Java, and gets TLC by scripts/proof-tools.

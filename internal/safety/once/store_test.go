@@ -3,9 +3,6 @@ package once
 import (
 	"context"
 	"flag"
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -22,19 +19,10 @@ var (
 )
 
 // TestSlotsOnAStore checks the same as TestEachSlotIsFinishedOnce on the store of a
-// URL, in real time: 20 jobs at once, of up to 3 s, with slots of a minute of which
-// one begins every 3 s. Without a URL it runs a tenth of that in fake time.
+// URL, in the world of [InRealTime]. Without a URL it runs a tenth of that in fake
+// time. Module natslock has the same test, as the root module has no client of NATS.
 func TestSlotsOnAStore(t *testing.T) {
-	world := World{
-		Seed: *seed, Hosts: *storeHosts, Slots: 50, Every: time.Minute, Skew: 10 * time.Minute, Speed: 20, TTL: 6 * time.Second,
-		Job: func(rnd *rand.Rand) time.Duration {
-			return time.Duration(float64(time.Millisecond) * math.Pow(3000, rnd.Float64()))
-		},
-		Faults: 4 * time.Second, Down: 15 * time.Second, Aimed: 3,
-	}
-	for i := range 20 {
-		world.Names = append(world.Names, fmt.Sprintf("once-%d-%d/%d", time.Now().Unix(), *seed, i))
-	}
+	world := InRealTime(*seed, *storeHosts)
 	if *storeURL == "" {
 		world.Slots = 5
 		synctest.Test(t, func(t *testing.T) {
