@@ -68,7 +68,8 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 		state := func(state string) []attribute.KeyValue {
 			return append(attrs[:3:3], attribute.String("holdfast.lock.state", state))
 		}
-		count = append(count, number(s.Waiting.Load(), state("waiting")...), number(s.Held.Load(), state("held")...))
+		waiting, held := s.Now()
+		count = append(count, number(waiting, state("waiting")...), number(held, state("held")...))
 		for i := range s.Wait {
 			wait = p.appendDurations(wait, now, &s.Wait[i], resultAttributes(attrs, lockmetrics.Waits[i]))
 		}

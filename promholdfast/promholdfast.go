@@ -44,8 +44,8 @@ type Options struct {
 // Metrics is a prometheus.Collector of the events of the clients that have its
 // Observer. It is safe for concurrent use.
 type Metrics struct {
-	wait   *prometheus.HistogramVec
-	hold   *prometheus.HistogramVec
+	wait   *prometheus.Desc
+	hold   *prometheus.Desc
 	count  *prometheus.Desc
 	errors *prometheus.CounterVec
 	groups *lockmetrics.Groups[instruments]
@@ -54,26 +54,22 @@ type Metrics struct {
 // instruments are the series of one group and kind. They are looked up once, so
 // that events allocate nothing.
 type instruments struct {
-	group, kind   string
-	waiting, held atomic.Int64
-	wait          [len(lockmetrics.Waits)]atomic.Pointer[prometheus.Observer]
-	hold          [len(lockmetrics.Holds)]atomic.Pointer[prometheus.Observer]
+	group, kind string
+	starts      atomic.Uint64
+	wait        [len(lockmetrics.Waits)]atomic.Pointer[histogram]
+	hold        [len(lockmetrics.Holds)]atomic.Pointer[histogram]
 }
 
 // New returns Metrics, to be registered once. It does not block.
 func New(o Options) *Metrics {
 	constant := prometheus.Labels{"holdfast_store_scheme": o.Scheme}
 	lock := []string{"holdfast_lock_group", "holdfast_lock_kind"}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name, Help: help, ConstLabels: constant, Buckets: lockmetrics.Buckets,
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160,
-			NativeHistogramMinResetDuration: time.Hour,
-		}, append(lock[:2:2], "holdfast_lock_outcome", "error_type"))
+	durations := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append(lock[:2:2], "holdfast_lock_outcome", "error_type"), constant)
 	}
 	m := &Metrics{
-		wait: histogram("holdfast_lock_wait_duration_seconds", "Duration of calls that take a lock."),
-		hold: histogram("holdfast_lock_hold_duration_seconds", "Duration of holds."),
+		wait: durations("holdfast_lock_wait_duration_seconds", "Duration of calls that take a lock."),
+		hold: durations("holdfast_lock_hold_duration_seconds", "Duration of holds."),
 		count: prometheus.NewDesc("holdfast_lock_count", "Calls that wait for a lock, and locks held.",
 			append(lock[:2:2], "holdfast_lock_state"), constant),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_store_errors_total",
@@ -88,24 +84,30 @@ func New(o Options) *Metrics {
 // Describe sends the descriptions of the metrics.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.count
-	for _, c := range m.collectors() {
-		c.Describe(ch)
-	}
+	ch <- m.wait
+	ch <- m.hold
+	m.errors.Describe(ch)
 }
 
 // Collect sends the present values.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.groups.Each(func(in *instruments) {
-		ch <- prometheus.MustNewConstMetric(m.count, prometheus.GaugeValue, float64(in.waiting.Load()), in.group, in.kind, "waiting")
-		ch <- prometheus.MustNewConstMetric(m.count, prometheus.GaugeValue, float64(in.held.Load()), in.group, in.kind, "held")
+		waiting, held := lockmetrics.Unfinished(&in.starts, in.wait[:], in.hold[:], counted)
+		ch <- prometheus.MustNewConstMetric(m.count, prometheus.GaugeValue, float64(waiting), in.group, in.kind, "waiting")
+		ch <- prometheus.MustNewConstMetric(m.count, prometheus.GaugeValue, float64(held), in.group, in.kind, "held")
+		collect := func(desc *prometheus.Desc, h *histogram, r lockmetrics.Result) {
+			if h != nil {
+				ch <- h.metric(desc, in.group, in.kind, r.Outcome, r.ErrorType)
+			}
+		}
+		for i := range in.wait {
+			collect(m.wait, in.wait[i].Load(), lockmetrics.Waits[i])
+		}
+		for i := range in.hold {
+			collect(m.hold, in.hold[i].Load(), lockmetrics.Holds[i])
+		}
 	})
-	for _, c := range m.collectors() {
-		c.Collect(ch)
-	}
-}
-
-func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.wait, m.hold, m.errors}
+	m.errors.Collect(ch)
 }
 
 // Observer returns an Observer for holdfast.WithObserver. Several clients may
@@ -118,7 +120,7 @@ func (m *Metrics) Observer() *holdfast.Observer {
 }
 
 func (m *Metrics) lockStart(_ context.Context, e holdfast.LockStartInfo) context.Context {
-	m.groups.Of(&e.Event).waiting.Add(1)
+	m.groups.Of(&e.Event).starts.Add(1)
 	return nil
 }
 
@@ -130,12 +132,9 @@ func (m *Metrics) lockWait(_ context.Context, e holdfast.LockWaitInfo) {
 
 func (m *Metrics) lockDone(_ context.Context, e holdfast.LockDoneInfo) context.Context {
 	in := m.groups.Of(&e.Event)
-	in.waiting.Add(-1)
 	i := lockmetrics.WaitResult(e.Err)
-	observe(&in.wait[i], &lockmetrics.Waits[i], m.wait, in, e.Waited)
-	if e.Err == nil {
-		in.held.Add(1)
-	} else {
+	observe(&in.wait[i], e.Waited)
+	if e.Err != nil {
 		m.storeError(in, "acquire", e.Err)
 	}
 	return nil
@@ -143,9 +142,8 @@ func (m *Metrics) lockDone(_ context.Context, e holdfast.LockDoneInfo) context.C
 
 func (m *Metrics) holdDone(_ context.Context, e holdfast.HoldDoneInfo) {
 	in := m.groups.Of(&e.Event)
-	in.held.Add(-1)
 	i := lockmetrics.HoldResult(e.Err)
-	observe(&in.hold[i], &lockmetrics.Holds[i], m.hold, in, e.Held)
+	observe(&in.hold[i], e.Held)
 	if e.Err != nil {
 		m.storeError(in, "release", e.Err)
 	}
@@ -162,14 +160,20 @@ func (m *Metrics) storeError(in *instruments, op string, err error) {
 	}
 }
 
-// observe adds a duration to the series of a result, which it creates if
-// necessary.
-func observe(at *atomic.Pointer[prometheus.Observer], r *lockmetrics.Result, vec *prometheus.HistogramVec, in *instruments, d time.Duration) {
-	o := at.Load()
-	if o == nil {
-		made := vec.WithLabelValues(in.group, in.kind, r.Outcome, r.ErrorType)
-		o = &made
-		at.Store(o)
+// counted returns the number of durations of a result.
+func counted(at *atomic.Pointer[histogram]) uint64 {
+	if h := at.Load(); h != nil {
+		return h.total()
 	}
-	(*o).Observe(d.Seconds())
+	return 0
+}
+
+// observe adds a duration to the histogram of a result, which it creates if necessary.
+func observe(at *atomic.Pointer[histogram], d time.Duration) {
+	h := at.Load()
+	if h == nil {
+		at.CompareAndSwap(nil, newHistogram())
+		h = at.Load()
+	}
+	h.Observe(d)
 }

@@ -21,11 +21,34 @@ type Aggregate struct {
 // Series has the numbers of one group and kind. The indexes of Wait and Hold are those
 // of Waits and Holds.
 type Series struct {
-	Group         string
-	Kind          holdfast.Kind
-	Waiting, Held atomic.Int64
-	Wait          [len(Waits)]Histogram
-	Hold          [len(Holds)]Histogram
+	Group  string
+	Kind   holdfast.Kind
+	starts atomic.Uint64
+	Wait   [len(Waits)]Histogram
+	Hold   [len(Holds)]Histogram
+}
+
+// Now returns the number of calls that have not returned and of holds that have not
+// ended. They are differences of what was counted, so an event changes no gauge.
+func (s *Series) Now() (waiting, held int64) {
+	return Unfinished(&s.starts, s.Wait[:], s.Hold[:], (*Histogram).Count)
+}
+
+// Unfinished returns the number of calls that have begun and not returned, and of holds
+// that were acquired and have not ended. count returns the number of durations of a
+// histogram. Ends are read before what they end, so no difference is negative.
+func Unfinished[H any](starts *atomic.Uint64, waits, holds []H, count func(*H) uint64) (waiting, held int64) {
+	for i := range holds {
+		held -= int64(count(&holds[i]))
+	}
+	for i := range waits {
+		n := int64(count(&waits[i]))
+		waiting -= n
+		if i == waitAcquired {
+			held += n
+		}
+	}
+	return waiting + int64(starts.Load()), held
 }
 
 // StoreErrors are the labels of a counter of the store's errors. Group and Kind are
@@ -48,7 +71,7 @@ func NewAggregate(groupOf func(name string) string) *Aggregate {
 // LockStart counts a call that begins, and returns the series of its lock.
 func (a *Aggregate) LockStart(e *holdfast.LockStartInfo) *Series {
 	s := a.groups.Of(&e.Event)
-	s.Waiting.Add(1)
+	s.starts.Add(1)
 	return s
 }
 
@@ -63,12 +86,9 @@ func (a *Aggregate) LockWait(e *holdfast.LockWaitInfo) {
 // of its result.
 func (a *Aggregate) LockDone(e *holdfast.LockDoneInfo) (*Series, int) {
 	s := a.groups.Of(&e.Event)
-	s.Waiting.Add(-1)
 	i := WaitResult(e.Err)
 	s.Wait[i].Observe(e.Waited)
-	if e.Err == nil {
-		s.Held.Add(1)
-	} else {
+	if e.Err != nil {
 		a.storeError(s, "acquire", e.Err)
 	}
 	return s, i
@@ -77,7 +97,6 @@ func (a *Aggregate) LockDone(e *holdfast.LockDoneInfo) (*Series, int) {
 // HoldDone counts a hold that has ended, and returns the index of its result.
 func (a *Aggregate) HoldDone(e *holdfast.HoldDoneInfo) int {
 	s := a.groups.Of(&e.Event)
-	s.Held.Add(-1)
 	i := HoldResult(e.Err)
 	s.Hold[i].Observe(e.Held)
 	if e.Err != nil {

@@ -43,6 +43,13 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.mu.Unlock()
 }
 
+// Count returns the number of durations.
+func (h *Histogram) Count() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.d.count
+}
+
 // Distribution returns what was counted.
 func (h *Histogram) Distribution() Distribution {
 	h.mu.Lock()

@@ -43,8 +43,9 @@ func (l *Locks) Write(t *Text, scheme string) {
 	t.Family("holdfast_lock_count", "gauge", "Calls that wait for a lock, and locks held.")
 	l.counted.Each(func(s *lockmetrics.Series) {
 		labels := append(store[:2:2], "holdfast_lock_kind", string(s.Kind), "holdfast_lock_state")
-		t.Sample("holdfast_lock_count", float64(s.Waiting.Load()), append(labels, "waiting")...)
-		t.Sample("holdfast_lock_count", float64(s.Held.Load()), append(labels, "held")...)
+		waiting, held := s.Now()
+		t.Sample("holdfast_lock_count", float64(waiting), append(labels, "waiting")...)
+		t.Sample("holdfast_lock_count", float64(held), append(labels, "held")...)
 	})
 	t.Family("holdfast_lock_wait_duration_seconds", "histogram", "Duration of calls that take a lock.")
 	l.counted.Each(func(s *lockmetrics.Series) {
