@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"encoding/json"
+	"flag"
 	"go/parser"
 	"go/token"
 	"os"
@@ -55,13 +56,38 @@ func TestF134_BrokenCoresFailTheirCases(t *testing.T) {
 	}
 }
 
-// TestF134_BrokenCoresFailOnRealStores checks the same on SQLite and Redis: the case of
-// each flaw fails in the store's own test of locks, and all pass without a flaw.
+var allStores = flag.Bool("drivertest.cores", false, "run the broken cores on every store, instead of SQLite and Redis alone: make soak WHAT=cores")
+
+// lockTests has the test of locks of each store, by the folder of its package. The
+// store of MySQL is tested on MariaDB.
+var lockTests = []struct{ folder, test string }{
+	{"sqlitelock", "TestLocks"},
+	{"redislock", "TestLocks"},
+	{"redislock", "TestSentinelLocks/locks"},
+	{"redislock", "TestClusterLocks"},
+	{"redlock", "TestRedisLocks"},
+	{"etcdlock", "TestLocks"},
+	{"natslock", "TestLocks"},
+	{"pglock", "TestLocks"},
+	{"mysqllock", "TestLocks"},
+	{"zklock", "TestLocks"},
+}
+
+// TestF134_BrokenCoresFailOnRealStores checks the same on SQLite and Redis, and with
+// -drivertest.cores on every store: the case of each flaw fails in the store's own test
+// of locks, and all pass without a flaw.
 func TestF134_BrokenCoresFailOnRealStores(t *testing.T) {
 	t.Parallel()
-	for _, store := range []string{"sqlitelock", "redislock"} {
-		t.Run(store, func(t *testing.T) {
-			program := brokenCores(t, "../"+store)
+	stores := lockTests[:2]
+	if *allStores {
+		stores = lockTests
+	}
+	programs := map[string]string{}
+	for _, s := range stores {
+		if programs[s.folder] == "" {
+			programs[s.folder] = brokenCores(t, "../"+s.folder)
+		}
+		t.Run(s.folder+" "+strings.ReplaceAll(s.test, "/", " "), func(t *testing.T) {
 			seenBy := map[string]string{}
 			var all []string
 			for _, f := range coreFlaws {
@@ -71,14 +97,17 @@ func TestF134_BrokenCoresFailOnRealStores(t *testing.T) {
 			seenBy[""] = strings.Join(all, "|")
 			for name, cases := range seenBy {
 				t.Run(name, func(t *testing.T) {
-					t.Parallel()
-					cmd := exec.Command(program, "-test.run", "^TestLocks$/^("+strings.ReplaceAll(cases, " ", "_")+")$", "-test.v")
-					cmd.Dir = "../" + store
+					if !*allStores { // else a machine with the servers of all is too busy for any lease
+						t.Parallel()
+					}
+					of := "^" + strings.ReplaceAll(s.test, "/", "$/^") + "$"
+					cmd := exec.Command(programs[s.folder], "-test.run", of+"/^("+strings.ReplaceAll(cases, " ", "_")+")$", "-test.v")
+					cmd.Dir = "../" + s.folder
 					cmd.Env = append(os.Environ(), "BROKEN_CORE="+name)
 					out, err := cmd.CombinedOutput()
 					for _, c := range strings.Split(cases, "|") {
-						failed := strings.Contains(string(out), "--- FAIL: TestLocks/"+strings.ReplaceAll(c, " ", "_")+" ")
-						passed := strings.Contains(string(out), "--- PASS: TestLocks/"+strings.ReplaceAll(c, " ", "_")+" ")
+						failed := strings.Contains(string(out), "--- FAIL: "+s.test+"/"+strings.ReplaceAll(c, " ", "_")+" ")
+						passed := strings.Contains(string(out), "--- PASS: "+s.test+"/"+strings.ReplaceAll(c, " ", "_")+" ")
 						if failed == passed || failed != (name != "") {
 							t.Errorf("the case %q of the core %q: failed %v, passed %v, %v\n%s", c, name, failed, passed, err, out)
 						}
@@ -127,7 +156,9 @@ func brokenCores(t *testing.T, folder string) (program string) {
 		t.Fatal(err)
 	}
 	program = filepath.Join(temporary, "broken.test")
-	if out, err := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, folder).CombinedOutput(); err != nil {
+	build := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, ".")
+	build.Dir = folder // which may be a module of its own
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program

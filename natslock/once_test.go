@@ -15,6 +15,7 @@ var (
 	onceAll   = flag.Bool("once.all", false, "run all 1,000 slots of TestSlotsOnNATS, in five minutes")
 	onceSeed  = flag.Uint64("once.seed", 1, "the seed of its world")
 	onceHosts = flag.Int("once.hosts", 50, "how many hosts it has, if all slots are run")
+	onceTTL   = flag.Duration("once.ttl", 6*time.Second, "their leases: a longer one lets a busy server keep up with the renewals of hosts that wait")
 )
 
 // TestSlotsOnNATS checks, with jobs that many hosts start by Once, that each slot is
@@ -24,6 +25,7 @@ var (
 func TestSlotsOnNATS(t *testing.T) {
 	s := servers.StartNATS(t, "")
 	world := once.InRealTime(*onceSeed, *onceHosts)
+	world.TTL = *onceTTL
 	if !*onceAll {
 		world.Names, world.Hosts, world.Slots, world.Skew = world.Names[:4], 10, 5, time.Minute
 		world.Faults, world.Down = time.Second, 3*time.Second

@@ -72,7 +72,7 @@ func TestLocks(t *testing.T) {
 	w := newWorld(t, 2)
 	drivertest.RunLocks(t, drivertest.Harness{
 		Open: func(drivertest.T) driver.Driver { return w.open() },
-		TTL:  2 * time.Second, // a busy machine can renew its leases in time
+		TTL:  4 * time.Second, // a busy machine can renew its leases in time
 		LeaveOut: map[string]string{
 			"held on behalf of another": "a lock server writes on whose behalf it holds, and its tickets are the store's",
 		},
