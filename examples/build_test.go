@@ -81,16 +81,20 @@ func build(t *testing.T) programs {
 	return p
 }
 
-// run runs an example to its end, with a folder for the state of its user. Its
-// error has what it wrote to standard error.
-func (p programs) run(ctx context.Context, name, store, state string) ([]byte, error) {
+// run runs an example to its end, in a folder that it makes. Its error has what the
+// example wrote to standard error.
+func (p programs) run(ctx context.Context, name, store, folder string) ([]byte, error) {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.path)
 	if store != "" {
 		cmd.Args = append(cmd.Args, "-store", store)
 	}
-	cmd.Env = append(os.Environ(), asExample+"="+name, "XDG_STATE_HOME="+state)
+	cmd.Env = append(os.Environ(), asExample+"="+name)
+	cmd.Dir = folder
 	// Its child processes end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -10,7 +10,9 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +21,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
@@ -28,7 +29,13 @@ const (
 	writes  = 4
 )
 
-func main() { program.Main(run) }
+func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), *store); err != nil {
+		log.Fatal(err)
+	}
+}
 
 // setting is two files that must agree.
 type setting struct{ host, port string }

@@ -12,20 +12,24 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
-const clients, goroutines = 4, 25
+const clients, goroutines, times = 4, 25, 20
 
-var times = flag.Int("times", 20, "how often each goroutine adds")
-
-func main() { program.Main(run) }
+func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), *store); err != nil {
+		log.Fatal(err)
+	}
+}
 
 // number is read and written in two steps, like a row or a file.
 type number struct{ n atomic.Int64 }
@@ -46,10 +50,10 @@ func run(ctx context.Context, store string) error {
 		defer c.Close()
 		locks = append(locks, c)
 	}
-	want := int64(clients * goroutines * *times)
+	want := int64(clients * goroutines * times)
 
 	var without number
-	err := everybody(*times, func(int) error {
+	err := everybody(func(int) error {
 		without.add()
 		return nil
 	})
@@ -59,7 +63,7 @@ func run(ctx context.Context, store string) error {
 	fmt.Printf("without a lock: %d of %d additions are left\n", without.n.Load(), want)
 
 	var with number
-	err = everybody(*times, func(client int) error {
+	err = everybody(func(client int) error {
 		return locks[client].Do(ctx, "examples/counter", func(context.Context) error {
 			with.add()
 			return nil
@@ -75,9 +79,9 @@ func run(ctx context.Context, store string) error {
 	return nil
 }
 
-// everybody calls add so many times in each goroutine of each client, and
+// everybody calls add in each goroutine of each client, times over, and
 // returns the first error.
-func everybody(times int, add func(client int) error) error {
+func everybody(add func(client int) error) error {
 	errs := make(chan error, clients*goroutines)
 	var all sync.WaitGroup
 	for g := range clients * goroutines {

@@ -1,24 +1,24 @@
 // Command crash kills a process that holds a lock. Nobody is left to release it;
-// its lease ends by itself, and who waits gets the lock within the TTL.
+// its lease ends by itself, and the next waiter gets the lock within the TTL.
 //
 //	go run ./examples/crash
 //	go run ./examples/crash -store redis://localhost:6379
 //
-// The store has to be one that processes share: it is the SQLite file of the
-// holdfast command unless you say otherwise.
+// The store has to be one that processes share, such as a SQLite file.
 package main
 
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
@@ -30,10 +30,14 @@ const (
 const asVictim = "HOLDFAST_EXAMPLE_VICTIM"
 
 func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	part := run
 	if os.Getenv(asVictim) != "" {
-		program.Main(hold)
-	} else {
-		program.Main(run)
+		part = hold
+	}
+	if err := part(context.Background(), *store); err != nil {
+		log.Fatal(err)
 	}
 }
 

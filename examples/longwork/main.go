@@ -9,12 +9,13 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
@@ -23,7 +24,13 @@ const (
 	work = 2 * ttl
 )
 
-func main() { program.Main(run) }
+func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), *store); err != nil {
+		log.Fatal(err)
+	}
+}
 
 func run(ctx context.Context, store string) error {
 	worker, err := anylock.Open(ctx, store, holdfast.WithTTL(ttl), holdfast.WithNote("long work"))

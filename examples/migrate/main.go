@@ -12,7 +12,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,7 +24,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
@@ -36,7 +37,13 @@ var migrations = []string{
 	`CREATE INDEX customer_city ON customer (city)`,
 }
 
-func main() { program.Main(run) }
+func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), *store); err != nil {
+		log.Fatal(err)
+	}
+}
 
 func run(ctx context.Context, store string) error {
 	dir, err := os.MkdirTemp("", "holdfast-migrate-")

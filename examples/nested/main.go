@@ -10,16 +10,23 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const name = "examples/nested/customer-7"
 
-func main() { program.Main(run) }
+func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), *store); err != nil {
+		log.Fatal(err)
+	}
+}
 
 // payments and orders each keep a customer's account consistent, and lock it.
 type (

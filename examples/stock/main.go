@@ -5,8 +5,7 @@
 //	go run ./examples/stock
 //	go run ./examples/stock -store redis://localhost:6379
 //
-// The store has to be one that processes share: it is the SQLite file of the
-// holdfast command unless you say otherwise.
+// The store has to be one that processes share, such as a SQLite file.
 package main
 
 import (
@@ -16,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,21 +25,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
-const sellers = 8
+const sellers, units = 8, 200
 
 // asSeller in the environment makes this program one of the sellers.
 const asSeller = "HOLDFAST_EXAMPLE_SELLER"
 
-var units = flag.Int("units", 200, "how many units are in stock")
-
 func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	part := run
 	if os.Getenv(asSeller) != "" {
-		program.Main(sell)
-	} else {
-		program.Main(run)
+		part = sell
+	}
+	if err := part(context.Background(), *store); err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -51,7 +52,7 @@ func run(ctx context.Context, store string) error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "stock")
-	if err := write(file, *units); err != nil {
+	if err := write(file, units); err != nil {
 		return err
 	}
 
@@ -90,13 +91,13 @@ func run(ctx context.Context, store string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("sold %d different units of %d, %d are left\n", len(sold), *units, left)
+	fmt.Printf("sold %d different units of %d, %d are left\n", len(sold), units, left)
 	for unit, times := range sold {
 		if times > 1 {
 			return fmt.Errorf("unit %s was sold %d times", unit, times)
 		}
 	}
-	if left != 0 || len(sold) != *units {
+	if left != 0 || len(sold) != units {
 		return errors.New("the numbers do not add up")
 	}
 	return nil

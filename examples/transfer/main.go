@@ -10,13 +10,14 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/examples/internal/program"
 )
 
 const (
@@ -25,7 +26,13 @@ const (
 	start     = 1000
 )
 
-func main() { program.Main(run) }
+func main() {
+	store := flag.String("store", "sqlite:locks.db", "URL of the store")
+	flag.Parse()
+	if err := run(context.Background(), *store); err != nil {
+		log.Fatal(err)
+	}
+}
 
 // bank stands for a database without transactions.
 type bank struct{ ann, bob atomic.Int64 }
