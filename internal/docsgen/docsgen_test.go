@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/spf13/cobra"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { servers.Main(m) }
 
 // TestDocumentationIsCurrent checks the generated files, as a step of CI does
 // too.

@@ -52,7 +52,7 @@ var importable = []string{
 // importableIn are the same for the snippets of other modules.
 var importableIn = map[string][]string{
 	"natslock":     {"context", "github.com/nats-io/nats.go nats", repo, repo + "/natslock"},
-	"otelholdfast": {"context", repo, repo + "/otelholdfast"},
+	"otelholdfast": {"context", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/sdk/metric", repo, repo + "/otelholdfast"},
 	"promholdfast": {"context", "github.com/prometheus/client_golang/prometheus", repo, repo + "/promholdfast"},
 	"recipes": {
 		"context", "github.com/golang-migrate/migrate/v4 migrate", "github.com/golang-migrate/migrate/v4/source migratesource",
