@@ -16,7 +16,11 @@ import (
 // stop, and its lock is released when it has.
 func ExampleClient_Shutdown() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	begun, ended := make(chan bool), make(chan error)
 	go func() {
@@ -41,7 +45,17 @@ func ExampleClient_Shutdown() {
 func ExampleClient_Close() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	locks, other := newClient(store), newClient(store) // two processes
+	// These clients stand for two processes.
+	locks, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	other, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer other.Close()
 
 	hold, err := locks.Mutex("import").Lock(ctx)
@@ -66,7 +80,11 @@ func ExampleClient_Close() {
 
 // ExampleClient_TTL asks for the lease of locks that are made without WithTTL.
 func ExampleClient_TTL() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	fmt.Println(locks.TTL())
@@ -92,10 +110,14 @@ func ExampleHolder_LogValue() {
 func ExampleClient_Lead() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
-	err := locks.Lead(ctx, "reconciler", func(ctx context.Context) error {
+	err = locks.Lead(ctx, "reconciler", func(ctx context.Context) error {
 		fmt.Println("leads, in a term with a number:", holdfast.Token(ctx, "reconciler") > 0)
 		stop() // as a signal would
 		<-ctx.Done()

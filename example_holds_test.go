@@ -10,11 +10,15 @@ import (
 )
 
 func ExampleMutex_Do() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	invoice := locks.Mutex("invoice/42")
-	err := invoice.Do(context.Background(), func(ctx context.Context) error {
+	err = invoice.Do(context.Background(), func(ctx context.Context) error {
 		return ctx.Err() // the work
 	})
 	fmt.Println(err)
@@ -24,7 +28,11 @@ func ExampleMutex_Do() {
 // ExampleHold_Err does work that cannot be interrupted in steps, and asks for the
 // lock before each.
 func ExampleHold_Err() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Mutex("import").Lock(context.Background())
@@ -48,7 +56,11 @@ func ExampleHold_Err() {
 // ExampleHold_Token gives a database the token, so that it refuses a holder that was
 // paused for longer than its lease.
 func ExampleHold_Token() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	invoice := locks.Mutex("invoice/42")
@@ -72,7 +84,16 @@ func ExampleHold_Token() {
 func ExampleHold_Unlock() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	locks, operator := newClient(store), newClient(store)
+	locks, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	operator, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 	defer operator.Close()
 
@@ -93,7 +114,11 @@ func ExampleHold_Unlock() {
 // another order does not wait for ever.
 func ExampleMulti_Lock() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Multi([]string{"account/9", "account/7"}).Lock(ctx)
@@ -115,11 +140,15 @@ func ExampleMulti_Lock() {
 // ExampleRWMutex_RDo reads beside others, and writes alone.
 func ExampleRWMutex_RDo() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	config := locks.RWMutex("config")
-	err := config.Do(ctx, func(context.Context) error {
+	err = config.Do(ctx, func(context.Context) error {
 		_, err := config.TryRLock(ctx) // ctx is of no hold: another reader
 		fmt.Println("a reader beside a writer:", errors.Is(err, holdfast.ErrHeld))
 		return nil
@@ -151,11 +180,15 @@ func ExampleRWMutex_RDo() {
 // ExampleSemaphore_Do uses two of four permits.
 func ExampleSemaphore_Do() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	memory := locks.Semaphore("gigabytes", 4)
-	err := memory.Do(ctx, 2, func(context.Context) error {
+	err = memory.Do(ctx, 2, func(context.Context) error {
 		_, err := memory.TryAcquire(ctx, 3)
 		fmt.Println("three more:", errors.Is(err, holdfast.ErrHeld))
 		return nil

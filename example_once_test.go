@@ -15,7 +15,17 @@ import (
 func ExampleClient_Once() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	a, b := newClient(store), newClient(store) // two replicas
+	// These clients stand for two replicas.
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 
@@ -37,7 +47,11 @@ func ExampleClient_Once() {
 // ExampleClient_TryOnce shows a function that leaves its slot open.
 func ExampleClient_TryOnce() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	slot := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
@@ -63,11 +77,15 @@ func ExampleClient_TryOnce() {
 // ExampleClient_LastDone shows an alarm for a job that has not run.
 func ExampleClient_LastDone() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	slot := holdfast.Slot(time.Now(), 24*time.Hour)
-	_, err := locks.Once(ctx, "backup", slot, func(ctx context.Context) error { return nil }, holdfast.WithNote("the night's backup"))
+	_, err = locks.Once(ctx, "backup", slot, func(ctx context.Context) error { return nil }, holdfast.WithNote("the night's backup"))
 	if err != nil {
 		fmt.Println(err)
 	}

@@ -28,7 +28,11 @@ func ExampleNew() {
 // allow is an error at once.
 func ExampleWithTTL() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Mutex("import", holdfast.WithTTL(10*time.Second)).Lock(ctx)
@@ -54,7 +58,11 @@ func ExampleWithPrefix() {
 		return
 	}
 	defer billing.Close()
-	all := newClient(store)
+	all, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer all.Close()
 
 	err = billing.Do(ctx, "nightly", func(ctx context.Context) error {
@@ -100,10 +108,14 @@ func ExampleWithObserver() {
 // ExampleWithMaxHold frees a lock from work that hangs: its context ends, with the
 // reason.
 func ExampleWithMaxHold() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
-	err := locks.Do(context.Background(), "import", func(ctx context.Context) error {
+	err = locks.Do(context.Background(), "import", func(ctx context.Context) error {
 		<-ctx.Done() // the work, which does not come to an end by itself
 		return nil
 	}, holdfast.WithMaxHold(20*time.Millisecond))
@@ -116,11 +128,21 @@ func ExampleWithMaxHold() {
 func ExampleWithNote() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	a, b := newClient(store), newClient(store) // two processes
+	// These clients stand for two processes.
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 
-	err := a.Do(ctx, "nightly", func(ctx context.Context) error {
+	err = a.Do(ctx, "nightly", func(ctx context.Context) error {
 		seen, err := b.Inspect(ctx, "nightly")
 		if err == nil {
 			fmt.Println(seen.Kind(), "held for:", seen.Holders[0].Holder.Note)
@@ -137,7 +159,11 @@ func ExampleWithNote() {
 // the server.
 func ExampleWithHolder() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Mutex("deploy", holdfast.WithHolder(holdfast.Holder{Host: "build-7", PID: 4242})).Lock(ctx)
@@ -159,7 +185,17 @@ func ExampleWithHolder() {
 func ExampleWithWaiting() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	a, b := newClient(store), newClient(store) // two processes
+	// These clients stand for two processes.
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 
@@ -191,7 +227,11 @@ func ExampleWithWaiting() {
 // renewal: a lock that nobody asks for ends with its lease.
 func ExampleWithManualRenewal() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Mutex("deploy", holdfast.WithManualRenewal()).Lock(ctx)
@@ -214,7 +254,17 @@ func ExampleWithManualRenewal() {
 func ExampleWithExistingSize() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	before, after := newClient(store), newClient(store) // two versions of a program
+	// These clients stand for two versions of a program.
+	before, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	after, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer before.Close()
 	defer after.Close()
 

@@ -16,7 +16,11 @@ import (
 // ExampleClient_Inspect shows who holds a lock, and who waits.
 func ExampleClient_Inspect() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Mutex("nightly").Lock(ctx)
@@ -41,10 +45,14 @@ func ExampleClient_Inspect() {
 // ExampleClient_Names looks for the locks of one service.
 func ExampleClient_Names() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
-	err := locks.Multi([]string{"billing/42", "shop/7"}).Do(ctx, func(ctx context.Context) error {
+	err = locks.Multi([]string{"billing/42", "shop/7"}).Do(ctx, func(ctx context.Context) error {
 		for name, err := range locks.Names(ctx, "billing/") {
 			if err != nil {
 				return err
@@ -63,7 +71,17 @@ func ExampleClient_Names() {
 func ExampleClient_Break() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	stuck, operator := newClient(store), newClient(store) // two processes
+	// These clients stand for two processes.
+	stuck, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	operator, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer stuck.Close()
 	defer operator.Close()
 
@@ -90,7 +108,11 @@ func ExampleClient_Break() {
 
 // ExampleClient_Check refuses to start on a store that breaks a promise.
 func ExampleClient_Check() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	findings, err := locks.Check(context.Background())
@@ -113,7 +135,21 @@ func ExampleClient_Check() {
 func ExampleClient_Identity() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	a, b, elsewhere := newClient(store), newClient(store), newClient(memlock.NewStore())
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	elsewhere, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 	defer elsewhere.Close()
@@ -127,7 +163,11 @@ func ExampleClient_Identity() {
 
 // ExampleClient_Traits asks whether the store has Once.
 func ExampleClient_Traits() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	traits := locks.Traits()

@@ -12,22 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// newClient stands for anylock.Open(ctx, "redis://localhost:6379") and the
-// like.
-func newClient(s *memlock.Store) *holdfast.Client {
-	locks, err := holdfast.New(memlock.New(s))
-	if err != nil {
-		panic(err)
-	}
-	return locks
-}
-
 func ExampleClient_Do() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
-	err := locks.Do(ctx, "invoice/42", func(ctx context.Context) error {
+	err = locks.Do(ctx, "invoice/42", func(ctx context.Context) error {
 		fmt.Println("alone, with a token:", holdfast.Token(ctx, "invoice/42") > 0)
 		return ctx.Err() // ends when the lock is lost
 	})
@@ -40,7 +34,17 @@ func ExampleClient_Do() {
 func ExampleMutex_TryLock() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	a, b := newClient(store), newClient(store) // two processes
+	// These clients stand for two processes.
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 
@@ -67,7 +71,17 @@ func ExampleMutex_TryLock() {
 func ExampleWithMaxWait() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	a, b := newClient(store), newClient(store) // two processes
+	// These clients stand for two processes.
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 
@@ -95,7 +109,11 @@ func ExampleWithMaxWait() {
 
 // ExampleClient_Ping is a readiness probe.
 func ExampleClient_Ping() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	ready := func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +131,11 @@ func ExampleClient_Ping() {
 }
 
 func ExampleClient_Stats() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	hold, err := locks.Mutex("page").Lock(context.Background())
@@ -131,7 +153,16 @@ func ExampleClient_Stats() {
 // ExampleMutex_Lock shows that a context bounds the wait, not the hold.
 func ExampleMutex_Lock() {
 	store := memlock.NewStore()
-	a, b := newClient(store), newClient(store)
+	a, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer a.Close()
 	defer b.Close()
 
@@ -153,7 +184,11 @@ func ExampleMutex_Lock() {
 // ExampleHold_Context shows that a lock taken with the context of a hold nests
 // in that hold.
 func ExampleHold_Context() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	charge := func(ctx context.Context) error {
@@ -162,7 +197,7 @@ func ExampleHold_Context() {
 			return nil
 		})
 	}
-	err := locks.Do(context.Background(), "account/7", func(ctx context.Context) error {
+	err = locks.Do(context.Background(), "account/7", func(ctx context.Context) error {
 		return charge(ctx) // takes the same lock; does not wait for itself
 	})
 	fmt.Println(err)
@@ -172,10 +207,14 @@ func ExampleHold_Context() {
 }
 
 func ExampleClient_Multi() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
-	err := locks.Multi([]string{"account/9", "account/7"}).Do(context.Background(), func(ctx context.Context) error {
+	err = locks.Multi([]string{"account/9", "account/7"}).Do(context.Background(), func(ctx context.Context) error {
 		fmt.Println(holdfast.Token(ctx, "account/7") > 0, holdfast.Token(ctx, "account/9") > 0)
 		return nil
 	})
@@ -190,7 +229,16 @@ func ExampleClient_Multi() {
 func ExampleWithOwner() {
 	ctx := context.Background()
 	store := memlock.NewStore()
-	first, second := newClient(store), newClient(store)
+	first, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	second, err := holdfast.New(memlock.New(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer second.Close()
 
 	hold, err := first.Mutex("import", holdfast.WithOwner("import-2026-11")).Lock(ctx)
@@ -214,13 +262,17 @@ func ExampleWithOwner() {
 
 func ExampleClient_Semaphore() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	pool := locks.Semaphore("renderers", 2)
 	a, _ := pool.TryAcquire(ctx, 1)
 	b, _ := pool.TryAcquire(ctx, 1)
-	_, err := pool.TryAcquire(ctx, 1)
+	_, err = pool.TryAcquire(ctx, 1)
 	fmt.Println(errors.Is(err, holdfast.ErrHeld))
 	fmt.Println(a.Unlock(), b.Unlock())
 	// Output:
@@ -230,12 +282,16 @@ func ExampleClient_Semaphore() {
 
 func ExampleClient_RWMutex() {
 	ctx := context.Background()
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 
 	config := locks.RWMutex("config")
 	r, _ := config.RLock(ctx)
-	_, err := config.TryLock(ctx)
+	_, err = config.TryLock(ctx)
 	fmt.Println("a writer beside a reader:", errors.Is(err, holdfast.ErrHeld))
 	fmt.Println(r.Unlock())
 	// Output:

@@ -204,26 +204,3 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 		t.Errorf("error %v, want the context's", err)
 	}
 }
-
-func ExampleOpen() {
-	ctx := context.Background()
-	locks, err := Open(ctx, "memory:orders")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer locks.Close()
-
-	err = locks.Do(ctx, "invoice/42", func(ctx context.Context) error {
-		fmt.Println("alone, with a token:", holdfast.Token(ctx, "invoice/42") > 0)
-		return nil
-	})
-	fmt.Println(err)
-
-	_, err = Open(ctx, "mongodb://localhost")
-	fmt.Println(err != nil)
-	// Output:
-	// alone, with a token: true
-	// <nil>
-	// true
-}

@@ -3,7 +3,6 @@ package anylock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,21 +160,4 @@ func TestF135_OpenRetryEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// ExampleOpenRetry is the whole configuration of a service, which may start
-// before its store.
-func ExampleOpenRetry() {
-	os.Setenv("HOLDFAST_STORE", "memory:service") // redis://…, or @/etc/holdfast/store
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	locks, err := OpenRetry(ctx, os.Getenv("HOLDFAST_STORE"), holdfast.WithPrefix("billing/"))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer locks.Close()
-	fmt.Println(locks.Ping(ctx))
-	// Output:
-	// <nil>
 }

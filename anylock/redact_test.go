@@ -3,7 +3,6 @@ package anylock
 import (
 	"context"
 	"errors"
-	"fmt"
 	neturl "net/url"
 	"strings"
 	"testing"
@@ -122,9 +121,4 @@ func FuzzOpen(f *testing.F) {
 			t.Errorf("%q is shown as %q", url, Redact(url))
 		}
 	})
-}
-
-func ExampleRedact() {
-	fmt.Println(Redact("redis://app:secret@db.example.org:6379/0"))
-	// Output: redis://app:***@db.example.org:6379/0
 }

@@ -3,7 +3,13 @@
 package examples_test
 
 import (
+	"bytes"
 	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +34,79 @@ func TestCopiedExamplesCompile(t *testing.T) {
 	if n := len(strings.Fields(compiled)); n != len(examples) {
 		t.Errorf("%d of %d examples were compiled:\n%s", n, len(examples), compiled)
 	}
+}
+
+// TestDocumentedExamplesCompile makes a program of each example of this module's packages,
+// as godoc does, and compiles them in an empty module. An example that uses a declaration
+// of another file of its tests is no program.
+func TestDocumentedExamplesCompile(t *testing.T) {
+	module := emptyModule(t)
+	programs := 0
+	for folder, files := range testFiles(t) {
+		for _, e := range doc.Examples(files.of...) {
+			if e.Play == nil {
+				t.Errorf("%s: Example%s is no program by itself: it uses what another file declares, or its package does not end in _test", folder, e.Name)
+				continue
+			}
+			programs++
+			var program bytes.Buffer
+			if err := format.Node(&program, files.set, e.Play); err != nil {
+				t.Fatal(err)
+			}
+			to := filepath.Join(module, fmt.Sprint("example", programs))
+			if err := os.Mkdir(to, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(to, "main.go"), program.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	compiled, errs := compile(t, module)
+	if errs != "" {
+		t.Error(errs)
+	}
+	if n := len(strings.Fields(compiled)); n != programs || n < 80 {
+		t.Errorf("%d of %d examples were compiled, want all, and at least 80", n, programs)
+	}
+}
+
+// parsed are the files of a folder's tests.
+type parsed struct {
+	set *token.FileSet
+	of  []*ast.File
+}
+
+// testFiles returns the tests of this module's public packages, by their folder.
+func testFiles(t *testing.T) map[string]parsed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "./...")
+	cmd.Dir = ".."
+	list, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]parsed{}
+	for folder := range strings.Lines(string(list)) {
+		folder = strings.TrimSpace(folder)
+		if strings.Contains(folder, "/internal/") {
+			continue
+		}
+		names, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := parsed{set: token.NewFileSet()}
+		for _, name := range names {
+			file, err := parser.ParseFile(p.set, name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.of = append(p.of, file)
+		}
+		all[folder] = p
+	}
+	return all
 }
 
 // TestInternalImportsDoNotCompile checks that the test above can fail.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -247,24 +245,4 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-}
-
-func ExampleNew() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer client.Close()
-	d, err := New(client, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	locks, err := holdfast.New(d)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer locks.Close()
-	_ = locks.Do(context.Background(), "invoice/42", func(ctx context.Context) error {
-		fmt.Println("fencing token " + strconv.FormatUint(holdfast.Token(ctx, "invoice/42"), 10))
-		return nil
-	})
 }
