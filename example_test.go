@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -66,45 +67,51 @@ func ExampleMutex_TryLock() {
 	// <nil>
 }
 
-// ExampleWithMaxWait waits for two seconds at most, and then says who was in the
-// way.
+// ExampleWithMaxWait is a handler that waits for a while, and then says why it gave up.
 func ExampleWithMaxWait() {
-	ctx := context.Background()
 	store := memlock.NewStore()
 	// These clients stand for two processes.
-	a, err := holdfast.New(memlock.New(store))
+	locks, err := holdfast.New(memlock.New(store))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	b, err := holdfast.New(memlock.New(store))
+	defer locks.Close()
+	other, err := holdfast.New(memlock.New(store))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer a.Close()
-	defer b.Close()
+	defer other.Close()
 
-	hold, err := a.Mutex("invoice/42", holdfast.WithNote("posting it")).Lock(ctx)
+	post := func(ctx context.Context) error { return nil }
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		switch err := locks.Do(r.Context(), "invoice/42", post, holdfast.WithMaxWait(20*time.Millisecond)); {
+		case errors.Is(err, holdfast.ErrHeld): // not free within MaxWait
+			http.Error(w, "somebody is posting this invoice", http.StatusLocked)
+		case errors.Is(err, holdfast.ErrLost):
+			http.Error(w, "interrupted: look at the invoice before you repeat it", http.StatusInternalServerError)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	}
+	respond := func() {
+		w := httptest.NewRecorder()
+		handler(w, httptest.NewRequest("POST", "/invoice/42", nil))
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	hold, err := other.Mutex("invoice/42").Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	post := func(ctx context.Context) error { return nil }
-	err = b.Do(ctx, "invoice/42", post, holdfast.WithMaxWait(20*time.Millisecond))
-	var wait *holdfast.WaitError
-	switch {
-	case errors.As(err, &wait) && errors.Is(err, holdfast.ErrHeld):
-		fmt.Println("busy:", wait.Holder.Note)
-	case err != nil:
-		fmt.Println(err)
-	}
+	respond()
 	fmt.Println(hold.Unlock())
-	fmt.Println(b.Do(ctx, "invoice/42", post, holdfast.WithMaxWait(2*time.Second)))
+	respond()
 	// Output:
-	// busy: posting it
+	// 423 somebody is posting this invoice
 	// <nil>
-	// <nil>
+	// 200
 }
 
 // ExampleClient_Ping is a readiness probe.
