@@ -1,5 +1,5 @@
-// Command crash kills a process that holds a lock. Nobody is left to release it;
-// its lease ends by itself, and the next waiter gets the lock within the TTL.
+// Command crash kills a process that holds a lock. No process is left to release it: its
+// lease ends by itself, and the next waiter gets the lock at most a TTL and 5 % later.
 //
 //	go run ./examples/crash
 //	go run ./examples/crash -store redis://localhost:6379

@@ -1,17 +1,16 @@
 //go:build unix
 
-// Command fencing pauses a holder past the end of its lease. No lock can keep it
-// from writing when it wakes up, between its last look at the lock and the
-// write. The resource can, if it remembers the highest token it has seen and
-// refuses what comes with a lower one.
+// Command fencing pauses a holder past the end of its lease, between its last look at
+// the lock and its write. No lock can keep it from writing when it wakes up. The resource
+// can, if it remembers the highest token it has seen and refuses lower ones.
 //
 //	go run ./examples/fencing
 //	go run ./examples/fencing -store redis://localhost:6379
 //
-// Two processes are after the lock; this one is also the resource they write to,
-// once with and once without the check. The store has to be one that processes
-// share: it is a SQLite file of its own unless you say otherwise, since a process
-// that is paused while it writes to a SQLite file keeps all others from it.
+// Two processes want the lock. This one is also the resource that both write to, with and
+// without the check. The store has to be one that processes share. The default is a SQLite
+// file of this program alone, since a process that is paused while it writes to such a
+// file keeps all others from it.
 package main
 
 import (
@@ -86,7 +85,7 @@ func sleeper(ctx context.Context, store string) error {
 		return err
 	}
 	defer hold.Unlock()
-	// On SQLite, who is stopped in the middle of a transaction stops everybody.
+	// On SQLite, a process that is stopped in the middle of a transaction stops all others.
 	time.Sleep(ttl / 20)
 	if hold.Err() != nil {
 		return hold.Err()

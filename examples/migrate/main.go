@@ -1,8 +1,8 @@
 // Command migrate starts four instances of a service at the same time. Each
 // brings the database up to date before it serves. Under the lock one of them
-// does, and the others wait and find that it is done. A migration is marked with
-// the token of the hold, in the transaction that makes it: who was paused in the
-// middle of it, and lost the lock, is refused by the database.
+// does, and the others wait and find that it is done. The transaction of a migration
+// also stores the token of the hold: the database refuses an instance that was paused in
+// the middle and has lost the lock.
 //
 //	go run ./examples/migrate
 //	go run ./examples/migrate -store redis://localhost:6379

@@ -1,7 +1,7 @@
-// Command pool calls a service that takes so many calls at a time, and so many a
-// second, from several processes. A semaphore bounds the first over all of them:
-// each call needs one of its permits. Keeping the permit for a while bounds the
-// second too, however quick the call is.
+// Command pool calls a service from several processes. The service allows a number of
+// calls at a time, and a number in each second. A semaphore bounds the first over all
+// processes: each call needs one of its permits. A call that keeps its permit for a while
+// bounds the second, too.
 //
 //	go run ./examples/pool
 //	go run ./examples/pool -store redis://localhost:6379
@@ -79,7 +79,7 @@ func run(ctx context.Context, store string) error {
 	return nil
 }
 
-// service notes who comes when, and how many are in it at a time.
+// service notes when each call begins, and how many run at a time.
 type service struct {
 	mu        sync.Mutex
 	now, most int

@@ -1,7 +1,6 @@
-// Command stranger shows that nobody releases a lock that is not his. A hold
-// releases itself and nothing else: not when Unlock is called again after
-// somebody else got the lock, and not when the hold was lost and its holder does
-// not know it yet.
+// Command stranger shows that a hold releases itself and nothing else. A second Unlock
+// leaves the next holder its lock, and so does the Unlock of a hold that was lost while
+// its holder did not know.
 //
 //	go run ./examples/stranger
 //	go run ./examples/stranger -store redis://localhost:6379

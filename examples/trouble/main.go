@@ -1,6 +1,5 @@
-// Command trouble provokes the errors that a program may get, one after the
-// other, and prints each as it is. docs/what-can-go-wrong.md says how to handle
-// them.
+// Command trouble provokes the errors that a program may get, one after the other, and
+// prints each. docs/what-can-go-wrong.md says how to handle them.
 //
 //	go run ./examples/trouble
 //	go run ./examples/trouble -store redis://localhost:6379
