@@ -143,7 +143,7 @@ func (s session) run(t *testing.T) {
 		s.build(t, folder, address)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	commands, toShell, err := os.Pipe()
 	if err != nil {
@@ -214,7 +214,7 @@ func (s session) build(t *testing.T, folder, address string) {
 // have come as the page shows: output of commands in the background has no end that the
 // shell could tell.
 func (s step) await(ctx context.Context, lines <-chan string) (printed, status string) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	shown := strings.ReplaceAll(statusLine.FindStringSubmatch(s.shown)[1], omission, "")
 	want := strings.Count(alike(shown), "\n")
