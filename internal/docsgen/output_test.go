@@ -12,10 +12,12 @@ import (
 	"testing"
 )
 
-// fenceLine is the first or last line of a block.
 var (
-	fenceLine   = regexp.MustCompile("(?m)^ *```(.*)$")
-	htmlComment = regexp.MustCompile(`(?s)<!--.*?-->`)
+	// fenceLine is the first or last line of a block.
+	fenceLine = regexp.MustCompile("(?m)^ *```(.*)$")
+	// indentedPrompt is a command of a session that is no fenced block.
+	indentedPrompt = regexp.MustCompile(`(?m)^(?: {4}|\t)\$ `)
+	htmlComment    = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
 // notOutput are the languages of blocks that a reader writes, and draws.
@@ -46,6 +48,9 @@ func unprovedBlocks(text string) (bad []string) {
 		} else if !slices.Contains(notOutput, language) {
 			bad = append(bad, fmt.Sprintf("line %d: a block of %q: is it output? Then make it a console session", line, language))
 		}
+	}
+	for _, at := range indentedPrompt.FindAllStringIndex(text, -1) {
+		bad = append(bad, fmt.Sprintf("line %d: a session that is indented: make it a block of the language console", 1+strings.Count(text[:at[0]], "\n")))
 	}
 	return bad
 }
@@ -81,6 +86,7 @@ func TestUnprovedBlocksAreFound(t *testing.T) {
 		"```console\n$ ls\n```\n":                                                 1,
 		"<!-- console: : -->\n\nText.\n\n```console\n$ ls\n```\n":                 1,
 		"<!-- console: : -->\n\n```console\n$ ls\n```\n\n```console\n$ ls\n```\n": 1,
+		"Text:\n\n    $ ls\n    file\n":                                           1,
 		"```\nprinted\n```\n":                                                     1,
 		"```text\nprinted\n```\n":                                                 1,
 		"By a tool 1.0:\n\n<!-- output of: a tool 1.0 -->\n\n```text\nyes\n```\n": 0,
