@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -83,6 +84,37 @@ func TestSoundModuleBreaksNothing(t *testing.T) {
 	}
 	if got := len(tree.Packages); got != 11 {
 		t.Errorf("read %d packages, want 11: nested modules and testdata are none", got)
+	}
+}
+
+func TestOutputOfBuildsIsLeftOut(t *testing.T) {
+	tree := read(t, map[string]string{
+		".gitignore":               "# builds\n/bin/\n/holdfast\n*.out\ntarget/\n",
+		"bin/a.go":                 "no Go",
+		"holdfast":                 "a",
+		"x/y.out":                  "a",
+		"clients/java/target/a/b":  "a",
+		"x/bin/kept.md":            "a",
+		"x/holdfast/kept.md":       "a",
+		"x/target":                 "a",
+		"clients/java/targets/x.y": "a",
+	})
+	want := []string{"clients/java/targets/x.y", "x/bin/kept.md", "x/holdfast/kept.md", "x/target"}
+	got := slices.DeleteFunc(slices.Clone(tree.Names), func(name string) bool {
+		_, known := sound[name]
+		return known || name == ".gitignore"
+	})
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("read %q besides the sound module, want %q", got, want)
+	}
+}
+
+func TestPatternsOfIgnoredFilesAreSimple(t *testing.T) {
+	for _, pattern := range []string{"!kept", "a/b", "/a/**", "[", "/"} {
+		fsys := fstest.MapFS{"go.mod": {Data: []byte("module m\n")}, ".gitignore": {Data: []byte(pattern + "\n")}}
+		if _, err := Read(fsys); err == nil || !strings.Contains(err.Error(), strconv.Quote(pattern)) {
+			t.Errorf("%s: %v", pattern, err)
+		}
 	}
 }
 

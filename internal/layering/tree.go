@@ -50,11 +50,16 @@ type Text struct {
 
 // Read parses the module at the top of fsys. Nested modules, testdata and
 // folders whose name begins with '.' or '_' are passed over as Go packages, as
-// the go command does, but their files are among Texts (except below .git).
+// the go command does, but their files are among Texts. Files below .git and files
+// that the module's .gitignore names, such as the output of builds, are left out.
 func Read(fsys fs.FS) (*Tree, error) {
 	mod, err := fs.ReadFile(fsys, "go.mod")
 	if err != nil {
 		return nil, fmt.Errorf("reading the module: %w", err)
+	}
+	ignore, err := readIgnored(fsys)
+	if err != nil {
+		return nil, err
 	}
 	t := &Tree{Module: modulePath(string(mod)), fset: token.NewFileSet()}
 	byDir := map[string]*Package{}
@@ -62,9 +67,9 @@ func Read(fsys fs.FS) (*Tree, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path.Base(p) == ".git":
+		case d.IsDir() && (path.Base(p) == ".git" || ignore.has(p, true)):
 			return fs.SkipDir
-		case d.IsDir() || !d.Type().IsRegular() || p == ".git": // in a worktree, .git is a file
+		case d.IsDir() || !d.Type().IsRegular() || p == ".git" || ignore.has(p, false): // in a worktree, .git is a file
 			return nil
 		}
 		t.Names = append(t.Names, p)
