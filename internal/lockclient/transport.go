@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -161,13 +162,22 @@ func (d *Driver) checkGroup(at int, a *answer) error {
 	return nil
 }
 
-// ask sends a request to the server whose turn it is. An answer by which others than that
-// server should go on makes it the next one's turn, and so does none, unless the caller
-// has given up, which says nothing about the server.
+// ask sends a request to the server whose turn it is.
 func (d *Driver) ask(ctx context.Context, method, path string, body any) (*answer, error) {
+	return d.askTurn(ctx, d.turn(), method, path, body)
+}
+
+// turn returns the server whose turn it is.
+func (d *Driver) turn() int {
 	d.mu.Lock()
-	at := d.at
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	return d.at
+}
+
+// askTurn sends a request to a server. An answer by which others than that server should
+// go on makes it the next one's turn, and so does none, unless the caller has given up,
+// which says nothing about the server.
+func (d *Driver) askTurn(ctx context.Context, at int, method, path string, body any) (*answer, error) {
 	sent := time.Now()
 	a, err := d.askAt(ctx, at, method, path, body)
 	switch {
@@ -183,33 +193,71 @@ func (d *Driver) ask(ctx context.Context, method, path string, body any) (*answe
 	return a, err
 }
 
-// askInTurn posts a request about tickets of a TTL. A server that does not answer in a
-// sixth of it, or in three times the time that answers take, is left for the next one
-// within the call: the core gives a slow store more time than a silent server deserves. So
-// is one that cannot serve. A URL with one host is asked a second time, because that may be
-// a balancer with another server behind it. The last try has what is left of the caller's
-// time; without any, the core's next call is the next try.
-func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, body any) (*answer, error) {
-	missed := false
-	for tries := max(2, len(d.bases)); ; tries-- {
-		try, cancel := ctx, context.CancelFunc(func() {})
-		if tries > 1 {
-			d.mu.Lock()
-			limit := max(min(max(ttl/6, 50*time.Millisecond), 5*time.Second), 3*d.took)
-			d.mu.Unlock()
+// tries is the number of requests that one call about tickets of a TTL may send, and
+// patience is the time between them. A server of several is asked after a sixth of the TTL,
+// or three times the time that answers take: the core gives a slow store more time than a
+// silent server deserves. One host may be a balancer. The core gives a call a sixth of the
+// TTL, so the requests to it follow within that time.
+func (d *Driver) tries(ttl time.Duration) (tries int, patience time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.bases) == 1 {
+		return 3, min(max(3*d.took, ttl/24), ttl/12)
+	}
+	return len(d.bases), max(min(max(ttl/6, 50*time.Millisecond), 5*time.Second), 3*d.took)
+}
 
-			try, cancel = context.WithTimeout(ctx, limit)
-		}
-		a, err := d.ask(try, http.MethodPost, path, body)
-		again := tries > 1 && ctx.Err() == nil && d.life.Err() == nil && (err != nil && try.Err() != nil || err == nil && a.isUnserved())
-		cancel()
-		if !again {
-			if a != nil {
-				a.missed = missed
+// askInTurn posts a request about tickets of a TTL, and sends it again to the next server if
+// the first one does not answer in time or cannot serve; a balancer with one host chooses.
+// The requests are about ids, so all have one effect. Each may still be answered: the first
+// answer that serves counts. Without any, the core's next call is the next try.
+func (d *Driver) askInTurn(ctx context.Context, ttl time.Duration, path string, body any) (*answer, error) {
+	type reply struct {
+		a   *answer
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	tries, patience := d.tries(ttl)
+	replies := make(chan reply, tries)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var last reply
+	for sent, open, at := 0, 0, 0; ; {
+		select {
+		case <-next.C:
+			if open > 0 {
+				d.leaveServer(at)
 			}
-			return a, err
+			at = d.turn()
+			from := at
+			sent, open = sent+1, open+1
+			running.Go(func() {
+				a, err := d.askTurn(ctx, from, http.MethodPost, path, body)
+				replies <- reply{a, err}
+			})
+			if sent < tries {
+				next.Reset(patience)
+			}
+		case r := <-replies:
+			open--
+			if last.err == nil || r.err == nil || driver.ClassOf(last.err) != driver.Unknown {
+				last = r // else an earlier request may have been carried out
+			}
+			unserved := r.err == nil && r.a.isUnserved()
+			switch {
+			case unserved && sent < tries && ctx.Err() == nil && d.life.Err() == nil:
+				next.Reset(0)
+			case (unserved || r.err != nil) && open > 0:
+			default:
+				if last.a != nil {
+					last.a.missed = sent > 1
+				}
+				return last.a, last.err
+			}
 		}
-		missed = true
 	}
 }
 

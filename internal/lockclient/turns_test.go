@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +131,56 @@ func TestOneHostIsAskedTwice(t *testing.T) {
 		if st, err := d.Join(ctx, ticket, true); err != nil || st.State != driver.Held {
 			t.Errorf("%+v, %v", st, err)
 		}
+	})
+}
+
+// unlucky is a balancer that brings each request to its first server, unless one waits for
+// an answer: the requests of others take the turns of the second one. Streams are with the
+// second one. A server that is stopped answers nothing.
+type unlucky struct {
+	servers [2]http.Handler
+	stopped atomic.Bool
+	waiting atomic.Int64
+}
+
+func (b *unlucky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		b.servers[1].ServeHTTP(w, r)
+		return
+	}
+	defer b.waiting.Add(-1)
+	if b.waiting.Add(1) > 1 {
+		b.servers[1].ServeHTTP(w, r)
+		return
+	}
+	if b.stopped.Load() {
+		<-r.Context().Done()
+		return
+	}
+	b.servers[0].ServeHTTP(w, r)
+}
+
+// TestHoldSurvivesAnUnluckyTurn holds through a balancer that would bring every try to a
+// server that is stopped, if the client waited for one to end before the next.
+func TestHoldSurvivesAnUnluckyTurn(t *testing.T) {
+	bubble(t, func(w *world) {
+		straight := w.client()
+		b := &unlucky{servers: [2]http.Handler{w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]}}
+		w.net.set("localhost:7420", b)
+		w.hosts = []string{"localhost:7420"}
+		c := w.client()
+		h := w.lock(c, "n")
+		time.Sleep(time.Second)
+		b.stopped.Store(true)
+		time.Sleep(2 * time.Minute)
+		if err := h.Err(); err != nil {
+			t.Errorf("the second server could have kept it: %v", err)
+		}
+		b.stopped.Store(false)
+		if err := h.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		w.wantFree(straight, "n")
 	})
 }
 
