@@ -92,7 +92,8 @@ _hf_ask() {
 	[ -z "$_hf_direct" ] || set -- --noproxy '*' "$@"
 	_hf_now || return
 	_hf_c0=$_hf_ms
-	_hf_answer=$(curl -q -sS -i --max-time "$_hf_limit" -H 'Accept: text/plain' "$@" "$_hf_url$_hf_path" 2>/dev/null) || _hf_answer=''
+	_hf_answer=$(curl -q -sS -i --max-time "$_hf_limit" -H 'Accept: text/plain' "$@" "$_hf_url$_hf_path" 2>/dev/null) ||
+		_hf_answer=''
 	_hf_now
 	while IFS= read -r _hf_line; do
 		_hf_line=${_hf_line%"$_hf_cr"}
@@ -128,6 +129,13 @@ _hf_ask() {
 	[ "$_hf_result" != unknown ] || _hf_drains=1 # its store did not answer
 	[ -z "$_hf_next$_hf_drains" ] || _hf_at=$((_hf_at + 1))
 	[ -z "$_hf_next" ]
+}
+
+# _hf_take LIMIT FIELD... asks for the lock.
+_hf_take() {
+	_hf_limit=$1
+	shift
+	_hf_ask /v1/acquire "$_hf_limit" "$@" "id=$_hf_id" "name=$_hf_name" "ttl_ms=$_hf_ttl" "kind=${HOLDFAST_KIND:-mutex}"
 }
 
 # _hf_claim sets _hf_end to the end of the claim that the answer tells (rule 3). It returns 1 if that
@@ -216,8 +224,8 @@ _hf_acquire() {
 		[ $_hf_wait -ge 0 ] || _hf_wait=0
 		_hf_ways="wait_ms=$_hf_wait"
 		[ "${HOLDFAST_WAIT-}" != 0 ] || _hf_ways=try=true
-		_hf_ask /v1/acquire $((_hf_wait + 5000)) "id=$_hf_id" "name=$_hf_name" "ttl_ms=$_hf_ttl" "$_hf_ways" "pid=$_hf_me" \
-			"host=$(uname -n)" "kind=${HOLDFAST_KIND:-mutex}" "note=${HOLDFAST_NOTE-}" ${HOLDFAST_MAX_HOLD:+"max_hold_ms=$HOLDFAST_MAX_HOLD"}
+		_hf_take $((_hf_wait + 5000)) "$_hf_ways" "pid=$_hf_me" "host=$(uname -n)" \
+			"note=${HOLDFAST_NOTE-}" ${HOLDFAST_MAX_HOLD:+"max_hold_ms=$HOLDFAST_MAX_HOLD"}
 		case $?$_hf_status$_hf_state$_hf_code in
 		0200held)
 			_hf_heard=$_hf_ms
@@ -264,7 +272,7 @@ _hf_loop() {
 	set +e # a request without an answer is repeated
 	trap '' INT HUP QUIT
 	trap 'kill "$_hf_sleeper" 2>/dev/null; exit 0' TERM
-	_hf_sleeper='' _hf_token=$_hf_tok _hf_until=$_hf_end _hf_doubt='' _hf_resumes=''
+	_hf_sleeper='' _hf_granted=$_hf_ms _hf_token=$_hf_tok _hf_until=$_hf_end _hf_doubt='' _hf_resumes=''
 	_hf_limit6=$((_hf_ttl / 6 < 50 ? 50 : _hf_ttl / 6 > 5000 ? 5000 : _hf_ttl / 6))
 	while _hf_now && [ -d "$_hf_dir" ]; do
 		while IFS=': 	' read -r _hf_key _hf_value; do
@@ -297,7 +305,9 @@ _hf_renew() {
 	[ -n "$_hf_got" ] || { _hf_ask /v1/renew "$_hf_limit6" "id=$_hf_id"; _hf_got=$?$_hf_status$_hf_state$_hf_code; }
 	case $_hf_got in
 	0404unknown_hold | 0200waiting) # rule 18
-		_hf_ask /v1/acquire "$_hf_limit6" "id=$_hf_id" "name=$_hf_name" "ttl_ms=$_hf_ttl" "kind=${HOLDFAST_KIND:-mutex}" "resume=$_hf_token" wait_ms=0
+		_hf_rest=$((_hf_granted + ${HOLDFAST_MAX_HOLD:-0} - _hf_ms))
+		_hf_take "$_hf_limit6" wait_ms=0 "resume=$_hf_token" \
+			${HOLDFAST_MAX_HOLD:+"max_hold_ms=$((_hf_rest > 1 ? _hf_rest : 1))"}
 		_hf_got=$?$_hf_status$_hf_state$_hf_code _hf_resumes=''
 		[ "$_hf_got" = 0200held ] || _hf_resumes=0404unknown_hold
 		;;

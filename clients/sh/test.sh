@@ -69,7 +69,7 @@ requests() { sed -n 's,.*/v1/,,p' "$W/log" | tr '\n' ' '; }
 ids() { sed -n 's/.*--data-urlencode id=\([^ ]*\).*/\1/p' "$W/log"; }
 held() {
 	holdfast_lock n || fail "holdfast_lock: $?"
-	_hf_token=$_hf_tok _hf_until=$_hf_end _hf_doubt='' _hf_limit6=1000
+	_hf_token=$_hf_tok _hf_until=$_hf_end _hf_granted=$_hf_ms _hf_doubt='' _hf_limit6=1000
 }
 
 test_rule_01_ids_are_fresh() {
@@ -366,6 +366,16 @@ test_rule_18_the_next_try_begins_with_resume() {
 	_hf_renew
 	same "$(requests)" "acquire renew acquire acquire renew "
 	holdfast_check n || fail "lost"
+}
+test_rule_18_resume_tells_the_rest_of_the_bound() {
+	world
+	HOLDFAST_MAX_HOLD=60000
+	held
+	clock $((_hf_ms + 5000))
+	_hf_now
+	answer 100 200 status=404 code=unknown_hold
+	_hf_renew
+	tail -n 1 "$W/log" | grep -q 'max_hold_ms=54900 ' || fail "$(tail -n 1 "$W/log")"
 }
 test_rule_18_a_hold_that_waits_elsewhere_is_resumed() {
 	world

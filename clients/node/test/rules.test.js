@@ -48,9 +48,9 @@ test('rule 04: until moves only forward', async () => {
   const { locks } = world(but('renew', [100, 200, { holds: [{ ...grant, left_ms: 3000 }] }]));
   const hold = await locks.acquire('n');
   const was = hold.until;
-  await locks._renew([hold], 1000);
+  await locks._renew([hold]);
   assert.equal(hold.until, was);
-  await locks._renew([hold], 1000);
+  await locks._renew([hold]);
   assert.ok(hold.until > was);
 });
 
@@ -65,7 +65,7 @@ test('rule 05: a late grant is released', async () => {
 test('rule 06: a loss is final', async () => {
   const w = world(but('renew', [10000, 200, { holds: [{ ...grant, left_ms: 20000 }] }]));
   const hold = await w.locks.acquire('n');
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.throws(() => hold.check(), (e) => e instanceof LostError && e.code === 'expired');
   assert.ok(hold.signal.aborted);
   assert.ok(hold.signal.reason instanceof LostError);
@@ -87,10 +87,10 @@ test('rule 07: times of renewals', async () => {
   const hold = await w.locks.acquire('n');
   assert.equal(Math.round(hold._p.due), 1003333);
   w.now = hold._p.due;
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.ok(hold._p.due - w.now >= 250 && hold._p.due - w.now <= 750);
   const sent = (w.now = hold._p.due);
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.equal(Math.round(hold._p.due - sent), 3333);
   assert.deepEqual(w.asked.filter((a) => a.path === 'renew').map((a) => a.at), [0, 1]);
 });
@@ -120,7 +120,7 @@ test('rule 09: release says moved', async () => {
   for (const [answer, moved] of [[[100, 200, kept], false], [[100, 0, null], true], [[100, 200, { ...kept, server: 'b.2' }], true]]) {
     const w = world(but('renew', answer));
     const hold = await w.locks.acquire('n');
-    await w.locks._renew([hold], 1000);
+    await w.locks._renew([hold]);
     assert.equal(await hold.release(), 'released');
     assert.deepEqual(w.asked.at(-1).body.holds, [{ id: hold.id, name: 'n', moved }]);
   }
@@ -154,7 +154,7 @@ test('rule 11: a server without its store is left', async () => {
   for (const [path, entry, at] of [['renew', away, [0, 0, 1]], ['release', { result: 'unknown' }, [0, 0, 0, 1]]]) {
     const w = world(but(path, [100, 200, { holds: [entry] }]));
     const hold = await w.locks.acquire('n');
-    await w.locks._renew([hold], 1000);
+    await w.locks._renew([hold]);
     assert.equal(await hold.release(), 'released');
     assert.deepEqual(w.asked.map((a) => a.at), at);
   }
@@ -165,7 +165,7 @@ test('rule 12: another group is refused', async () => {
   let w = world(but('renew', [100, 200, { ...foreign, holds: [{ ...grant, left_ms: 99000 }] }]));
   const hold = await w.locks.acquire('n');
   const was = hold.until;
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.equal(hold.until, was);
   w = world(but('acquire', [100, 202, { state: 'waiting' }], [100, 200, { ...grant, ...foreign }]));
   await assert.rejects(w.locks.acquire('n'), RefusedError);
@@ -227,7 +227,7 @@ test('rule 17: doubt is told once', async () => {
     assert.equal(told.length, before === 2600 ? 0 : 1);
   }
   assert.ok(hold.inDoubt);
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.ok(!hold.inDoubt);
 });
 
@@ -236,11 +236,11 @@ test('rule 18: the next try begins with resume', async () => {
   const answers = [[100, 200, grant], [100, 503, { code: 'store_unknown' }]];
   const w = world((p, b) => (p === 'acquire' ? answers.shift() ?? normal(p, b) : p === 'renew' ? unknown : normal(p, b)));
   const hold = await w.locks.acquire('n');
-  await w.locks._renew([hold], 1000);
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
+  await w.locks._renew([hold]);
   assert.equal(w.asked.at(-1).body.resume, 7);
   assert.equal(w.asked.length, 4);
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.equal(w.asked[4].body.resume, undefined);
   hold.check();
 });
@@ -248,7 +248,7 @@ test('rule 18: the next try begins with resume', async () => {
 test('rule 18: a hold that waits elsewhere is resumed', async () => {
   const w = world(but('renew', [100, 200, { holds: [{ state: 'waiting', left_ms: 9000 }] }]));
   const hold = await w.locks.acquire('n');
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.equal(w.asked.at(-1).body.resume, 7);
   hold.check();
 });
@@ -257,12 +257,12 @@ test('rule 18: unknown_hold is resumed by its token', async () => {
   const unknown = [100, 200, { holds: [{ status: 404, code: 'unknown_hold' }] }];
   const w = world(but('renew', unknown));
   const hold = await w.locks.acquire('n');
-  await w.locks._renew([hold], 1000);
+  await w.locks._renew([hold]);
   assert.equal(w.asked.at(-1).body.resume, 7);
   hold.check();
   const answers = [[100, 200, grant], [100, 200, { ...grant, token: 8 }]];
   const other = world((p, b) => (p === 'acquire' ? answers.shift() : p === 'renew' ? unknown : normal(p, b)));
   const lost = await other.locks.acquire('n');
-  await other.locks._renew([lost], 1000);
+  await other.locks._renew([lost]);
   assert.throws(() => lost.check(), LostError);
 });

@@ -13,17 +13,14 @@ import asyncio
 import concurrent.futures
 import contextvars
 import http.client
-import itertools
 import json
 import os
 import random
-import secrets
-import socket
 import ssl
 import threading
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 __all__ = ["Locks", "Lock", "Hold", "Error", "HeldError", "LostError", "RefusedError", "UnavailableError"]
 _held: contextvars.ContextVar[Dict[Any, Hold]] = contextvars.ContextVar("holdfast", default={})
@@ -57,13 +54,12 @@ def _boottime() -> float:  # rule 8
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
+def _background(call: Callable[..., Any], *args: Any) -> None:
+    threading.Thread(target=call, args=args, daemon=True).start()
+
+
 def _pause(seconds: float) -> float:
     return seconds * random.uniform(0.5, 1.5)
-
-
-def _trusted(left_ms: int) -> float:  # rule 3
-    left = left_ms / 1000
-    return left - left / 100 - min(left / 100, 0.02)
 
 
 class Hold:
@@ -73,15 +69,27 @@ class Hold:
         self.name, self.ttl, self.id, self.token, self.until = lock.name, lock.ttl, id, 0, 0.0
         self.in_doubt, self.lost, self.reason = False, threading.Event(), ""
         self._lock, self._locks, self._pid, self._count = lock, lock._locks, os.getpid(), 1
-        self._state, self._next, self._granted, self._asked, self._moved, self._resumes = "asking", 0.0, 0.0, False, False, False
-        self._servers: Set[str] = set()
+        self._state, self._servers, self._next, self._granted = "asking", set(), 0.0, 0.0  # type: Any, Any, Any, Any
+        self._asked = self._moved = self._resumes = False
+
+    def _claim(self, c0: float, left_ms: int, now: float) -> bool:
+        """Takes over the end of the claim that an answer tells, if it is later than the one before, and to come."""
+        left = left_ms / 1000
+        until = c0 + left - left / 100 - min(left / 100, 0.02)  # rule 3
+        if not max(self.until, now) < until:  # rules 4 and 5
+            return False
+        self.until, self.in_doubt, self._next = until, False, max(c0, until - self.ttl) + self.ttl / 3  # rule 7
+        return True
+
+    def _expire(self) -> None:
+        if self._state == "held" and self._locks._clock() >= self.until:
+            self._locks._lose(self, "expired")  # rule 6
 
     def check(self) -> None:
         """Raises LostError if the lock may be another's by now. It compares clocks and does not block."""
         if self._pid != os.getpid():
             raise LostError(f"lock {self.name!r}: a forked process does not hold it", "forked")  # rule 2
-        if self._state == "held" and self._locks._clock() >= self.until:
-            self._locks._lose(self, "expired")  # rule 6
+        self._expire()
         if self._state != "held":
             why = self.reason or "released"
             raise LostError(f"lock {self.name!r}: the hold has ended: {why}", why)
@@ -95,8 +103,7 @@ class Hold:
             self._count -= 1
             if self._count > 0:
                 return "released"  # rule 13
-        if self._state == "held" and self._locks._clock() >= self.until:
-            self._locks._lose(self, "expired")
+        self._expire()
         return "lost" if self.reason else self._locks._end(self)
 
 
@@ -127,7 +134,8 @@ class Lock:
         if hold._count <= 0:
             _held.set({k: v for k, v in _held.get().items() if v is not hold})
         if result == "lost" and kind is None:
-            raise LostError(f"lock {self.name!r}: the hold ended too early: {hold.reason or 'gone'}", hold.reason or "gone")
+            why = hold.reason or "gone"
+            raise LostError(f"lock {self.name!r}: the hold ended too early: {why}", why)
 
     def __enter__(self) -> Hold:
         _held.set({**_held.get(), self._key: self.acquire()})
@@ -144,7 +152,7 @@ class Lock:
             return hold
         except asyncio.CancelledError:  # rule 10: the release overtakes the poll
             stop.set()
-            threading.Thread(target=lambda: [self._locks._end(h) for h in asked[-1:]], daemon=True).start()
+            _background(lambda: [self._locks._end(h) for h in asked[-1:]])
             raise
 
     async def __aexit__(self, kind: Any, *_: Any) -> None:
@@ -172,18 +180,19 @@ class Locks:
             if token and u.scheme == "http" and u.hostname not in ("127.0.0.1", "::1", "localhost"):
                 raise ValueError("server: a token travels by https:// only")  # rule 14
         self.ttl, self._token, self._tls, self._clock = ttl, token, tls, _boottime
-        self._host, self._at, self._group, self._pid = socket.gethostname(), 0, "", 0
+        self._host, self._at, self._group, self._pid = os.uname().nodename, 0, "", 0
         self._born()
 
     def _born(self) -> None:
         if self._pid != os.getpid():  # rule 2: a forked process begins without holds
-            self._pid, self._client, self._ids = os.getpid(), secrets.token_urlsafe(24), itertools.count(1)  # rule 1
-            self._cond, self._holds, self._running = threading.Condition(threading.RLock()), [], False  # type: Any, List[Hold], bool
+            self._pid, self._client, self._ids = os.getpid(), os.urandom(24).hex(), iter(range(1, 1 << 62))  # rule 1
+            self._cond, self._running = threading.Condition(threading.RLock()), False
+            self._holds: List[Hold] = []
 
     def lock(self, name: str, *, wait: Optional[float] = None, ttl: Optional[float] = None,
              on_loss: Callable[[Hold], Any] = id, on_doubt: Callable[[Hold], Any] = id, **fields: Any) -> Lock:
         """A lock to be taken. wait: seconds, None for ever, 0 not at all. on_loss and on_doubt are called once,
-        on a thread that they must not block. fields: kind, permits, of, note, pinned, max_hold_ms."""
+        each on a thread of its own. fields: kind, permits, of, note, pinned, max_hold_ms."""
         ttl = self.ttl if ttl is None else ttl
         return Lock(self, name, wait, ttl, {**fields, "ttl_ms": int(ttl * 1000)}, on_loss, on_doubt)
 
@@ -198,11 +207,11 @@ class Locks:
         conn = http.client.HTTPConnection(u.hostname or "", u.port or 7420, timeout=limit)
         if u.scheme == "https":
             conn = http.client.HTTPSConnection(u.hostname or "", u.port or 7420, timeout=limit, context=self._tls)
-        guard = threading.Timer(limit, lambda: conn.sock and conn.sock.shutdown(socket.SHUT_RDWR))  # of all reads together
+        # The time-out of the connection is that of one read, and this of all.
+        guard = threading.Timer(limit, lambda: conn.sock and conn.sock.shutdown(2))
         guard.start()
         try:
-            conn.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close",
-                                              **bearer})
+            conn.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close", **bearer})
             answer = conn.getresponse()
             if answer.length is None:
                 raise OSError("an answer without a length may be truncated")
@@ -211,12 +220,10 @@ class Locks:
             guard.cancel()
             conn.close()
 
-    def _ask(self, holds: Sequence[Hold], path: str, body: Any, limit: float) -> Optional[Tuple[float, int, Any]]:
-        """Sends a request: when, status, answer. None: it is the next server's turn."""
+    def _ask(self, holds: Sequence[Hold], path: str, body: Any, limit: float) -> Tuple[float, int, Any]:
+        """Sends a request: when, status, answer. Status 0: it is the next server's turn."""
         at, c0, answer, status = self._at, self._clock(), None, 0  # type: int, float, Any, int
         try:
-            for h in holds:
-                h._asked = True
             status, head, data = self._send(at, path, json.dumps(body).encode(), limit)
             answer = json.loads(data) if head.get("Holdfast") == "1" else None  # rule 11: else a proxy answered
         except (OSError, http.client.HTTPException, ValueError):
@@ -229,10 +236,11 @@ class Locks:
             raise RefusedError(f"server {self._urls[at].netloc}: its store is not that of the server before", "group")
         if ok:
             self._group = self._group or answer.get("group", "")
-        unserved = ok and any(e.get("status", 0) >= 500 or e.get("result") == "unknown" for e in answer.get("holds", []))
+        unserved = ok and any(e.get("status", 0) >= 500 or e.get("result") == "unknown"
+                              for e in answer.get("holds", []))
         if (not ok or status >= 500 or unserved or answer.get("draining")) and self._at == at:
             self._at = (at + 1) % len(self._urls)  # rule 11
-        return (c0, status, answer) if ok and status < 500 else None
+        return (c0, status, answer) if ok and status < 500 else (c0, 0, {})
 
     def _acquire(self, lock: Lock, stop: threading.Event, asked: List[Hold]) -> Hold:
         self._born()
@@ -242,27 +250,26 @@ class Locks:
             while True:
                 wait = max(0.0, min(10.0, max(1.0, lock.ttl / 3), end - self._clock()))
                 way: Dict[str, Any] = {"try": True} if lock.wait == 0 else {"wait_ms": int(wait * 1000)}
-                got = self._ask([h], "/v1/acquire", self._body(h, way), wait + 5)
+                h._asked = True
+                c0, status, answer = self._ask([h], "/v1/acquire", self._body(h, way), wait + 5)
                 now = self._clock()
-                c0, status, answer = got or (0.0, 0, {})
                 if stop.is_set():
                     raise asyncio.CancelledError
-                heard = now if got else heard
+                heard = now if status else heard
                 if status == 200 and answer.get("state") == "held":
                     if self._began(h, c0, now, answer):
                         return h
                     self._end(h)  # rule 5
-                    h = self._fresh(lock, asked)
-                elif status == 410 or answer.get("code") == "id_in_use":
+                if status in (200, 410) or answer.get("code") == "id_in_use":
                     h = self._fresh(lock, asked)
                 elif status not in (0, 202, 425, 429):
                     h._asked = h._moved  # without a missed answer, the server has no place of this id
-                    error = HeldError if status == 409 and answer.get("code") == "held" else RefusedError
-                    raise error(f"lock {lock.name!r}: {answer.get('detail') or answer.get('code') or status}", answer.get("code", ""), answer)
-                if now >= end and got:
-                    raise HeldError(f"lock {lock.name!r}: the wait is over", "held", answer)
-                if now - heard >= lock.ttl or now >= end:
-                    raise UnavailableError(f"lock {lock.name!r}: no server answers")
+                    code = answer.get("code", "")
+                    error = HeldError if code == "held" else RefusedError
+                    raise error(f"lock {lock.name!r}: {answer.get('detail') or code or status}", code, answer)
+                if now >= end or now - heard >= lock.ttl:
+                    raise (HeldError(f"lock {lock.name!r}: the wait is over", "held", answer) if status
+                           else UnavailableError(f"lock {lock.name!r}: no server answers"))
                 if status not in (202, 410, 200):
                     time.sleep(_pause(min(1.0, lock.ttl / 20)))
         finally:
@@ -274,63 +281,53 @@ class Locks:
         return asked[-1]
 
     def _body(self, h: Hold, more: Dict[str, Any]) -> Dict[str, Any]:
-        return {"id": h.id, "name": h.name, **h._lock.fields, "host": self._host, "pid": os.getpid(), **more}
+        body = {"id": h.id, "name": h.name, **h._lock.fields, "host": self._host, "pid": os.getpid(), **more}
+        if h._granted and "max_hold_ms" in body:  # what is left of it
+            body["max_hold_ms"] = max(1, body["max_hold_ms"] - int((self._clock() - h._granted) * 1000))
+        return body
 
     def _began(self, h: Hold, c0: float, now: float, answer: Any) -> bool:
         with self._cond:
-            until = c0 + _trusted(answer["left_ms"])
-            if now >= until or h._state != "asking":
+            if h._state != "asking" or not h._claim(c0, answer["left_ms"], now):
                 return False
-            h._state, h.token, h.until, h._granted = "held", answer["token"], until, now
-            h._next = max(c0, until - h.ttl) + h.ttl / 3
+            h._state, h.token, h._granted = "held", answer["token"], now
             self._holds.append(h)
             self._cond.notify()
             if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, daemon=True).start()
+                _background(lambda: all(iter(self._run_once, False)))  # until there are no holds
+            self._running = True
             return True
-
-    def _run(self) -> None:
-        while self._run_once():
-            pass
 
     def _run_once(self, most: float = 60.0) -> bool:
         """Renews what is due, and tells doubts and losses. False: there are no holds."""
         with self._cond:
-            now, ttl = self._clock(), min((h.ttl for h in self._holds), default=0.0)
-            over = [h for h in self._holds if now >= h.until]
-            doubts = [h for h in self._holds if not h.in_doubt and h.until - h.ttl / 4 <= now < h.until]
+            now = self._clock()
+            for h in list(self._holds):
+                h._expire()
+                if not h.in_doubt and h.until - h.ttl / 4 <= now < h.until:
+                    h.in_doubt = True  # rule 17
+                    _background(h._lock.on_doubt, h)
             soon = any(h._next <= now for h in self._holds)  # what is due soon travels with it
-            due = [h for h in self._holds if soon and h._next <= now + h.ttl / 20 and now < h.until][:100]  # rule 15
-            for h in doubts:
-                h.in_doubt = True  # rule 17
+            due = [h for h in self._holds if soon and h._next <= now + h.ttl / 20][:100]  # rule 15
             for h in due:
                 h._next = 1e18  # until _renew has an answer
-            if not (over or doubts or due):
-                at = [min(h._next, h.until if h.in_doubt else h.until - h.ttl / 4) for h in self._holds]
-                self._running = bool(at) and (self._cond.wait(max(0.0, min(most, min(at) - now))) or True)
-                return self._running
-        for h in over:
-            self._lose(h, "expired")
-        for h in doubts:
-            h._lock.on_doubt(h)
-        if due:
-            threading.Thread(target=self._renew, args=(due, min(5.0, max(0.05, ttl / 6))), daemon=True).start()
-        return True
+            if due:
+                _background(self._renew, due)
+            at = [min(h._next, h.until if h.in_doubt else h.until - h.ttl / 4) for h in self._holds]
+            self._running = bool(at)
+            return self._running and (self._cond.wait(max(0.0, min(most, min(at) - now))) or True)
 
-    def _renew(self, due: List[Hold], limit: float) -> None:
+    def _renew(self, due: List[Hold]) -> None:
+        limit = min(5.0, max(0.05, min(h.ttl for h in due) / 6))  # rule 7
         try:
             known = [h for h in due if not h._resumes]
-            got = self._ask(known, "/v1/renew", {"holds": [h.id for h in known]}, limit) if known else None
-            entries = got[2].get("holds", []) if got and got[1] == 200 else []
+            ids = {"holds": [h.id for h in known]}
+            sent, status, answer = self._ask(known, "/v1/renew", ids, limit) if known else (0.0, 0, {})
+            entries = answer["holds"] if status == 200 else []
             for h, e in [*zip(known, entries), *((h, {"code": "unknown_hold"}) for h in due if h._resumes)]:
-                c0 = got[0] if got else 0.0
+                c0 = sent
                 if e.get("code") == "unknown_hold" or e.get("state") == "waiting":  # rule 18: resume, never a new grant
-                    more = {"resume": h.token, "wait_ms": 0}
-                    if "max_hold_ms" in h._lock.fields:
-                        rest = h._granted + h._lock.fields["max_hold_ms"] / 1000 - self._clock()
-                        more["max_hold_ms"] = max(1, int(rest * 1000))
-                    c0, _, e = self._ask([h], "/v1/acquire", self._body(h, more), limit) or (0.0, 0, {})
+                    c0, _, e = self._ask([h], "/v1/acquire", self._body(h, {"resume": h.token, "wait_ms": 0}), limit)
                     h._resumes = e.get("state") != "held"
                 self._answered(h, c0, e)
         except RefusedError:
@@ -346,10 +343,8 @@ class Locks:
         """Believes an answer to a renewal, or does not."""
         with self._cond:
             now, ours = self._clock(), e.get("state") == "held" and e.get("token") == h.token
-            if ours and h._state == "held" and now < h.until:  # rules 4 to 6
-                until = c0 + _trusted(e["left_ms"])
-                if h.until < until and now < until:
-                    h.until, h.in_doubt, h._next = until, False, max(c0, until - h.ttl) + h.ttl / 3
+            if ours and h._state == "held" and now < h.until:  # rule 6
+                h._claim(c0, e["left_ms"], now)
                 return
         if e.get("state") == "held" and h._state != "released" or e.get("code") in ("lost", "released"):
             self._lose(h, e.get("reason") or ("expired" if ours else e.get("code", "gone")))
@@ -363,8 +358,8 @@ class Locks:
             h._state, h.reason = "lost", reason
             self._holds.remove(h)
         h.lost.set()
-        threading.Thread(target=self._end, args=(h,), daemon=True).start()
-        h._lock.on_loss(h)
+        _background(self._end, h)
+        _background(h._lock.on_loss, h)
 
     def _end(self, h: Hold) -> str:
         """Releases an id, wherever it stands (rules 9, 10 and 16)."""
@@ -378,10 +373,10 @@ class Locks:
         while self._clock() < end:
             try:
                 body = {"holds": [{"id": h.id, "name": h.name, "moved": h._moved}]}
-                got = self._ask([h], "/v1/release", body, min(max(0.05, limit / 2), end - self._clock()))
+                _, status, answer = self._ask([h], "/v1/release", body, min(max(0.05, limit / 2), end - self._clock()))
             except RefusedError:
                 break
-            result = got[2]["holds"][0].get("result", "") if got and got[1] == 200 else ""
+            result = answer["holds"][0].get("result", "") if status == 200 else ""
             if result == "released" or result == "gone" and h._moved:
                 return "released"
             if result == "gone":

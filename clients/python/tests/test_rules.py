@@ -30,6 +30,10 @@ class World:
 
     def __exit__(self, *_: Any) -> None:
         holdfast.time.sleep = self.sleep  # type: ignore
+        self.join()
+
+    @staticmethod
+    def join() -> None:
         for thread in threading.enumerate():
             if thread.daemon and thread is not threading.current_thread():
                 thread.join()
@@ -105,9 +109,9 @@ class Rules(unittest.TestCase):
         with World(but("renew", (0.1, 200, {"holds": [{"state": "held", "token": 7, "left_ms": 3000}]}))) as w:
             h = self.held(w)
             was = h.until
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertEqual(h.until, was)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertGreater(h.until, was)
 
     def test_rule_05_late_grant_is_released(self) -> None:
@@ -121,7 +125,7 @@ class Rules(unittest.TestCase):
     def test_rule_06_loss_is_final(self) -> None:
         with World(but("renew", (10.0, 200, {"holds": [{"state": "held", "token": 7, "left_ms": 20000}]}))) as w:
             h = self.held(w)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             with self.assertRaises(LostError) as lost:
                 h.check()
             self.assertEqual(lost.exception.code, "expired")
@@ -144,10 +148,10 @@ class Rules(unittest.TestCase):
             self.assertAlmostEqual(h._next, 1000 + 10 / 3, places=6)
             w.now = h._next
             sent = w.now
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertTrue(0.25 <= h._next - w.now <= 0.75)
             w.now = sent = h._next
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertAlmostEqual(h._next, sent + 10 / 3, places=6)
             self.assertEqual([at for at, path, _, _ in w.asked if path == "renew"], [0, 1])
 
@@ -168,7 +172,7 @@ class Rules(unittest.TestCase):
                               ((0.1, 200, {"server": "b.2", "holds": [{"state": "held", "token": 7, "left_ms": 9000}]}), True)):
             with World(but("renew", answer)) as w:
                 h = self.held(w)
-                w.locks._renew([h], 1.0)
+                w.locks._renew([h])
                 self.assertEqual(h.release(), "released")
                 self.assertEqual(w.asked[-1][2]["holds"], [{"id": h.id, "name": "n", "moved": moved}])
 
@@ -204,7 +208,7 @@ class Rules(unittest.TestCase):
         for path, entry, at in (("renew", away, [0, 0, 1]), ("release", {"result": "unknown"}, [0, 0, 0, 1])):
             with World(but(path, (0.1, 200, {"holds": [entry]}))) as w:
                 h = self.held(w)
-                w.locks._renew([h], 1.0)
+                w.locks._renew([h])
                 self.assertEqual(h.release(), "released")
                 self.assertEqual([a for a, _, _, _ in w.asked], at)
 
@@ -212,7 +216,7 @@ class Rules(unittest.TestCase):
         with World(but("renew", (0.1, 200, {"group": "00000002", "holds": [{"state": "held", "token": 7, "left_ms": 99000}]}))) as w:
             h = self.held(w)
             was = h.until
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertEqual(h.until, was)
         with World(but("acquire", (0.1, 202, {"state": "waiting"}), (0.1, 200, {"group": "2", "state": "held", "token": 1, "left_ms": 9000}))) as w:
             with self.assertRaises(RefusedError):
@@ -252,8 +256,8 @@ class Rules(unittest.TestCase):
         with World(lambda p, b: (0.0, *normal(p, b)[1:])) as w:
             holds = [w.locks.lock(f"n{i}").acquire() for i in range(150)]
             w.now = max(h._next for h in holds)
-            w.locks._run_once()
-            w.locks._run_once()
+            w.locks._run_once(0)
+            w.locks._run_once(0)
             for thread in threading.enumerate():
                 if thread is not threading.current_thread():
                     thread.join()
@@ -281,9 +285,10 @@ class Rules(unittest.TestCase):
             w.now = h.until - 2.4
             w.locks._run_once(0)
             w.locks._run_once(0)
+            w.join()
             self.assertEqual(doubts, [h])
             self.assertTrue(h.in_doubt)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertFalse(h.in_doubt)
 
     def test_rule_18_the_next_try_begins_with_resume(self) -> None:
@@ -291,17 +296,17 @@ class Rules(unittest.TestCase):
         answers = iter([(0.1, 200, {"state": "held", "token": 7, "left_ms": 9000}), (0.1, 503, {"code": "store_unknown"})])
         with World(lambda p, b: next(answers, normal(p, b)) if p == "acquire" else unknown if p == "renew" else normal(p, b)) as w:
             h = self.held(w)
-            w.locks._renew([h], 1.0)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
+            w.locks._renew([h])
             self.assertEqual([a[1] for a in w.asked], ["acquire", "renew", "acquire", "acquire"])
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertEqual(w.asked[4][1], "renew")
             h.check()
 
     def test_rule_18_a_hold_that_waits_elsewhere_is_resumed(self) -> None:
         with World(but("renew", (0.1, 200, {"holds": [{"state": "waiting", "left_ms": 9000}]}))) as w:
             h = self.held(w)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertEqual(w.asked[-1][2].get("resume"), 7)
             h.check()
 
@@ -309,14 +314,14 @@ class Rules(unittest.TestCase):
         unknown = (0.1, 200, {"holds": [{"status": 404, "code": "unknown_hold"}]})
         with World(but("renew", unknown)) as w:
             h = self.held(w)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             self.assertEqual(w.asked[-1][1], "acquire")
             self.assertEqual(w.asked[-1][2]["resume"], 7)
             h.check()
         answers = iter([(0.1, 200, {"state": "held", "token": 7, "left_ms": 9000}), (0.1, 200, {"state": "held", "token": 8, "left_ms": 9000})])
         with World(lambda p, b: next(answers) if p == "acquire" else unknown if p == "renew" else normal(p, b)) as w:
             h = self.held(w)
-            w.locks._renew([h], 1.0)
+            w.locks._renew([h])
             with self.assertRaises(LostError):
                 h.check()
 
