@@ -197,12 +197,13 @@ func (d *Driver) askTurn(ctx context.Context, at int, method, path string, body 
 // patience is the time between them. A server of several is asked after a sixth of the TTL,
 // or three times the time that answers take: the core gives a slow store more time than a
 // silent server deserves. One host may be a balancer. The core gives a call a sixth of the
-// TTL, so the requests to it follow within that time.
+// TTL, in which a hold may have to be renewed and then resumed, so the requests to that
+// host follow each other within a quarter of that time.
 func (d *Driver) tries(ttl time.Duration) (tries int, patience time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.bases) == 1 {
-		return 3, min(max(3*d.took, ttl/24), ttl/12)
+		return 4, min(max(3*d.took, ttl/60), ttl/24)
 	}
 	return len(d.bases), max(min(max(ttl/6, 50*time.Millisecond), 5*time.Second), 3*d.took)
 }
