@@ -113,15 +113,15 @@ func (r *renewer) track(t *ticket) {
 }
 
 // add renews t a third of its TTL after an answered request was sent, or
-// earlier if the driver asks for it, or if the claim is much shorter than the TTL:
-// a driver may promise what is left of an earlier lease. t has a place; queue.mu
-// guards the state that add reads.
+// earlier if the driver asks for it, or if the claim is clearly shorter than the TTL:
+// a driver may promise what is left of an earlier lease, and two thirds of that are
+// kept for further tries. t has a place; queue.mu guards the state that add reads.
 func (r *renewer) add(t *ticket, sent instant, recheck time.Duration) {
 	if t.isLeftToUser() {
 		return
 	}
 	wait := t.TTL / 3
-	if left := instant(t.claim.Load()).sub(sent); left < t.TTL/2 {
+	if left := instant(t.claim.Load()).sub(sent); left < t.TTL*9/10 {
 		wait = max(0, left/3)
 	}
 	if recheck > 0 && recheck < wait && t.state != driver.Held {
