@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -38,6 +37,10 @@ var (
 // shownRedis is the address of a Redis server in the sessions. Each session that has it
 // gets a server of its own, whose process is $redis for the commands that come first.
 const shownRedis = "127.0.0.1:16399"
+
+// shownServer is the address of a lock server in the sessions, which start it. Each
+// session that has it gets a free port.
+const shownServer = "127.0.0.1:7420"
 
 // varying are the parts of an output that differ from run to run and from machine to
 // machine. Runs of spaces, the columns of tables, are one separator.
@@ -132,15 +135,25 @@ wait
 func (s session) run(t *testing.T) {
 	folder := t.TempDir()
 	env := []string{"PATH=" + filepath.Dir(s.holdfast) + ":" + os.Getenv("PATH"), "HOLDFAST_STORE=sqlite:" + filepath.Join(folder, "locks.db"), "LC_ALL=C", "TZ=UTC"}
-	address := shownRedis
+	tree, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "TREE="+tree, "PYTHONDONTWRITEBYTECODE=1")
+	var here, shown []string // addresses
 	if s.has(shownRedis) {
 		redis := servers.Redis(t, servers.RedisOptions{})
 		defer redis.Kill() // the session may have stopped it
-		address = redis.Addr()
+		here, shown = append(here, shownRedis, redis.Addr()), append(shown, redis.Addr(), shownRedis)
 		env = append(env, "redis="+strconv.Itoa(redis.PID()))
 	}
+	if s.has(shownServer) {
+		free := fmt.Sprintf("127.0.0.1:%d", servers.FreePort(t))
+		here, shown = append(here, shownServer, free), append(shown, free, shownServer)
+	}
+	toHere, toShown := strings.NewReplacer(here...), strings.NewReplacer(shown...)
 	if s.program != nil {
-		s.build(t, folder, address)
+		s.build(t, folder, toHere)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -154,7 +167,7 @@ func (s session) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fromShell.Close()
-	cmd := exec.CommandContext(ctx, "bash", "-c", strings.ReplaceAll(s.before, shownRedis, address)+theRest)
+	cmd := exec.CommandContext(ctx, "bash", "-c", toHere.Replace(s.before)+theRest)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = output, output, []*os.File{commands}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -169,12 +182,12 @@ func (s session) run(t *testing.T) {
 	go func() {
 		defer close(lines)
 		for scanner := bufio.NewScanner(fromShell); scanner.Scan(); {
-			lines <- strings.ReplaceAll(scanner.Text(), address, shownRedis) + "\n"
+			lines <- toShown.Replace(scanner.Text()) + "\n"
 		}
 	}()
 	tickets := strings.NewReplacer()
 	for _, step := range s.steps {
-		command := strings.ReplaceAll(tickets.Replace(step.command), shownRedis, address)
+		command := toHere.Replace(tickets.Replace(step.command))
 		fmt.Fprintln(toShell, command)
 		printed, status := step.await(ctx, lines)
 		if got, want := step.compare(printed, status); got != want {
@@ -198,11 +211,11 @@ func (s session) has(text string) bool {
 		slices.ContainsFunc(s.steps, func(step step) bool { return strings.Contains(step.command, text) })
 }
 
-// build makes ./program, for a Redis server at that address.
-func (s session) build(t *testing.T, folder, address string) {
+// build makes ./program, for the servers of this session.
+func (s session) build(t *testing.T, folder string, toHere *strings.Replacer) {
 	t.Helper()
 	source := filepath.Join(folder, "program.go")
-	if err := os.WriteFile(source, bytes.ReplaceAll(s.program, []byte(shownRedis), []byte(address)), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte(toHere.Replace(string(s.program))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "program"), source).CombinedOutput(); err != nil {
