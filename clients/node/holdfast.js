@@ -136,6 +136,7 @@ export class Locks {
     const fresh = () => new Hold(this, name, ttl, { ...fields, ttl_ms: ttl }, { onDoubt, onLoss }, id());
     let hold = fresh();
     let heard = this._clock();
+    let missed = 0;
     const end = heard + wait;
     const stop = () => hold._p.asked && this._end(hold); // rule 10: the release overtakes the poll
     signal?.addEventListener('abort', stop, { once: true });
@@ -148,6 +149,7 @@ export class Locks {
         const now = this._clock();
         signal?.throwIfAborted();
         if (status) heard = now;
+        missed = status ? 0 : missed + 1;
         if (status === 200 && answer.state === 'held') {
           if (this._begin(hold, c0, now, answer)) return hold;
           await this._end(hold); // rule 5
@@ -158,8 +160,9 @@ export class Locks {
           const Kind = answer.code === 'held' ? HeldError : RefusedError;
           throw new Kind(`lock ${name}: ${answer.detail ?? answer.code ?? status}`, answer.code, answer);
         }
-        if (now >= end && status) throw new HeldError(`lock ${name}: the wait is over`, 'held', answer);
-        if (now >= end || now - heard >= ttl) throw new UnavailableError(`lock ${name}: no server answers`);
+        const over = now >= end || now - heard >= ttl;
+        if (over && status) throw new HeldError(`lock ${name}: the wait is over`, 'held', answer);
+        if (over && missed >= this._urls.length) throw new UnavailableError(`lock ${name}: no server answers`);
         if (![200, 202, 410].includes(status)) await this._pause(jitter(Math.min(1000, ttl / 20)));
       }
     } finally {

@@ -63,6 +63,7 @@ _hf_server() {
 	set -- ${HOLDFAST_SERVERS:-http://127.0.0.1:7420}
 	IFS=$_hf_ifs
 	[ $# -gt 0 ] || { _hf_say "HOLDFAST_SERVERS names no server"; return 64; }
+	_hf_servers=$#
 	shift $((_hf_at % $#))
 	_hf_url=${1%/} _hf_direct=''
 	case $_hf_url in
@@ -209,7 +210,7 @@ _hf_lock() {
 	fi
 	_hf_fresh && _hf_now || return
 	_hf_heard=$_hf_ms _hf_over=$((_hf_ms + ${HOLDFAST_WAIT:-4000000000000}))
-	_hf_asking=$1
+	_hf_asking=$1 _hf_missed=0
 	_hf_acquire
 	set -- $?
 	_hf_asking=''
@@ -248,8 +249,10 @@ _hf_acquire() {
 		*) _hf_pause ;;
 		esac
 		_hf_now || return
-		if [ "$_hf_ms" -ge "$_hf_over" ] || [ $((_hf_ms - _hf_heard)) -ge "$_hf_ttl" ]; then
-			set -- $((_hf_ms - _hf_heard < 1000 ? 75 : 69))
+		_hf_missed=$((${#_hf_next} > 0 ? _hf_missed + 1 : 0))
+		if { [ "$_hf_ms" -ge "$_hf_over" ] || [ $((_hf_ms - _hf_heard)) -ge "$_hf_ttl" ]; } &&
+			[ $((_hf_missed % _hf_servers)) = 0 ]; then
+			set -- $((_hf_missed > 0 ? 69 : 75))
 			_hf_release # rule 10
 			return "$1"
 		fi

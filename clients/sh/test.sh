@@ -217,6 +217,22 @@ test_rule_11_next_server_has_the_same_id() {
 		same "$(ids | uniq | wc -l | tr -d ' ')" 1
 	done
 }
+test_rule_11_each_server_is_asked_before_the_wait_ends() {
+	for way in '0 0' '4000000000000 11000'; do
+		world
+		_hf_at=0 _hf_holds='' HOLDFAST_WAIT=${way% *}
+		answer "${way#* }" none
+		held
+		same "$(grep -o ':[12]/v1/acquire' "$W/log" | tr '\n' ' ')" ":1/v1/acquire :2/v1/acquire "
+	done
+	world
+	_hf_holds='' HOLDFAST_WAIT=0
+	answer 0 none
+	answer 0 none
+	holdfast_lock n
+	same $? 69
+	same "$(requests)" "acquire acquire release "
+}
 test_rule_11_server_without_its_store_is_left() {
 	for answer in 'status=503 code=store_unknown left_ms=9000' result=unknown; do
 		world

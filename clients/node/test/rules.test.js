@@ -149,6 +149,17 @@ test('rule 11: the next server has the same id', async () => {
   }
 });
 
+test('rule 11: each server is asked before the wait ends', async () => {
+  for (const [wait, took] of [[0, 0], [Infinity, 11000]]) {
+    const w = world(but('acquire', [took, 0, null]));
+    assert.equal((await w.locks.acquire('n', { wait })).token, 7);
+    assert.deepEqual(w.asked.map((a) => a.at), [0, 1]);
+  }
+  const w = world((p, b) => (p === 'acquire' ? [0, 0, null] : normal(p, b)));
+  await assert.rejects(w.locks.acquire('n', { wait: 0 }), UnavailableError);
+  assert.deepEqual(w.paths(), ['acquire', 'acquire', 'release']);
+});
+
 test('rule 11: a server without its store is left', async () => {
   const away = { status: 503, code: 'store_unknown', left_ms: 9000 };
   for (const [path, entry, at] of [['renew', away, [0, 0, 1]], ['release', { result: 'unknown' }, [0, 0, 0, 1]]]) {

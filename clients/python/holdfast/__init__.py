@@ -244,7 +244,7 @@ class Locks:
 
     def _acquire(self, lock: Lock, stop: threading.Event, asked: List[Hold]) -> Hold:
         self._born()
-        heard, h = self._clock(), self._fresh(lock, asked)
+        heard, missed, h = self._clock(), 0, self._fresh(lock, asked)
         end = heard + (1e9 if lock.wait is None else lock.wait)
         try:
             while True:
@@ -255,7 +255,7 @@ class Locks:
                 now = self._clock()
                 if stop.is_set():
                     raise asyncio.CancelledError
-                heard = now if status else heard
+                heard, missed = (now, 0) if status else (heard, missed + 1)
                 if status == 200 and answer.get("state") == "held":
                     if self._began(h, c0, now, answer):
                         return h
@@ -267,7 +267,7 @@ class Locks:
                     code = answer.get("code", "")
                     error = HeldError if code == "held" else RefusedError
                     raise error(f"lock {lock.name!r}: {answer.get('detail') or code or status}", code, answer)
-                if now >= end or now - heard >= lock.ttl:
+                if (status or missed >= len(self._urls)) and (now >= end or now - heard >= lock.ttl):
                     raise (HeldError(f"lock {lock.name!r}: the wait is over", "held", answer) if status
                            else UnavailableError(f"lock {lock.name!r}: no server answers"))
                 if status not in (202, 410, 200):

@@ -203,6 +203,16 @@ class Rules(unittest.TestCase):
                 self.assertEqual([at for at, _, _, _ in w.asked], [0, 1])
                 self.assertEqual(w.asked[0][2]["id"], w.asked[1][2]["id"])
 
+    def test_rule_11_each_server_is_asked_before_the_wait_ends(self) -> None:
+        for wait, took in ((0.0, 0.0), (None, 11.0)):
+            with World(but("acquire", (took, 0, None))) as w:
+                self.assertEqual(w.locks.lock("n", wait=wait).acquire().token, 7)
+                self.assertEqual([at for at, _, _, _ in w.asked], [0, 1])
+        with World(lambda p, b: (0.0, 0, None) if p == "acquire" else normal(p, b)) as w:
+            with self.assertRaises(UnavailableError):
+                w.locks.lock("n", wait=0).acquire()
+            self.assertEqual(w.paths(), ["acquire", "acquire", "release"])
+
     def test_rule_11_server_without_its_store_is_left(self) -> None:
         away = {"status": 503, "code": "store_unknown", "left_ms": 9000}
         for path, entry, at in (("renew", away, [0, 0, 1]), ("release", {"result": "unknown"}, [0, 0, 0, 1])):

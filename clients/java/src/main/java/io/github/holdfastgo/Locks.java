@@ -113,13 +113,14 @@ public final class Locks {
     Hold h = new Hold(name, fields);
     double heard = clock.getAsDouble(), end = heard + (wait == null ? 1e15 : wait.toMillis());
     try {
-      for (;;) {
+      for (int missed = 0; ; ) {
         double most = Math.max(0, Math.min(Math.min(10000, Math.max(1000, h.ttl / 3)), end - clock.getAsDouble()));
         String way = wait != null && wait.isZero() ? "&try=true" : "&wait_ms=" + (long) most;
         Answer a = ask(List.of(h), "/v1/acquire", h.form() + way, most + 5000);
         double now = clock.getAsDouble();
         if (Thread.interrupted()) throw new InterruptedException();
-        if (a.status != 0) heard = now;
+        missed = a.status != 0 ? 0 : missed + 1;
+        if (missed == 0) heard = now;
         if (a.status == 200 && a.get("state").equals("held")) {
           if (begin(h, a, now)) return h;
           end(h); // rule 5
@@ -131,8 +132,9 @@ public final class Locks {
           String text = "lock " + name + ": " + (a.get("detail").isEmpty() ? a.get("code") : a.get("detail"));
           throw a.get("code").equals("held") ? new HeldException(text) : new RefusedException(text, a.get("code"));
         }
-        if (now >= end && a.status != 0) throw new HeldException("lock " + name + ": the wait is over");
-        if (now >= end || now - heard >= h.ttl) throw new UnavailableException("lock " + name + ": no server answers");
+        boolean over = now >= end || now - heard >= h.ttl;
+        if (over && missed == 0) throw new HeldException("lock " + name + ": the wait is over");
+        if (over && missed >= urls.size()) throw new UnavailableException("lock " + name + ": no server answers");
         if (!Set.of(200, 202, 410).contains(a.status)) sleeper.accept(jitter(Math.min(1000, h.ttl / 20)));
       }
     } finally {
@@ -220,8 +222,8 @@ public final class Locks {
     for (Hold h : due) h.due = Double.MAX_VALUE; // until renew has an answer
     if (!due.isEmpty()) background(() -> renew(due));
     running = !holds.isEmpty();
-    double next = holds.stream().mapToDouble(Hold::next).min().orElse(0);
-    return running ? Math.min(60000, Math.max(0, next - now)) : -1;
+    double to = holds.stream().mapToDouble(h -> Math.min(h.due, h.until - (h.inDoubt ? 0 : h.ttl / 4))).min().orElse(0);
+    return running ? Math.min(60000, Math.max(0, to - now)) : -1;
   }
 
   private static Thread background(Runnable work) {
@@ -349,8 +351,6 @@ public final class Locks {
       return true;
     }
 
-    private double next() { return Math.min(due, inDoubt ? until : until - ttl / 4); }
-
     private void expire() {
       if (state.equals("held") && clock.getAsDouble() >= until) lose(this, "expired"); // rule 6
     }
@@ -394,9 +394,8 @@ public final class Locks {
   static final class BootClock {
     static Path uptime = Path.of("/proc/uptime");
     static LongSupplier wall = System::currentTimeMillis;
-    private static final double base = uptimeMs() - monotonic();
-    private static double drift = wall.getAsLong() - monotonic(), asleep;
-    private static double monotonic() { return System.nanoTime() / 1e6; }
+    private static final double base = uptimeMs() - System.nanoTime() / 1e6;
+    private static double drift = wall.getAsLong() - System.nanoTime() / 1e6, asleep;
     private static double uptimeMs() {
       try {
         return Double.parseDouble(Files.readString(uptime).split(" ")[0]) * 1000;
@@ -405,7 +404,7 @@ public final class Locks {
       }
     }
     static synchronized double now() {
-      double now = monotonic(), apart = wall.getAsLong() - now;
+      double now = System.nanoTime() / 1e6, apart = wall.getAsLong() - now;
       if (Math.abs(apart - drift) > 50) {
         double slept = uptimeMs() - now - base - 20;
         if (slept > asleep) asleep = slept;

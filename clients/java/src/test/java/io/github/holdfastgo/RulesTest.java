@@ -172,6 +172,17 @@ class RulesTest {
     }
   }
 
+  @Test void rule_11_eachServerIsAskedBeforeTheWaitEnds() throws Exception {
+    for (Duration wait : new Duration[] {Duration.ZERO, null}) {
+      World w = but("acquire", reply(wait == null ? 11000 : 0, 0, ""));
+      assertEquals(7, w.locks.lock("n", wait, Map.of()).token());
+      assertTrue(w.asked.get(0).startsWith("0") && w.asked.get(1).startsWith("1"));
+    }
+    World dead = new World(p -> p.equals("acquire") ? reply(0, 0, "") : null);
+    assertThrows(Locks.UnavailableException.class, () -> dead.locks.lock("n", Duration.ZERO, Map.of()));
+    assertEquals("acquire acquire release", dead.paths());
+  }
+
   @Test void rule_11_serverWithoutItsStoreIsLeft() throws Exception {
     for (String path : List.of("renew", "release")) {
       World w = but(path, reply(100, 200, path.equals("renew") ? "status=503\ncode=store_unknown\nleft_ms=9000" : "result=unknown"));
