@@ -257,7 +257,7 @@ func TestLockServers(t *testing.T) {
 			cfg.Processes = throughServers + 1
 			urls := l.urls(cfg.TTL)
 			cfg.StoreOf = func(client int) string { return append(urls, url)[client] }
-			lost := runLockServers(t, cfg)
+			lost := runLockServers(t, cfg, throughServers)
 			var sum int64
 			for _, n := range l.effects {
 				sum += n
@@ -318,7 +318,7 @@ func TestLockServerRestarts(t *testing.T) {
 				away("server ended", func() { s.Stop() }),
 			}
 			cfg.StoreOf = func(int) string { return "holdfast://" + s.addr }
-			lost := runLockServers(t, cfg)
+			lost := runLockServers(t, cfg, -1)
 			t.Logf("%d restarts, of which %d took longer than 0.6 TTLs; lost: %q", restarts, late, lost)
 			if len(lost) > 0 && late == 0 {
 				t.Errorf("%d holds were lost", len(lost))
