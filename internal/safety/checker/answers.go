@@ -22,14 +22,6 @@ var answers = struct{ lock, unlock, store []string }{
 	store:  []string{ErrUnavailable, ErrNotDone, ErrUnknown},
 }
 
-// hadStoreError reports whether a call met trouble before it had a place: it
-// may have waited for the store.
-func (c *Checker) hadStoreError(op *Op) bool {
-	return slices.ContainsFunc(c.disturbances[op.P], func(u disturbance) bool {
-		return u.kind == "trouble" && u.from >= op.Asked && u.from <= op.Waiting+int64(c.rules.Slack)
-	})
-}
-
 // checkFailure applies C9 to a call that took no lock.
 func (c *Checker) checkFailure(op *Op, class, text string) {
 	switch class {
@@ -41,17 +33,17 @@ func (c *Checker) checkFailure(op *Op, class, text string) {
 		c.stats.Errors++
 	}
 	switch {
-	case op.Waiting > 0 && slices.Contains(answers.store, class) && !c.hadStoreError(op):
-		c.addViolation("C7", op.Name, op.Asked, "a wait that had its place ended by itself: "+class+" "+text, op)
+	case op.Waiting > 0 && slices.Contains(answers.store, class) && !c.disturbances.hadStoreError(op, c.rules.Slack):
+		c.violations.add("C7", op.Name, op.Asked, "a wait that had its place ended by itself: "+class+" "+text, op)
 	case class == ErrHeld && op.Try, slices.Contains(answers.lock, class) && (class != ErrWait || op.Bound):
 	default:
-		c.addViolation("C9", op.Name, op.Asked, "Lock answered "+class+": "+text, op)
+		c.violations.add("C9", op.Name, op.Asked, "Lock answered "+class+": "+text, op)
 	}
 }
 
 // checkUnlockError applies C9 to Unlock.
 func (c *Checker) checkUnlockError(op *Op, text string) {
 	if !slices.Contains(answers.unlock, op.DoneErr) {
-		c.addViolation("C9", op.Name, op.Done, "Unlock answered "+op.DoneErr+": "+text, op)
+		c.violations.add("C9", op.Name, op.Done, "Unlock answered "+op.DoneErr+": "+text, op)
 	}
 }

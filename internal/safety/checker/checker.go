@@ -66,13 +66,10 @@ type Checker struct {
 	lastEvent    map[life]int64 // the time of the last event of each live process
 	open         map[Key]*Op
 	records      map[string]*lockRecord
-	disturbances map[int][]disturbance // by process
+	disturbances disturbances
 	told         map[lossKey]*loss
 	killed       map[life]bool
-	bad          []Violation
-	dropped      int
-	listed       map[string]int // violations, by check
-	seen         map[string]bool
+	violations   violations
 }
 
 // lockRecord is the record of one name.
@@ -86,25 +83,19 @@ type lockRecord struct {
 	cell    regCell
 }
 
-// disturbance is a time in which a process was stopped, cut off or otherwise
-// disturbed.
-type disturbance struct {
-	kind     string
-	from, to int64
-}
-
 // maxViolations is the length of the list for each check. A broken promise is
 // usually broken often.
 const maxViolations = 8
 
 // NewChecker returns a Checker with the rules r.
 func NewChecker(r Rules) *Checker {
-	return &Checker{
+	c := &Checker{
 		rules: r, lastEvent: make(map[life]int64), open: make(map[Key]*Op), records: make(map[string]*lockRecord),
-		disturbances: make(map[int][]disturbance), told: make(map[lossKey]*loss), killed: make(map[life]bool),
-		seen: make(map[string]bool), listed: make(map[string]int),
+		disturbances: make(disturbances), told: make(map[lossKey]*loss), killed: make(map[life]bool),
 		stats: Stats{Faults: make(map[string]int64), Exposed: make(map[string]int64)},
 	}
+	c.violations = violations{exposed: r.Exposed, counts: c.stats.Exposed, seen: make(map[string]bool), listed: make(map[string]int)}
+	return c
 }
 
 func (c *Checker) recordOf(name string) *lockRecord {
@@ -128,38 +119,33 @@ func (c *Checker) Add(e Event) {
 	default:
 		c.lastEvent[lf] = e.T
 	}
-	op := c.open[key]
 	switch e.What {
 	case Ask:
 		c.stats.Calls++
 		c.open[key] = &Op{Key: key, G: e.G, Name: e.Name, Units: e.Units, Limit: e.Limit,
 			In: e.In, Try: e.Try, Bound: e.Bound, Alone: e.Alone, Asked: e.T}
-		return
 	case Pulse:
 		if e.Gap > 0 {
-			c.disturbances[e.P] = append(c.disturbances[e.P], disturbance{"stall", e.T - e.Gap, e.T})
+			c.disturbances.add(e.P, "stall", e.T-e.Gap, e.T)
 		}
-		return
 	case Upset:
-		c.disturbances[e.P] = append(c.disturbances[e.P], disturbance{"trouble", e.T, e.T})
-		return
+		c.disturbances.add(e.P, "trouble", e.T, e.T)
 	case Notice:
 		c.lossOf(lossKey{lf, e.Name, e.Token}).notices++
-		return
-	case Fault, Heal:
-		c.fault(e)
-		return
+	case Fault:
+		c.stats.Faults[e.Text]++
+		c.disturbances.add(e.P, e.Text, e.T, math.MaxInt64)
+	case Heal:
+		c.disturbances.end(e.P, e.Text, e.T)
 	case Gone:
 		c.endProcess(lf, e.T, e.Text == "killed")
-		return
 	case Probe, Stuck, Residue:
 		c.addFinalCheck(e)
-		return
+	default:
+		if op := c.open[key]; op != nil { // an event after the end of a hold adds nothing
+			c.step(op, e)
+		}
 	}
-	if op == nil {
-		return // an event after the end of a hold adds nothing
-	}
-	c.step(op, e)
 }
 
 // step applies an event to a call under way.
@@ -207,21 +193,6 @@ func (c *Checker) step(op *Op, e Event) {
 	}
 }
 
-func (c *Checker) fault(e Event) {
-	if e.What == Fault {
-		c.stats.Faults[e.Text]++
-		c.disturbances[e.P] = append(c.disturbances[e.P], disturbance{e.Text, e.T, math.MaxInt64})
-		return
-	}
-	us := c.disturbances[e.P]
-	for i := len(us) - 1; i >= 0; i-- {
-		if us[i].kind == e.Text && us[i].to == math.MaxInt64 {
-			us[i].to = e.T
-			return
-		}
-	}
-}
-
 // endProcess ends the calls of a process.
 func (c *Checker) endProcess(lf life, t int64, killed bool) {
 	delete(c.lastEvent, lf)
@@ -246,19 +217,29 @@ func (c *Checker) endProcess(lf life, t int64, killed bool) {
 func (c *Checker) addFinalCheck(e Event) {
 	switch {
 	case e.What == Residue:
-		c.addViolation("C8", e.Name, e.T, "the store still has "+e.Text)
+		c.violations.add("C8", e.Name, e.T, "the store still has "+e.Text)
 	case e.What == Stuck:
-		c.addViolation("C7", e.Name, e.T, e.Text)
+		c.violations.add("C7", e.Name, e.T, e.Text)
 	case e.Err != "":
-		c.addViolation("C7", e.Name, e.T, "a fresh process did not get it: "+e.Err+" "+e.Text)
+		c.violations.add("C7", e.Name, e.T, "a fresh process did not get it: "+e.Err+" "+e.Text)
 	case time.Duration(e.Gap) > c.rules.Takes+c.rules.Slack:
-		c.addViolation("C7", e.Name, e.T, fmt.Sprintf("a fresh process got it after %v; the most is %v and %v of slack",
+		c.violations.add("C7", e.Name, e.T, fmt.Sprintf("a fresh process got it after %v; the most is %v and %v of slack",
 			time.Duration(e.Gap), c.rules.Takes, c.rules.Slack))
 	}
 }
 
-// addViolation records a violation. It reports whether the violation is new.
-func (c *Checker) addViolation(check, name string, at int64, text string, ops ...*Op) bool {
+// violations are the broken promises that were found.
+type violations struct {
+	exposed []string         // Rules.Exposed
+	counts  map[string]int64 // Stats.Exposed
+	list    []Violation
+	dropped int
+	listed  map[string]int // violations, by check
+	seen    map[string]bool
+}
+
+// add records a violation, and reports whether it is new.
+func (v *violations) add(check, name string, at int64, text string, ops ...*Op) bool {
 	id := check + name + text
 	for _, op := range ops {
 		id += fmt.Sprint(op.Key)
@@ -266,25 +247,23 @@ func (c *Checker) addViolation(check, name string, at int64, text string, ops ..
 	if len(ops) > 0 {
 		id = check + id[len(check)+len(name)+len(text):]
 	}
-	if c.seen[id] {
+	switch {
+	case v.seen[id]:
 		return false
-	}
-	if slices.Contains(c.rules.Exposed, check) {
-		c.seen[id] = true
-		c.stats.Exposed[check]++
+	case slices.Contains(v.exposed, check):
+		v.counts[check]++
+	case v.listed[check] == maxViolations:
+		v.dropped++
 		return true
+	default:
+		v.listed[check]++
+		copies := make([]*Op, len(ops))
+		for i, op := range ops {
+			copies[i] = new(*op)
+		}
+		v.list = append(v.list, Violation{check, name, text, copies, at})
 	}
-	if c.listed[check] == maxViolations {
-		c.dropped++
-		return true
-	}
-	c.listed[check]++
-	c.seen[id] = true
-	copies := make([]*Op, len(ops))
-	for i, op := range ops {
-		copies[i] = new(*op)
-	}
-	c.bad = append(c.bad, Violation{check, name, text, copies, at})
+	v.seen[id] = true
 	return true
 }
 
@@ -350,13 +329,13 @@ func (c *Checker) Finish() {
 	}
 	c.checkLossReports()
 	if c.stats.Undecided > 1 && c.stats.Undecided*100 > c.stats.Slices { // a single one shows only that the machine was busy
-		c.addViolation("C5", "", Now(), fmt.Sprintf("%d of %d slices could not be decided in time", c.stats.Undecided, c.stats.Slices))
+		c.violations.add("C5", "", Now(), fmt.Sprintf("%d of %d slices could not be decided in time", c.stats.Undecided, c.stats.Slices))
 	}
 }
 
 // Violations returns the broken promises so far, at most 8 for each check, and
 // the number of further ones.
-func (c *Checker) Violations() ([]Violation, int) { return c.bad, c.dropped }
+func (c *Checker) Violations() ([]Violation, int) { return c.violations.list, c.violations.dropped }
 
 // Stats returns the counts so far. Its maps are the Checker's own.
 func (c *Checker) Stats() Stats { return c.stats }

@@ -13,7 +13,7 @@ func (c *Checker) checkExclusion(l *lockRecord, t int64) {
 	overlaps(l, t, (*Op).until, func(at, end int64, units int64, in []*Op) {
 		long := time.Duration(min(end, t) - at)
 		limit := in[len(in)-1].Limit
-		if c.addViolation("C1", l.name, at, fmt.Sprintf("%d of %d units were held at once, for %v", units, limit, long), in...) {
+		if c.violations.add("C1", l.name, at, fmt.Sprintf("%d of %d units were held at once, for %v", units, limit, long), in...) {
 			c.stats.Overlaps++
 		}
 		c.stats.LongestOverlap = max(c.stats.LongestOverlap, long)
@@ -31,7 +31,7 @@ func (c *Checker) checkFunctionExclusion(l *lockRecord, t int64) {
 		if !slices.ContainsFunc(in, func(op *Op) bool { return op.until() <= at }) {
 			return
 		}
-		c.addViolation("C10", l.name, at, fmt.Sprintf("%d of %d units worked at once, for %v: a function still ran when its client gave the lock back",
+		c.violations.add("C10", l.name, at, fmt.Sprintf("%d of %d units worked at once, for %v: a function still ran when its client gave the lock back",
 			units, in[len(in)-1].Limit, time.Duration(min(end, t)-at)), in...)
 	})
 }

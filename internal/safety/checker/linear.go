@@ -75,15 +75,15 @@ func (c *Checker) checkSlice(l *lockRecord, slice, pending []*Op) {
 	case porcupine.Unknown:
 		c.stats.Undecided++
 	case porcupine.Illegal:
-		ops := c.shrink(slice, pending)
-		c.addViolation("C5", l.name, ops[0].Granted,
+		ops := shrink(slice, pending)
+		c.violations.add("C5", l.name, ops[0].Granted,
 			fmt.Sprintf("%d holds that no order of grants and releases explains", len(ops)), ops...)
 	}
 }
 
 // shrink returns two neighbours that contradict each other, if there are two,
 // and otherwise the first calls of the slice.
-func (c *Checker) shrink(slice, pending []*Op) []*Op {
+func shrink(slice, pending []*Op) []*Op {
 	for i := 1; i < len(slice); i++ {
 		a, b := slice[i-1], slice[i]
 		freed := a.until()

@@ -31,33 +31,23 @@ func (c *Checker) checkLoss(op *Op) {
 	c.checkRefusal(op)
 	if op.Told > 0 {
 		if op.DoneErr == "" && op.Done > 0 && op.Told < op.Out {
-			c.addViolation("C6", op.Name, op.Told, "the loss of a hold was told, and then its release succeeded", op)
+			c.violations.add("C6", op.Name, op.Told, "the loss of a hold was told, and then its release succeeded", op)
 		}
 		if op.ToldToken != op.Token || op.ToldWhy == "" {
-			c.addViolation("C6", op.Name, op.Told, fmt.Sprintf("the loss of token %d was told with token %d, reason %q", op.Token, op.ToldToken, op.ToldWhy), op)
+			c.violations.add("C6", op.Name, op.Told, fmt.Sprintf("the loss of token %d was told with token %d, reason %q", op.Token, op.ToldToken, op.ToldWhy), op)
 		}
-		late := op.Told - op.Claim - c.absentTime(op.P, op.Claim, op.Told)
+		late := op.Told - op.Claim - c.disturbances.absentTime(op.P, op.Claim, op.Told)
 		if late > int64(Late+c.rules.Slack) {
-			c.addViolation("C6", op.Name, op.Told, fmt.Sprintf("the loss was told %v after the claim had ended", time.Duration(late)), op)
+			c.violations.add("C6", op.Name, op.Told, fmt.Sprintf("the loss was told %v after the claim had ended", time.Duration(late)), op)
 		}
 	}
 	if op.OutErr == "lost" && op.DoneErr == "" && op.Done > 0 {
-		c.addViolation("C6", op.Name, op.Done, "Err said that it was lost, and Unlock that it was released", op)
+		c.violations.add("C6", op.Name, op.Done, "Err said that it was lost, and Unlock that it was released", op)
 	}
 	// The claim may have been renewed once after its end was last read.
 	if op.Out > 0 && op.Done > 0 && op.DoneErr == "" && op.Out > op.Claim+int64(c.rules.TTL) && op.OutErr == "" {
-		c.addViolation("C6", op.Name, op.Out, "Unlock said that it was held until then, after the claim had ended", op)
+		c.violations.add("C6", op.Name, op.Out, "Unlock said that it was held until then, after the claim had ended", op)
 	}
-}
-
-// absentTime returns the part of a time in which a process did not run.
-func (c *Checker) absentTime(p int, from, to int64) (sum int64) {
-	for _, u := range c.disturbances[p] {
-		if u.kind == "stall" || u.kind == "pause" {
-			sum += max(0, min(to, u.to)-max(from, u.from))
-		}
-	}
-	return sum
 }
 
 // checkLossReports applies the part of C6 that counts: each loss is reported
@@ -66,9 +56,9 @@ func (c *Checker) checkLossReports() {
 	for k, x := range c.told {
 		switch {
 		case x.notices > x.told && !c.killed[k.life]:
-			c.addViolation("C6", k.name, 0, fmt.Sprintf("process %d.%d, token %d: %d losses, told %d times", k.p, k.k, k.token, x.told, x.notices))
+			c.violations.add("C6", k.name, 0, fmt.Sprintf("process %d.%d, token %d: %d losses, told %d times", k.p, k.k, k.token, x.told, x.notices))
 		case x.notices < x.told && !c.killed[k.life]:
-			c.addViolation("C6", k.name, 0, fmt.Sprintf("process %d.%d, token %d: %d losses, the observer was told %d times", k.p, k.k, k.token, x.told, x.notices))
+			c.violations.add("C6", k.name, 0, fmt.Sprintf("process %d.%d, token %d: %d losses, the observer was told %d times", k.p, k.k, k.token, x.told, x.notices))
 		}
 	}
 }

@@ -24,12 +24,12 @@ func (c *Checker) checkRegister(op *Op, e Event) {
 		return
 	}
 	if e.Token < cell.highest {
-		c.addViolation("C2", op.Name, e.T, fmt.Sprintf("the guard let token %d pass after %d", e.Token, cell.highest), op)
+		c.violations.add("C2", op.Name, e.T, fmt.Sprintf("the guard let token %d pass after %d", e.Token, cell.highest), op)
 	}
 	if e.What == Write {
 		c.stats.Writes++
 		if e.Value != cell.value+1 {
-			c.addViolation("C2", op.Name, e.T, fmt.Sprintf("a write was lost: the register went from %d to %d", cell.value, e.Value), op)
+			c.violations.add("C2", op.Name, e.T, fmt.Sprintf("a write was lost: the register went from %d to %d", cell.value, e.Value), op)
 		}
 		cell.value = e.Value
 	}
@@ -44,7 +44,7 @@ func (c *Checker) checkRefusal(op *Op) {
 		if slices.Contains(c.rules.Exposed, "C1") { // the earlier one of two overlapping holders is refused
 			name = "C1"
 		}
-		c.addViolation(name, op.Name, op.refused,
+		c.violations.add(name, op.Name, op.refused,
 			fmt.Sprintf("the guard refused token %d of a hold that was valid: %d had passed", op.Token, op.by), op)
 	}
 }

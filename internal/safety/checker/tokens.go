@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 )
@@ -40,7 +39,7 @@ func (c *Checker) checkTokens(l *lockRecord, t, oldest int64) {
 			continue
 		}
 		if op.Token == 0 {
-			c.addViolation("C3", l.name, op.Granted, "a grant has no token", op)
+			c.violations.add("C3", l.name, op.Granted, "a grant has no token", op)
 		}
 		last := tokenBound{}
 		if n := len(l.floors); n > 0 {
@@ -53,8 +52,8 @@ func (c *Checker) checkTokens(l *lockRecord, t, oldest int64) {
 				least = l.floors[i].all
 			}
 			if op.Token <= least {
-				c.addViolation("C3", l.name, op.Granted,
-					fmt.Sprintf("token %d was granted to one who asked after %d had been", op.Token, least), c.withToken(l, op, least)...)
+				c.violations.add("C3", l.name, op.Granted,
+					fmt.Sprintf("token %d was granted to one who asked after %d had been", op.Token, least), l.withToken(op, least)...)
 			}
 		}
 		next := tokenBound{op.Granted, last.exclusive, max(last.all, op.Token)}
@@ -74,7 +73,7 @@ func (c *Checker) checkTokens(l *lockRecord, t, oldest int64) {
 func (c *Checker) checkNestedToken(l *lockRecord, op *Op) {
 	for _, other := range slices.Concat(l.live, l.old) {
 		if other.Key == op.owner() && other.Token != op.Token {
-			c.addViolation("C3", l.name, op.Granted, fmt.Sprintf("token %d is nested in a hold with %d", op.Token, other.Token), other, op)
+			c.violations.add("C3", l.name, op.Granted, fmt.Sprintf("token %d is nested in a hold with %d", op.Token, other.Token), other, op)
 		}
 	}
 }
@@ -91,7 +90,7 @@ func (c *Checker) checkTokenReuse(l *lockRecord, fresh []*Op) {
 			continue
 		}
 		if other := by[op.Token]; other != nil && (slices.Contains(fresh, op) || slices.Contains(fresh, other)) {
-			c.addViolation("C3", l.name, op.Granted, fmt.Sprintf("token %d was granted twice", op.Token), other, op)
+			c.violations.add("C3", l.name, op.Granted, fmt.Sprintf("token %d was granted twice", op.Token), other, op)
 		}
 		by[op.Token] = op
 	}
@@ -99,7 +98,7 @@ func (c *Checker) checkTokenReuse(l *lockRecord, fresh []*Op) {
 
 // withToken returns the call and another call with this token, if one is still
 // known.
-func (c *Checker) withToken(l *lockRecord, op *Op, token uint64) []*Op {
+func (l *lockRecord) withToken(op *Op, token uint64) []*Op {
 	for _, other := range slices.Concat(l.live, l.old) {
 		if other.Token == token && other != op {
 			return []*Op{other, op}
@@ -124,7 +123,7 @@ func (c *Checker) checkOrder(l *lockRecord) {
 		}
 		all = append(all, op)
 		if op.Waiting > 0 && !op.judged {
-			op.judged, op.calm = true, !c.disturbed(op)
+			op.judged, op.calm = true, !c.disturbances.meet(op, &c.rules)
 			if op.calm {
 				c.stats.Ordered++
 			}
@@ -144,29 +143,7 @@ func (c *Checker) checkOrder(l *lockRecord) {
 			}
 		}
 		if top != nil && top.Token > op.Token {
-			c.addViolation("C4", l.name, op.Granted, "who asked later was granted first", top, op)
+			c.violations.add("C4", l.name, op.Granted, "who asked later was granted first", top, op)
 		}
 	}
-}
-
-// disturbed reports whether a call's process was disturbed between a TTL before
-// it had its place and its grant.
-func (c *Checker) disturbed(op *Op) bool {
-	from, to := op.Waiting-int64(c.rules.TTL), op.Granted
-	for p, us := range c.disturbances {
-		for _, u := range us {
-			theirs := p == Store || c.rules.Contagious && u.kind == "pause"
-			if p != op.P && !theirs || u.kind == "stall" && u.to-u.from < int64(c.rules.TTL)/4 {
-				continue
-			}
-			end := u.to
-			if end < math.MaxInt64 {
-				end += int64(c.rules.TTL)
-			}
-			if u.from < to && end > from {
-				return true
-			}
-		}
-	}
-	return false
 }
