@@ -153,12 +153,12 @@ func (a *app) runBench(f benchFlags) error {
 		},
 	}
 	display := &progress{}
-	if file, ok := a.stderr().(*os.File); ok && !a.json && term.IsTerminal(int(file.Fd())) {
+	if file, ok := a.console.stderr().(*os.File); ok && !a.console.json && term.IsTerminal(int(file.Fd())) {
 		display.screen = file
 		cfg.Progress = func(s bench.Step) { display.write(benchStep(s)) }
 	}
-	if !a.json {
-		fmt.Fprintf(a.stderr(), "holdfast: %s, %d runs of %v of each of %d scenarios\n", l.shown(), f.runs, f.duration, len(scenarios))
+	if !a.console.json {
+		fmt.Fprintf(a.console.stderr(), "holdfast: %s, %d runs of %v of each of %d scenarios\n", l.shown(), f.runs, f.duration, len(scenarios))
 	}
 	report, err := bench.Run(ctx, cfg)
 	display.clear()
@@ -173,8 +173,8 @@ func (a *app) runBench(f benchFlags) error {
 	if report == nil {
 		return err
 	}
-	if a.json {
-		return errors.Join(err, a.outJSON(report))
+	if a.console.json {
+		return errors.Join(err, a.console.outJSON(report))
 	}
-	return errors.Join(err, benchText(a.stdout(), report))
+	return errors.Join(err, benchText(a.console.stdout(), report))
 }

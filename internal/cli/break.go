@@ -41,7 +41,7 @@ It asks before it does so, unless --yes is given. If several hold the lock,
 			if err != nil {
 				return err
 			}
-			if a.json && !yes {
+			if a.console.json && !yes {
 				return usage("--json does not ask: add --yes")
 			}
 			ctx, stop := untilSignal(context.Background())
@@ -66,13 +66,13 @@ It asks before it does so, unless --yes is given. If several hold the lock,
 			if err := client.Break(ctx, name, t.ID); err != nil {
 				return cause(ctx, err)
 			}
-			if a.json {
-				return a.outJSON(struct {
+			if a.console.json {
+				return a.console.outJSON(struct {
 					Name   string     `json:"name"`
 					Broken ticketJSON `json:"broken"`
 				}{name, ticketDetail(state, t)})
 			}
-			fmt.Fprintf(a.stdout(), "broke the ticket of %s, which %s %s\n", holderText(t.Holder), did(state), shown(name))
+			fmt.Fprintf(a.console.stdout(), "broke the ticket of %s, which %s %s\n", holderText(t.Holder), did(state), shown(name))
 			return nil
 		},
 	}
@@ -112,7 +112,7 @@ func choose(q holdfast.LockInfo, id string) (holdfast.TicketInfo, error) {
 // end of standard input, or of ctx, counts as no.
 func (a *app) confirm(ctx context.Context, q holdfast.LockInfo, t holdfast.TicketInfo) bool {
 	state := stateOf(q, t)
-	fmt.Fprintf(a.stderr(), "%s is a %s.\nThe ticket of %s %s it since %s; %d wait.\nIf that party lives, it goes on for a moment beside the next holder. Break it? [y/N] ",
+	fmt.Fprintf(a.console.stderr(), "%s is a %s.\nThe ticket of %s %s it since %s; %d wait.\nIf that party lives, it goes on for a moment beside the next holder. Break it? [y/N] ",
 		shown(q.Name), q.Kind(), holderText(t.Holder), did(state), formatAge(t.Holder.Since), len(q.Waiters))
 	answer := make(chan string, 1)
 	go func() { // a read cannot be cancelled; it ends with the process
@@ -124,7 +124,7 @@ func (a *app) confirm(ctx context.Context, q holdfast.LockInfo, t holdfast.Ticke
 		text = strings.ToLower(strings.TrimSpace(text))
 		return text == "y" || text == "yes"
 	case <-ctx.Done():
-		fmt.Fprintln(a.stderr())
+		fmt.Fprintln(a.console.stderr())
 		return false
 	}
 }

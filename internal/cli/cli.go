@@ -8,7 +8,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,8 +26,7 @@ type app struct {
 	path string // of the verb, for hints
 
 	store, storeFile string
-	json             bool
-	quiet            bool // of run: print errors only
+	console          console
 
 	// interrupted is set by a verb whose end was caused by SIGINT: the
 	// process then ends by that signal, so that a script that runs it ends too.
@@ -61,7 +59,7 @@ func (a *app) execute(args []string) int {
 		if arg == "--" {
 			break
 		}
-		a.json = a.json || arg == "--json"
+		a.console.json = a.console.json || arg == "--json"
 	}
 	a.out = &output{to: a.root.OutOrStdout()}
 	a.root.SetOut(a.out)
@@ -143,25 +141,18 @@ and for run, when the command has run: the command's own.`,
 			return err
 		},
 	}
+	a.console.root = a.root
 	a.root.SuggestionsMinimumDistance = 2
 	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	flags := a.root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "`URL` of the store, or @FILE that has it in its first line")
 	flags.StringVar(&a.storeFile, "store-file", "", "`FILE` whose first line is the URL of the store")
-	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line, errors too")
+	flags.BoolVar(&a.console.json, "json", false, "write JSON, one object a line, errors too")
 	a.root.AddCommand(a.run(), a.serve(), a.ls(), a.show(), a.watch(), a.breakTicket(), a.doctor(), a.torture(), a.bench(), a.schema(), a.version(),
 		a.tortureClient(), a.benchWorker())
 	a.root.Flags().BoolVar(&showVersion, "version", false, "print the version of holdfast, as the command version does")
 	return a
 }
-
-func (a *app) stdout() io.Writer { return a.root.OutOrStdout() }
-func (a *app) stderr() io.Writer { return a.root.ErrOrStderr() }
-
-func (a *app) outJSON(v any) error { return writeJSON(a.stdout(), v) }
-
-// errJSON writes to standard error. A failed write is ignored: nobody reads it.
-func (a *app) errJSON(v any) { _ = writeJSON(a.stderr(), v) }
 
 // untilSignal returns a context that ends when a signal asks this process to
 // end; its cause is a *signalError. The returned function frees its resources.

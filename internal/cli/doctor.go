@@ -78,9 +78,9 @@ func (l location) finding() holdfast.Finding {
 }
 
 func (a *app) writeFindings(l location, t holdfast.Traits, findings []holdfast.Finding) error {
-	if a.json {
+	if a.console.json {
 		for _, f := range findings {
-			err := a.outJSON(struct {
+			err := a.console.outJSON(struct {
 				Store  string `json:"store"`
 				Topic  string `json:"topic"`
 				Level  string `json:"level"`
@@ -100,10 +100,10 @@ func (a *app) writeFindings(l location, t holdfast.Traits, findings []holdfast.F
 			rows = append(rows, []string{"", "", "-> " + printable(f.Advice)})
 		}
 	}
-	if err := table(a.stdout(), rows); err != nil {
+	if err := table(a.console.stdout(), rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.stdout(), "\nThis store: %s.\n", describeTraits(t))
+	_, err := fmt.Fprintf(a.console.stdout(), "\nThis store: %s.\n", describeTraits(t))
 	return err
 }
 

@@ -113,15 +113,15 @@ func (a *app) report(err error) {
 	}
 	status := statusOf(err)
 	text := message(err)
-	if a.json {
-		a.errJSON(failureJSON{"holdfast", status, reasonOf(status), text})
+	if a.console.json {
+		a.console.errJSON(failureJSON{"holdfast", status, reasonOf(status), text})
 		return
 	}
 	hint := ""
 	if status == exitUsage {
 		hint = fmt.Sprintf(" (see '%s --help')", a.path)
 	}
-	fmt.Fprintf(a.stderr(), "holdfast: %s%s\n", text, hint)
+	fmt.Fprintf(a.console.stderr(), "holdfast: %s%s\n", text, hint)
 }
 
 // failureJSON has fields in common with the last event of a run.

@@ -43,11 +43,11 @@ With --json it writes an object for each lock. An empty list is no error.`,
 			if err != nil {
 				return cause(ctx, err)
 			}
-			if !a.json {
-				return table(a.stdout(), listing(queues))
+			if !a.console.json {
+				return table(a.console.stdout(), listing(queues))
 			}
 			for _, q := range queues {
-				if err := a.outJSON(queueSummary(q)); err != nil {
+				if err := a.console.outJSON(queueSummary(q)); err != nil {
 					return err
 				}
 			}

@@ -67,6 +67,6 @@ func (r *runner) checkSelfWait(ctx context.Context) error {
 // warnMemoryStore warns of a store that only this process can see.
 func (r *runner) warnMemoryStore() {
 	if strings.HasPrefix(strings.ToLower(r.loc.url), "memory:") {
-		r.printWarning("memory: is a store within this process: the lock excludes nobody", "sqlite:PATH for this machine, or a server")
+		r.console.printWarning("memory: is a store within this process: the lock excludes nobody", "sqlite:PATH for this machine, or a server")
 	}
 }

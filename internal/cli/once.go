@@ -131,7 +131,7 @@ func (r *runner) onceOutcome(o *onceRun, done holdfast.Done, err error) error {
 // only if it is a terminal: cron would send a mail.
 func (r *runner) doneElsewhere(done holdfast.Done) error {
 	status := exitOK
-	if r.json {
+	if r.console.json {
 		e := eventJSON{Event: "done", Slot: new(done.Slot), Holder: holderToJSON(done.By), Token: done.Token}
 		if !done.At.IsZero() {
 			e.At = new(done.At)
@@ -140,7 +140,7 @@ func (r *runner) doneElsewhere(done holdfast.Done) error {
 		r.event(eventJSON{Event: "exit", Status: &status, By: "holdfast", Reason: "done"})
 		return exitWith(status)
 	}
-	if f, ok := r.stderr().(*os.File); ok && term.IsTerminal(int(f.Fd())) && !r.quiet {
+	if f, ok := r.console.stderr().(*os.File); ok && term.IsTerminal(int(f.Fd())) && !r.console.quiet {
 		fmt.Fprintf(f, "holdfast: %s is done for %s\n", shown(r.name), doneText(done))
 	}
 	return exitWith(status)

@@ -122,7 +122,7 @@ func TestOncePerSaysWhatIsNotRecorded(t *testing.T) {
 	var errs strings.Builder
 	root := new(cobra.Command)
 	root.SetErr(&errs)
-	r := &runner{app: &app{root: root}, name: "job"}
+	r := &runner{app: &app{console: console{root: root}}, name: "job"}
 	o := &onceRun{ran: true}
 	err := r.onceOutcome(o, holdfast.Done{Slot: time.Unix(0, 0)}, &holdfast.StoreError{Op: "once", Name: "job", Err: errors.New("no rights")})
 	if statusOf(err) != exitOK || !strings.Contains(errs.String(), "is not recorded") || !strings.Contains(errs.String(), "no rights") {

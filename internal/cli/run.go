@@ -80,7 +80,7 @@ func (a *app) run() *cobra.Command {
 	f.StringVar(&r.oncePer, "once-per", "", "run the command once for each `PERIOD`, on one machine of all: day, week, month (local time), or a duration below 24h (UTC)")
 	f.StringVar(&r.slotText, "slot", "", "with --once-per: the `TIME` for which the command runs, in RFC 3339 (default: the start of the present period)")
 	f.StringVar(&r.note, "note", "", "text for those who look who holds the lock (default: the name of the command's program)")
-	f.BoolVarP(&r.quiet, "quiet", "q", false, "say neither that it waits nor which store it uses")
+	f.BoolVarP(&r.console.quiet, "quiet", "q", false, "say neither that it waits nor which store it uses")
 	return cmd
 }
 
@@ -293,7 +293,7 @@ func (r *runner) lastBackgroundError() string {
 
 // fail returns the error of run, and with --json reports its status.
 func (r *runner) fail(err error) error {
-	if !r.json {
+	if !r.console.json {
 		return err
 	}
 	status := statusOf(err)

@@ -30,19 +30,19 @@ type eventJSON struct {
 
 // event writes an event, with --json.
 func (r *runner) event(e eventJSON) {
-	if r.json {
+	if r.console.json {
 		e.Time, e.Name = time.Now(), r.name
-		r.errJSON(e)
+		r.console.errJSON(e)
 	}
 }
 
 // say writes an event with --json, and the text without.
 func (r *runner) say(e eventJSON, text string) {
-	if r.json {
+	if r.console.json {
 		r.event(e)
 		return
 	}
-	fmt.Fprintf(r.stderr(), "holdfast: %s\n", text)
+	fmt.Fprintf(r.console.stderr(), "holdfast: %s\n", text)
 }
 
 // notice reports an event of the command.

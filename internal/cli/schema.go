@@ -51,12 +51,12 @@ be left out. Nothing is sent to any server.`,
 			if err != nil {
 				return usage("%w", err)
 			}
-			if a.json {
-				return a.outJSON(struct {
+			if a.console.json {
+				return a.console.outJSON(struct {
 					SQL string `json:"sql"`
 				}{text})
 			}
-			_, err = fmt.Fprint(a.stdout(), text)
+			_, err = fmt.Fprint(a.console.stdout(), text)
 			return err
 		},
 	}

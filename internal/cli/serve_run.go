@@ -74,10 +74,10 @@ func (s *serveCommand) run() error {
 
 // newLog returns the log on standard error.
 func (s *serveCommand) newLog() *slog.Logger {
-	if s.json {
-		return slog.New(slog.NewJSONHandler(s.stderr(), nil))
+	if s.console.json {
+		return slog.New(slog.NewJSONHandler(s.console.stderr(), nil))
 	}
-	return slog.New(slog.NewTextHandler(s.stderr(), nil))
+	return slog.New(slog.NewTextHandler(s.console.stderr(), nil))
 }
 
 // readFiles reads the files that the flags name.

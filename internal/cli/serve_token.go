@@ -47,13 +47,13 @@ With --json, standard output has one object with both.`,
 				return usage("%w", err)
 			}
 			token, hash := lockauth.NewToken()
-			if a.json {
-				return a.outJSON(newTokenJSON{name, token, hash})
+			if a.console.json {
+				return a.console.outJSON(newTokenJSON{name, token, hash})
 			}
-			if _, err := fmt.Fprintln(a.stdout(), token); err != nil {
+			if _, err := fmt.Fprintln(a.console.stdout(), token); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.stderr(), `{"name": %s, "token_sha256": ["%s"], "rights": [{"prefix": %s, "may": ["read", "lock"]}]}`+"\n",
+			fmt.Fprintf(a.console.stderr(), `{"name": %s, "token_sha256": ["%s"], "rights": [{"prefix": %s, "may": ["read", "lock"]}]}`+"\n",
 				quoteJSON(name), hash, quoteJSON(name+"/"))
 			return nil
 		},

@@ -47,21 +47,21 @@ A lock that nobody uses is shown as free; that is no error.`,
 				return cause(ctx, err)
 			}
 			last := lastDone(ctx, client, name)
-			if a.json {
+			if a.console.json {
 				d := queueDetail(queue)
 				if last != nil {
 					d.Done = &doneJSON{Slot: last.Slot, At: last.At, Token: last.Token, Holder: holderToJSON(last.By)}
 				}
-				return a.outJSON(d)
+				return a.console.outJSON(d)
 			}
-			fmt.Fprintf(a.stdout(), "%s: %s\n", shown(queue.Name), headline(queue))
+			fmt.Fprintf(a.console.stdout(), "%s: %s\n", shown(queue.Name), headline(queue))
 			if last != nil {
-				fmt.Fprintf(a.stdout(), "last slot: %s\n", doneText(*last))
+				fmt.Fprintf(a.console.stdout(), "last slot: %s\n", doneText(*last))
 			}
 			if isFree(queue) {
 				return nil
 			}
-			return table(a.stdout(), ticketRows(queue))
+			return table(a.console.stdout(), ticketRows(queue))
 		},
 	}
 }

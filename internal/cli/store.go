@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,7 +110,7 @@ func (a *app) open(ctx context.Context, opts ...holdfast.ClientOption) (*holdfas
 		return nil, l, err
 	}
 	a.warnTransport(l)
-	a.printDefaultStore(l)
+	a.console.printDefaultStore(l)
 	c, err := anylock.Open(ctx, l.url, opts...)
 	if err != nil {
 		if by, ok := context.Cause(ctx).(*signalError); ok {
@@ -127,37 +126,6 @@ func (a *app) open(ctx context.Context, opts ...holdfast.ClientOption) (*holdfas
 func (a *app) warnTransport(l location) {
 	t, _ := transportOf(l.url)
 	if w := t.warning(); w != "" {
-		a.printWarning(w, t.advice)
+		a.console.printWarning(w, t.advice)
 	}
 }
-
-// printWarning writes a warning.
-func (a *app) printWarning(detail, advice string) {
-	if a.json {
-		a.errJSON(struct {
-			Event  string `json:"event"`
-			Detail string `json:"detail"`
-			Advice string `json:"advice"`
-		}{"warning", detail, advice})
-		return
-	}
-	fmt.Fprintf(a.stderr(), "holdfast: warning: %s (instead: %s)\n", detail, advice)
-}
-
-// printDefaultStore prints which store is used when none was given, because a
-// variable that was meant to be set looks the same.
-func (a *app) printDefaultStore(l location) {
-	switch {
-	case !l.isDefault || a.quiet:
-	case a.json:
-		a.errJSON(struct {
-			Event  string `json:"event"`
-			Store  string `json:"store"`
-			Detail string `json:"detail"`
-		}{"store", l.shown(), defaultStoreText})
-	default:
-		fmt.Fprintf(a.stderr(), "holdfast: %s: using %s, which only this user's processes on this machine share\n", defaultStoreText, l.shown())
-	}
-}
-
-const defaultStoreText = "no --store, and " + storeVar + " is not set"

@@ -144,16 +144,16 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 		cfg.History = w
 	}
 	display := &progress{}
-	if file, ok := a.stderr().(*os.File); ok && !a.json && term.IsTerminal(int(file.Fd())) {
+	if file, ok := a.console.stderr().(*os.File); ok && !a.console.json && term.IsTerminal(int(file.Fd())) {
 		display.screen = file
 		cfg.Progress = display.show
 	}
-	if !a.json {
+	if !a.console.json {
 		cfg.Begun = func(c torture.Config) {
 			if len(c.Command) == 0 {
-				fmt.Fprintln(a.stderr(), "holdfast: processes do not share memory: all clients are in this one, and only their requests are disturbed")
+				fmt.Fprintln(a.console.stderr(), "holdfast: processes do not share memory: all clients are in this one, and only their requests are disturbed")
 			}
-			fmt.Fprintf(a.stderr(), "holdfast: %s, seed %d, %d processes × %d goroutines × %d locks, TTL %v, faults: %s, for %v\n",
+			fmt.Fprintf(a.console.stderr(), "holdfast: %s, seed %d, %d processes × %d goroutines × %d locks, TTL %v, faults: %s, for %v\n",
 				l.shown(), f.seed, c.Processes, c.Goroutines, c.Names, c.TTL, faultNames(c.Faults), f.duration)
 		}
 	}
@@ -164,10 +164,10 @@ func (a *app) runTorture(f tortureFlags) (err error) {
 	if err != nil {
 		return cause(ctx, err)
 	}
-	if a.json {
-		err = a.outJSON(report)
+	if a.console.json {
+		err = a.console.outJSON(report)
 	} else {
-		_, err = fmt.Fprint(a.stdout(), reportText(report))
+		_, err = fmt.Fprint(a.console.stdout(), reportText(report))
 	}
 	if err == nil && !report.OK() {
 		return exitWith(exitNo)

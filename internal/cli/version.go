@@ -28,9 +28,9 @@ is known, and the version of Go and the system it was built for and with.`,
 // writeVersion writes the version to standard output.
 func (a *app) writeVersion() error {
 	v := ownVersion()
-	if a.json {
-		return a.outJSON(v)
+	if a.console.json {
+		return a.console.outJSON(v)
 	}
-	_, err := fmt.Fprintln(a.stdout(), v)
+	_, err := fmt.Fprintln(a.console.stdout(), v)
 	return err
 }

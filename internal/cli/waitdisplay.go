@@ -41,7 +41,7 @@ const (
 func newWaitDisplay(r *runner, giveUp context.CancelCauseFunc) *waitDisplay {
 	w := &waitDisplay{r: r, tty: -1, giveUp: giveUp, texts: make(chan string, 1)}
 	w.ctx, w.stop = context.WithCancel(context.Background())
-	if f, ok := r.stderr().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f, ok := r.console.stderr().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		w.tty = int(f.Fd())
 	}
 	return w
@@ -69,11 +69,11 @@ func (w *waitDisplay) showTurn(holder holdfast.Holder) {
 		}
 	})
 	switch {
-	case w.r.json:
+	case w.r.console.json:
 		w.r.event(eventJSON{Event: "waiting", Holder: holderToJSON(holder)})
-	case w.r.quiet:
+	case w.r.console.quiet:
 	case w.tty < 0:
-		fmt.Fprintf(w.r.stderr(), "holdfast: waiting for %s, %s\n", shown(w.r.name), "held by "+holderText(holder))
+		fmt.Fprintf(w.r.console.stderr(), "holdfast: waiting for %s, %s\n", shown(w.r.name), "held by "+holderText(holder))
 	case w.drawing:
 		select {
 		case w.texts <- "held by " + holderText(holder):
@@ -102,11 +102,11 @@ func (w *waitDisplay) showStoreError(err error) {
 	w.saidNotReady = true
 	why := "the store is not ready: " + message(err)
 	switch {
-	case w.r.json:
+	case w.r.console.json:
 		w.r.event(eventJSON{Event: "waiting", Error: message(err)})
-	case w.r.quiet:
+	case w.r.console.quiet:
 	case w.tty < 0:
-		fmt.Fprintf(w.r.stderr(), "holdfast: waiting for %s, %s\n", shown(w.r.name), why)
+		fmt.Fprintf(w.r.console.stderr(), "holdfast: waiting for %s, %s\n", shown(w.r.name), why)
 	case w.drawing:
 		select {
 		case w.texts <- why:
@@ -129,7 +129,7 @@ func (w *waitDisplay) end() {
 
 // show keeps the line up to date until end.
 func (w *waitDisplay) show(status string) {
-	defer func() { _, _ = io.WriteString(w.r.stderr(), "\r\x1b[K") }()
+	defer func() { _, _ = io.WriteString(w.r.console.stderr(), "\r\x1b[K") }()
 	tick := time.NewTicker(redrawInterval)
 	defer tick.Stop()
 	inspecting := make(chan struct{}, 1) // in the background, so that a slow store does not delay the line
@@ -151,7 +151,7 @@ func (w *waitDisplay) show(status string) {
 		}
 		row := fmt.Sprintf("holdfast: waiting for %s for %s, %s",
 			shown(w.r.name), formatDuration(time.Since(w.r.startedAt).Truncate(time.Second)), status)
-		_, _ = io.WriteString(w.r.stderr(), "\r"+fit(row, w.width())+"\x1b[K")
+		_, _ = io.WriteString(w.r.console.stderr(), "\r"+fit(row, w.width())+"\x1b[K")
 		select {
 		case <-tick.C:
 		case status = <-w.texts:

@@ -102,7 +102,7 @@ func (w *watcher) run(ctx context.Context) error {
 }
 
 func (w *watcher) write(queues []holdfast.LockInfo) error {
-	if w.screen != nil && !w.json {
+	if w.screen != nil && !w.console.json {
 		return w.draw(queues)
 	}
 	current := fingerprint(queues)
@@ -111,18 +111,18 @@ func (w *watcher) write(queues []holdfast.LockInfo) error {
 	}
 	w.wrote, w.last = true, current
 	now := time.Now()
-	if w.json {
+	if w.console.json {
 		locks := make([]summaryJSON, len(queues))
 		for i, q := range queues {
 			locks[i] = queueSummary(q)
 		}
-		return w.outJSON(struct {
+		return w.console.outJSON(struct {
 			Time  time.Time     `json:"time"`
 			Locks []summaryJSON `json:"locks"`
 		}{now, locks})
 	}
-	fmt.Fprintln(w.stdout(), now.Format(time.RFC3339))
-	return table(w.stdout(), listing(queues))
+	fmt.Fprintln(w.console.stdout(), now.Format(time.RFC3339))
+	return table(w.console.stdout(), listing(queues))
 }
 
 // fingerprint returns the tickets of the queues and their states, so that two
