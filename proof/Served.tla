@@ -53,6 +53,7 @@ Now == event[12]      \* ms since the trace began
 Took == event[13]     \* units until the answer; 0 where not Loose
 Coming == IF What = "end" THEN {} ELSE event[15]   \* tickets that had an event, and have this one or a later one
 MayBeDeaf(c) == Passes /\ (event[14] \div (2 ^ (c - 1))) % 2 = 1   \* no push of its came since, before a gap
+Meanwhile == IF What = "end" THEN {} ELSE event[16]   \* tickets that a push called held before the request was answered
 
 OwnerOf(t) == t \div 1000000   \* 0: the ticket owns itself
 OneOwnerHere(t, u) == t = u \/ (OwnerOf(t) > 0 /\ OwnerOf(t) = OwnerOf(u))   \* in place of OneOwner

@@ -200,6 +200,15 @@ Arrive ==
           /\ Tells(t) /\ (t = Id \/ r.queue # store.queue)   \* a tombstone tells in its own requests alone
   /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, taken>>
 
+\* Without an order a ticket is granted when its client is told. A push that comes during a
+\* request may have been granted before the request took effect.
+Foretold ==
+  /\ Loose /\ ~Fair
+  /\ \E t \in Meanwhile :
+       LET r == Called(store, t) IN
+       /\ StateAt(store, t) = "waiting" /\ Fits(r) /\ store' = Grant(r, t)
+  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, taken>>
+
 \* Where a store passes over those who do not listen, a client that may be deaf is, or not.
 Hears ==
   /\ Passes /\ What # "end"
@@ -210,7 +219,7 @@ Hears ==
 
 Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
         \/ Push \/ Gap \/ Traits \/ Watch \/ Close \/ Step
-Spec == Init /\ [][Next \/ Lapse \/ Arrive \/ Hears]_vars
+Spec == Init /\ [][Next \/ Lapse \/ Arrive \/ Foretold \/ Hears]_vars
 
 (************************* What must hold **********************************)
 StoreLimit == HeldUnits(store) <= Limit

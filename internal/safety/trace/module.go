@@ -67,9 +67,9 @@ func Module(w io.Writer, name string, traces []*Trace) error {
 			return fmt.Errorf("seed %d, lock %q: %w", traces[i].Seed, traces[i].Name, err)
 		}
 		var tuples []string
-		coming := m.coming(traces[i].Events)
+		coming, meanwhile := m.coming(traces[i].Events), m.meanwhile(traces[i].Events)
 		for j := range traces[i].Events {
-			tuple, err := m.tuple(&traces[i].Events[j], coming[j])
+			tuple, err := m.tuple(&traces[i].Events[j], coming[j], meanwhile[j])
 			if err != nil {
 				return fmt.Errorf("seed %d, lock %q, event %v: %w", traces[i].Seed, traces[i].Name, traces[i].Events[j], err)
 			}
@@ -223,6 +223,25 @@ func (m *encoding) coming(events []Event) []string {
 	return all
 }
 
+// meanwhile returns, for each event, the tickets that a push called held after the request
+// was sent and before it was answered.
+func (m *encoding) meanwhile(events []Event) []string {
+	all := make([]string, len(events))
+	for i, e := range events {
+		var told []string
+		for _, p := range events[i+1:] {
+			if p.At > e.At+e.Took {
+				break
+			}
+			if n := strconv.Itoa(m.number[p.ID]); p.Kind == Push && p.State == "held" && !slices.Contains(told, n) {
+				told = append(told, n)
+			}
+		}
+		all[i] = "{" + strings.Join(told, ", ") + "}"
+	}
+	return all
+}
+
 // units returns a time in the module's units.
 func (m *encoding) units(ns int64) int64 { return max(min(ns/m.unit, UnitsMost), -UnitsMost) }
 
@@ -235,7 +254,7 @@ func (m *encoding) rank(token uint64) int {
 }
 
 // tuple writes an event as module Trace reads it.
-func (m *encoding) tuple(e *Event, coming string) (string, error) {
+func (m *encoding) tuple(e *Event, coming, meanwhile string) (string, error) {
 	at := (e.At - m.stepped) / m.unit
 	passed := at - m.last
 	m.last = at
@@ -247,8 +266,8 @@ func (m *encoding) tuple(e *Event, coming string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %d, %s>>",
-		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), e.deaf, coming), nil
+	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %d, %s, %s>>",
+		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), e.deaf, coming, meanwhile), nil
 }
 
 // extra returns the part of a tuple that each kind has for itself.

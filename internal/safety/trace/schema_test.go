@@ -144,7 +144,7 @@ func TestDeafClientsAreNoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var is []string
-	for _, m := range regexp.MustCompile(`, (\d+), \{\}>>`).FindAllStringSubmatch(text.String(), -1) {
+	for _, m := range regexp.MustCompile(`, (\d+), \{\}, \{\}>>`).FindAllStringSubmatch(text.String(), -1) {
 		is = append(is, m[1])
 	}
 	if !slices.Equal(is, want) {
@@ -167,7 +167,7 @@ func TestComingTicketsAreNoted(t *testing.T) {
 		if err := trace.Module(&text, "Recorded", []*trace.Trace{{Name: "n", Events: events}}); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`, (\{[^}]*\})>>`).FindAllStringSubmatch(text.String(), -1) {
+		for _, m := range regexp.MustCompile(`, (\{[^}]*\}), \{\}>>`).FindAllStringSubmatch(text.String(), -1) {
 			all = append(all, m[1])
 		}
 		return all
@@ -180,5 +180,32 @@ func TestComingTicketsAreNoted(t *testing.T) {
 	}
 	if is, want := coming(), []string{"{}", "{}", "{}", "{}", "{}"}; !slices.Equal(is, want) {
 		t.Errorf("without times the tickets to come are %q, want %q", is, want)
+	}
+}
+
+// TestPushesMeanwhileAreNoted checks that a request has the tickets that a push called held
+// while it was under way, and no request has those that were told before or after it.
+func TestPushesMeanwhileAreNoted(t *testing.T) {
+	event := func(kind trace.Kind, id, state string, at, took int64) trace.Event {
+		e := trace.Event{Version: trace.Version, Kind: kind, Client: 1, Name: "n", ID: id, State: state, At: at, Took: took}
+		if kind != trace.Push {
+			e.Units, e.Limit, e.TTL, e.Wait = 1, 1, 1e9, true
+		}
+		return e
+	}
+	events := []trace.Event{
+		event(trace.Join, "a:1", "waiting", 0, 5), event(trace.Join, "a:2", "waiting", 10, 5), event(trace.Push, "a:1", "held", 12, 0),
+		event(trace.Push, "a:2", "gone", 13, 0), event(trace.Push, "a:2", "held", 16, 0), event(trace.Leave, "a:1", "held", 20, 5),
+	}
+	var text strings.Builder
+	if err := trace.Module(&text, "Recorded", []*trace.Trace{{Name: "n", Events: events}}); err != nil {
+		t.Fatal(err)
+	}
+	var is []string
+	for _, m := range regexp.MustCompile(`, (\{[^}]*\})>>`).FindAllStringSubmatch(text.String(), -1) {
+		is = append(is, m[1])
+	}
+	if want := []string{"{}", "{2001}", "{}", "{}", "{}", "{}"}; !slices.Equal(is, want) {
+		t.Errorf("the tickets told meanwhile are %q, want %q, in\n%s", is, want, text.String())
 	}
 }
