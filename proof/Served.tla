@@ -61,7 +61,7 @@ UnitsOf(t) == (t % 1000000) \div 2000
 Tries(t) == (t \div 1000) % 2 = 1
 TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
 \* In place of Queue's Units: a ticket of a semaphore may take any number of them.
-RECURSIVE Sum(_), AgedTo(_, _), Serve(_), Cleared(_, _), Met(_, _)
+RECURSIVE Sum(_), AgedOf(_, _), Serve(_), Cleared(_, _), Met(_, _)
 Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
 
 NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}, unsure |-> {}]
@@ -77,11 +77,14 @@ Must(what, holds) == Same(what, TRUE, holds)
 
 (************************* The store ***************************************)
 Queued(s) == {s.queue[i] : i \in 1..Len(s.queue)}
-\* A place that is overdue for long is as overdue as one that is so for four leases.
-Older(n) == IF n < Passed - 4 * TTL THEN 0 - 4 * TTL ELSE n - Passed
-AgedTo(times, i) ==
-  IF i = 0 THEN times ELSE AgedTo([times EXCEPT ![store.queue[i]] = Older(@)], i - 1)
-Aged == IF store.queue = <<>> \/ Passed = 0 THEN store ELSE [store EXCEPT !.left = AgedTo(@, Len(store.queue))]
+\* A place that is overdue for long is as overdue as one that is so for four leases; where
+\* it may be dropped at any time from its end on, all that are over are the same.
+Older(n) == IF Loose THEN Max(n - Passed, 0) ELSE IF n < Passed - 4 * TTL THEN 0 - 4 * TTL ELSE n - Passed
+AgedOf(times, S) ==
+  IF S = {} THEN times ELSE LET t == CHOOSE u \in S : TRUE IN AgedOf([times EXCEPT ![t] = Older(@)], S \ {t})
+\* The time of a Join that may still arrive counts from when it was sent, see Arrive.
+OnTheWay == IF ~Loose THEN {} ELSE {u[2] : u \in {v \in UNION {client[c].unsure : c \in Clients} : v[1] = "join" /\ store.left[v[2]] > 0}}
+Aged == IF Passed = 0 THEN store ELSE [store EXCEPT !.left = AgedOf(@, Queued(store) \cup OnTheWay)]
 Over(s) == {t \in Queued(s) : s.left[t] <= 0}
 
 \* Driver 6, in place of Queue's Advance: who is overdue is dropped, not granted.
@@ -133,6 +136,6 @@ View ==
                  <<Cardinality({m \in tokens : m < n}), Cardinality({m \in known : m < n}), n \in known>>
       Holds(t) == Fair \/ store.token[t] > 0   \* without an order those that wait have none
   IN <<trace, at, client, left, deaf, SelectSeq(store.queue, Holds),
-       [t \in Queued(store) |-> <<Rank(store.token[t]), store.left[t], store.size[t]>>],
-       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t]>>]>>
+       [t \in Queued(store) |-> <<Rank(store.token[t]), store.size[t]>>],
+       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t], store.left[t]>>]>>
 =============================================================================

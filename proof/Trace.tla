@@ -56,7 +56,8 @@ Refused(what) ==
   /\ client' = IF ~unsure \/ what \notin {"join", "leave", "break"} THEN client
        ELSE [client EXCEPT ![Sender].mine = @ \cup {Id}, ![Sender].unsure = @ \cup {<<what, Id, Extra>>}]
   /\ left' = IF unsure /\ what = "leave" /\ Extra = 0 THEN left \cup {Id} ELSE left
-  /\ Waited /\ Takes("Refused") /\ seen' = seen
+  /\ store' = IF unsure /\ what = "join" /\ Aged.left[Id] = 0 THEN [Aged EXCEPT !.left[Id] = Kept] ELSE Aged
+  /\ UNCHANGED <<overdue, died>> /\ Takes("Refused") /\ seen' = seen
 \* A tombstone, or a place that was dropped, keeps the ticket gone (Join 2); the
 \* latter need not, and neither for ever.
 Old == Now - died[Id] > Forget
@@ -186,14 +187,16 @@ Lapse ==
   /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, taken>>
 
 \* A request of which the client lost its connection takes effect, unseen. Its time is
-\* not noted, here and in Lapse: it would make a state of each. So a tombstone counts from the
-\* trace's beginning, which matters after Forget.
+\* not noted, here and in Lapse: it would make a state of each. So a place that a Join takes
+\* may end as if the Join had arrived when it was sent, until an answer renews it, and a
+\* tombstone counts from the trace's beginning, which matters after Forget.
 Arrive ==
   /\ Loose /\ What # "end"
   /\ \E c \in Clients : \E u \in client[c].unsure :
        LET t == u[2]
            gone == IF In(store, t) THEN Remove(store, t) ELSE store
-           r == CASE u[1] = "join" -> IF t \in left THEN store ELSE JoinAt(store, t, IF u[3] = 0 THEN {} ELSE {u[3]})
+           joined == JoinAt(store, t, IF u[3] = 0 THEN {} ELSE {u[3]})
+           r == CASE u[1] = "join" -> IF t \in left THEN store ELSE IF In(joined, t) THEN [joined EXCEPT !.left[t] = store.left[t]] ELSE joined
                   [] u[1] = "leave" -> LeaveAt(store, t, u[3] = 1)
                   [] OTHER -> [gone EXCEPT !.tombstone = @ \cup {t}]
        IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r
