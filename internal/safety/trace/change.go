@@ -60,7 +60,7 @@ func (t *Trace) changeable(what string, i int) bool {
 	case "state":
 		return asks || e.Kind == Leave && e.Err == ""
 	case "token":
-		return took && e.State == "held" && len(t.tokens()) > 1
+		return took && e.Token != 0 && len(t.tokens()) > 1
 	case "lease":
 		return asks && took
 	case "ahead":
