@@ -17,28 +17,30 @@ import (
 // leaves is a driver that notes the tickets that leave.
 type leaves struct {
 	*memlock.Driver
-	mu  sync.Mutex
-	ids []string
+	mu   sync.Mutex
+	refs []driver.Ref
 }
 
 func (d *leaves) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	d.mu.Lock()
-	for _, ref := range refs {
-		d.ids = append(d.ids, ref.ID)
-	}
+	d.refs = append(d.refs, refs...)
 	d.mu.Unlock()
 	return d.Driver.Leave(ctx, refs)
 }
 
-func (d *leaves) has(id string) bool {
+// left says how a ticket left: not, or with a Join that may be pending, or without.
+func (d *leaves) left(id string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, left := range d.ids {
-		if left == id {
-			return true
+	for _, ref := range d.refs {
+		switch {
+		case ref.ID == id && ref.JoinPending:
+			return "left pending"
+		case ref.ID == id:
+			return "left"
 		}
 	}
-	return false
+	return ""
 }
 
 // renewals is a driver that counts the requests that renew.
@@ -168,8 +170,8 @@ func (x *cell) outcome() string {
 	}
 	x.c.renewer.mu.Unlock()
 	synctest.Wait() // for the cleaner
-	if x.d.has(x.t.ID) {
-		say = append(say, "left")
+	if left := x.d.left(x.t.ID); left != "" {
+		say = append(say, left)
 	}
 	return strings.Join(say, ", ")
 }
@@ -268,6 +270,13 @@ func TestQueueTable(t *testing.T) {
 		x.q.laneHealth.mu.Unlock()
 		x.fail(driver.Unknown)
 	}
+	// Pending loses the answer of an earlier Join first.
+	pending := func(event func(*cell)) func(*cell) {
+		return func(x *cell) {
+			x.t.joinPending = true
+			event(x)
+		}
+	}
 	giveUp := func(x *cell) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -293,20 +302,22 @@ func TestQueueTable(t *testing.T) {
 			x.t.joinSentAt = x.t.joinSentAt.add(-tableTTL)
 			x.t.joinPending = true
 			x.reply(waiting, x.c.clock.now())
-		}, want: "head joins, gone, fresh, left"},
-		{event: "join reply Waiting, too old and unsure", state: joining, happens: stale, want: "head joins, gone, fresh, left"},
+		}, want: "head joins, gone, fresh, left pending"},
+		{event: "join reply Waiting, too old and unsure", state: joining, happens: stale, want: "head joins, gone, fresh, left pending"},
+		{event: "join reply Gone, a Join pending", state: joining, happens: pending(joined(gone)), want: "head joins, gone, fresh, left pending"},
+		{event: "join reply Held, too old, a Join pending", state: joining, happens: pending(late(held)), want: "head joins, gone, fresh, left pending"},
 		{event: "join error", state: joining, happens: failed(driver.Unavailable), want: "head joins, joining, joins again"},
 		{event: "join error Unknown", state: joining, happens: failed(driver.Unknown), want: "head joins, joining, joins again"},
 		{event: "join error Unknown for a lease", state: joining, happens: func(x *cell) {
 			x.t.joinSentAt = x.t.joinSentAt.add(-tableTTL)
 			x.fail(driver.Unknown)
-		}, want: "head joins, gone, fresh, left"},
+		}, want: "head joins, gone, fresh, left pending"},
 		{event: "join error Refused", second: true, state: joining, happens: failed(driver.Refused), want: "head fails, next joins, gone, fresh"},
 		{event: "join error Refused after Unknown", state: joining, happens: func(x *cell) {
 			x.fail(driver.Unknown)
 			x.fail(driver.Refused)
-		}, want: "head fails, gone, left"},
-		{event: "join error, budget spent", state: joining, happens: overBudget, want: "head fails, gone, left"},
+		}, want: "head fails, gone, left pending"},
+		{event: "join error, budget spent", state: joining, happens: overBudget, want: "head fails, gone, left pending"},
 
 		{event: "push Held", state: joining, happens: func(x *cell) { pushed(held)(x); joined(waiting)(x) }, want: "head holds, held"},
 		{event: "push Gone", state: joining, happens: func(x *cell) { pushed(gone)(x); joined(held)(x) }, want: "head joins, gone, fresh"},
@@ -320,6 +331,12 @@ func TestQueueTable(t *testing.T) {
 		{event: "renew Held", state: waits, happens: renewed(held), want: "head holds, held"},
 		{event: "renew Waiting", state: waits, happens: renewed(waiting), want: "head waits, waiting"},
 		{event: "renew Gone", state: waits, happens: renewed(gone), want: "head joins, gone, fresh"},
+		{event: "push Gone, a Join pending", state: waits, happens: pending(pushed(gone)), want: "head joins, gone, fresh, left pending"},
+		{event: "renew Gone, a Join pending", state: waits, happens: pending(renewed(gone)), want: "head joins, gone, fresh, left pending"},
+		{event: "renew Gone, a Join pending", state: holds, happens: pending(renewed(gone)), want: "head lost, gone, left pending"},
+		{event: "renew Waiting, a Join pending", state: holds, happens: pending(renewed(waiting)), want: "head lost, gone, left pending"},
+		{event: "push Gone, a Join pending", state: holds, happens: pending(pushed(gone)), want: "head lost, gone, left pending"},
+		{event: "claim over, a Join pending", state: holds, happens: pending(func(x *cell) { x.q.loseHeld(x.t, LossExpired) }), want: "head lost, gone, left pending"},
 		{event: "renew error", state: waits, happens: renewed(trouble), want: "head waits, waiting, renews soon"},
 		{event: "renew error, claim over", state: waits, happens: after(renewed(trouble)), want: "head joins, gone, fresh, left"},
 		{event: "renew Held", state: holds, happens: renewed(held), want: "head holds, held"},
@@ -344,6 +361,18 @@ func TestQueueTable(t *testing.T) {
 			time.Sleep(2 * maxHandOffTime)
 			x.unlock()
 		}, want: "head released, next joins, gone, replaced"},
+		{event: "unlock, a second waits, long since the grant, and gives up", second: true, state: holds, happens: func(x *cell) {
+			time.Sleep(2 * maxHandOffTime)
+			x.unlock()
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = x.q.giveUpWait(x.next, ctx)
+		}, want: "head released, next fails, gone, left"},
+		{event: "unlock, a Join pending", state: holds, happens: pending((*cell).unlock), want: "head released, gone, left pending"},
+		{event: "unlock, a second waits, long since the grant, a Join pending", second: true, state: holds, happens: pending(func(x *cell) {
+			time.Sleep(2 * maxHandOffTime)
+			x.unlock()
+		}), want: "head released, next joins, gone, fresh, left pending"},
 	} {
 		t.Run(tt.state.name+"/"+tt.event, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
