@@ -16,6 +16,8 @@
 //	P %w/ L                   the wake key of a lease
 //	P %t/ id                  a tombstone: this ticket may no longer join
 //	P %d/ N                   the mark of a name, without a lease
+//	P %layout                 never written: a version that cannot share the prefix with
+//	                          this one will write a number above 1, which Open refuses
 //	P %o/ N / owner           where a named owner has its place
 //	P %m/ N / owner / id      one ticket of that owner
 //

@@ -27,6 +27,10 @@ var plain = driver.Charset{
 func (l layout) queue(name string) string { return l.prefix + plain.Encode(name) + "/" }
 
 // wake returns the key that carries the wake-ups of a lease's client.
+// layoutKey follows the prefix. A version that cannot share the prefix with this one
+// writes a number there, which this one only reads.
+const layoutKey = "%layout"
+
 func (l layout) wake(lease string) string { return l.prefix + "%w/" + lease }
 
 // tomb returns the key of a ticket's tombstone, which keeps it from joining.

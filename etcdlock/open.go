@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
+	"github.com/holdfast-go/holdfast/internal/storelayout"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -90,7 +91,7 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 		cli.Close()
 		return nil, err
 	}
-	err = a.inTurn(ctx, func(ctx context.Context) error { _, err := d.Identity(ctx); return err })
+	err = a.inTurn(ctx, d.checkLayout)
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		err = driver.Errorf(driver.Refused, "user %s may not read the keys that begin with %q; grant the right to read and write them: %w",
 			a.user, d.keys.prefix, err)
@@ -103,6 +104,16 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 		return nil, explain(ctx, err)
 	}
 	return d, nil
+}
+
+// checkLayout refuses a prefix that a later version of Holdfast uses in another way.
+func (d *Driver) checkLayout(ctx context.Context) error {
+	key := d.keys.prefix + layoutKey
+	r, err := d.read(ctx, get(key))
+	if err != nil || len(r.Kvs) == 0 {
+		return err
+	}
+	return storelayout.Check("key "+key, string(r.Kvs[0].Value))
 }
 
 // inTurn sends a first request, which changes nothing. A member may accept

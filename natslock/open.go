@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storelayout"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -112,6 +113,13 @@ func (d *Driver) prepare(ctx context.Context) error {
 	}
 	if err == nil {
 		err = checkStream(info)
+	}
+	if err != nil {
+		return fmt.Errorf("open NATS bucket %s: %w", d.bucket, err)
+	}
+	e, err := d.get(ctx, layoutKey)
+	if err == nil && e.data != nil {
+		err = storelayout.Check("key "+layoutKey, string(e.data))
 	}
 	if err != nil {
 		return fmt.Errorf("open NATS bucket %s: %w", d.bucket, err)

@@ -19,6 +19,7 @@ import (
 const (
 	queuePrefix = "queue."
 	markPrefix  = "mark."
+	layoutKey   = "layout" // a number; a version that cannot share the bucket with this one writes it
 )
 
 // charset has the bytes of keys that stand for themselves. Keys allow '=' and '/'

@@ -57,6 +57,9 @@ func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
 		if err := d.greet(ctx); err != nil {
 			return err
 		}
+		if err := d.checkLayout(ctx); err != nil {
+			return err
+		}
 		return d.checkEviction(ctx, s.refuseEviction)
 	}); err != nil {
 		c.Close()

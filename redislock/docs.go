@@ -58,6 +58,10 @@
 // begins with "holdfast_", which needs an odd prefix, is written
 // "holdfast_line:K".
 //
+// A key that nobody has written yet is holdfast_layout: a version of Holdfast that cannot
+// share a server with this one will write a number above 1 there, and this one refuses the
+// server when it opens.
+//
 // Every key of a queue expires: helper keys at most twice the longest TTL
 // after the last renewal, or five minutes after an id was tombstoned. Three
 // kinds of keys stay: the mark, the tokens ahead of it, and holdfast_guard,

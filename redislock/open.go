@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storelayout"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
@@ -160,6 +161,24 @@ func checkHello(server, version, mode, role string, cluster bool) error {
 		return driver.Errorf(driver.Unavailable, "server is a %s: locks need the primary", role)
 	}
 	return nil
+}
+
+// checkLayout refuses a server that a later version of Holdfast uses in another way. A
+// user who may not read the key has no right to any lock, and a node of a cluster that
+// does not have its slot says nothing.
+func (d *Driver) checkLayout(ctx context.Context) error {
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("GET", wire.LayoutKey) })
+	if err != nil {
+		if wire.AnswerOf(err) != "" {
+			return nil
+		}
+		return fmt.Errorf("cannot read the layout: %w", err)
+	}
+	text, err := r.Text()
+	if err != nil { // there is none
+		return nil
+	}
+	return storelayout.Check("key "+wire.LayoutKey, text)
 }
 
 const (

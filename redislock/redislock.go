@@ -213,6 +213,9 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 	d := unchecked(s)
 	err := d.greet(ctx)
 	if err == nil {
+		err = d.checkLayout(ctx)
+	}
+	if err == nil {
 		err = d.checkEviction(ctx, s.refuseEviction)
 	}
 	if err == nil && s.restartGuard != nil {

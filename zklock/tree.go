@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storelayout"
 )
 
 // sessionsNode and identityNode are nodes beside the queues. No encoded name
@@ -16,6 +18,7 @@ import (
 const (
 	sessionsNode = "%sessions"
 	identityNode = "%identity"
+	layoutNode   = "%layout" // a number; a version that cannot share the root with this one writes it
 )
 
 func (d *Driver) queuePath(name string) string { return d.base + "/" + encodeName(name) }
@@ -181,7 +184,8 @@ func (t tree) examine() error {
 			return foreign(d.chroot, "is an ephemeral node and can have no lines below it")
 		}
 	}
-	switch _, stat, err := t.s.conn.Children(d.syncPath()); {
+	nodes, stat, err := t.s.conn.Children(d.syncPath())
+	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return nil
 	case errors.Is(err, zk.ErrNoAuth):
@@ -190,6 +194,13 @@ func (t tree) examine() error {
 		return classed("list "+d.syncPath(), err)
 	case stat.EphemeralOwner != 0:
 		return foreign(d.base, "is an ephemeral node and can have no lines below it")
+	case !slices.Contains(nodes, layoutNode):
+		return nil
 	}
-	return nil
+	path := d.base + "/" + layoutNode
+	text, _, err := t.s.conn.Get(path)
+	if err != nil {
+		return classed("read "+path, err)
+	}
+	return storelayout.Check("node "+path, string(text))
 }

@@ -228,6 +228,10 @@ func GlobEscape(s string) string {
 	return b.String()
 }
 
+// LayoutKey has the version of the layout of the whole server, a decimal number. A later
+// version writes it that cannot share a server with this one, which only reads it.
+const LayoutKey = "holdfast_layout"
+
 // GuardKey is the key that shows whether a server kept its data or lost them,
 // see guard.lua. The key never expires.
 const GuardKey = "holdfast_guard"
