@@ -110,6 +110,21 @@ func ExampleHold_Unlock() {
 	// look at the import before it is repeated: true
 }
 
+// ExampleHold_Unlock_nil defers an Unlock before it is known whether there is a hold.
+func ExampleHold_Unlock_nil() {
+	locks := newClient(memlock.NewStore())
+	defer locks.Close()
+	var hold *holdfast.Hold
+	defer func() { fmt.Println(errors.Is(hold.Unlock(), holdfast.ErrReleased)) }()
+
+	var ctx context.Context // forgotten
+	_, err := locks.Mutex("import").Lock(ctx)
+	fmt.Println(err)
+	// Output:
+	// holdfast: "import": the context is nil
+	// true
+}
+
 // ExampleMulti_Lock takes two accounts at once. Another program that names them in
 // another order does not wait for ever.
 func ExampleMulti_Lock() {
