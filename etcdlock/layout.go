@@ -26,11 +26,12 @@ var plain = driver.Charset{
 // queue returns the prefix of the keys of a queue.
 func (l layout) queue(name string) string { return l.prefix + plain.Encode(name) + "/" }
 
-// wake returns the key that carries the wake-ups of a lease's client.
-// layoutKey follows the prefix. A version that cannot share the prefix with this one
-// writes a number there, which this one only reads.
+// layoutKey has, after the prefix, the version of the layout of the whole prefix, a
+// number. A version that cannot share the prefix with this one writes it; this one only
+// reads it.
 const layoutKey = "%layout"
 
+// wake returns the key that carries the wake-ups of a lease's client.
 func (l layout) wake(lease string) string { return l.prefix + "%w/" + lease }
 
 // tomb returns the key of a ticket's tombstone, which keeps it from joining.
