@@ -38,7 +38,7 @@ Join(c) ==
   /\ client' = [client EXCEPT ![c] = [state |-> "asked", token |-> Clock + 1]]
   /\ UNCHANGED primary
 Replicate(s) ==
-  /\ s \in Up /\ primary \in Up /\ s # primary /\ server[s] # server[primary]
+  /\ s \in Up /\ primary \in Up /\ server[s] # server[primary]
   /\ server' = [server EXCEPT ![s] = server[primary]] /\ UNCHANGED <<primary, client>>
 \* The answer comes, from the server that made the grant, once enough replicas have it.
 Answer(c) ==

@@ -101,6 +101,11 @@ func TestAnActionThatIsNeverTakenIsWrong(t *testing.T) {
 	if wrong := judgeAll([]*Run{taken(3, 0), taken(0, 2)}, true); len(wrong) != 0 {
 		t.Errorf("%q", wrong)
 	}
+	next := taken(3, 1)
+	next.Outcome.Actions["Door.Next"], next.Outcome.Actions["LineAbs.Next"] = Taken{0, 5}, Taken{0, 5}
+	if wrong := judgeAll([]*Run{next}, true); len(wrong) != 1 || !strings.Contains(wrong[0], "actions of module Door are counted as one") {
+		t.Errorf("%q", wrong)
+	}
 	if wrong := judgeAll([]*Run{taken(3, 0)}, false); len(wrong) != 0 {
 		t.Errorf("a part of the runs: %q", wrong)
 	}
