@@ -136,7 +136,7 @@ Names ==
      /\ ~Fair \/ Same("listed", s.queue # <<>>, Extra = 1)
      /\ Becomes(s, s, {}) /\ Takes("Names") /\ UNCHANGED <<client, seen, left>>
   \/ Refused("names")
-\* Watch 1: a push is a past fact. Watch 5: nobody is sent one who did not ask.
+\* Watch 1: a push is a past fact. Only a client that has subscribed is sent one.
 PushHeld ==
   LET s == IF Fair THEN Aged ELSE Serve(Aged)
       granted == {i \in 1..Len(s.grants) : s.grants[i][1] = Id} IN
@@ -159,6 +159,7 @@ Gap == /\ What = "gap" /\ Must("the client watches", client[Sender].watches)
 Traits ==
   /\ What = "traits" /\ Same("traits", 0, client[Sender].traits)
   /\ client' = [client EXCEPT ![Sender].traits = Extra] /\ Waited /\ Takes("Traits") /\ UNCHANGED <<seen, left>>
+\* Watch 5: a client subscribes before it waits, and again where that failed.
 Watch ==
   \/ /\ What = "watch" /\ Error = "" /\ Open
      /\ client' = [client EXCEPT ![Sender].watches = TRUE] /\ Waited /\ Takes("Watch") /\ UNCHANGED <<seen, left>>
