@@ -127,7 +127,7 @@ Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Ove
 LastToken(t) == LET mine == {i \in 1..Len(store.grants) : store.grants[i][1] = t} IN
                 IF mine = {} THEN 0 ELSE store.grants[CHOOSE i \in mine : \A j \in mine : j <= i][2]
 View ==
-  LET late == {u[2] : u \in UNION {client[c].unsure : c \in Clients}} \ left
+  LET late == {u[2] : u \in UNION {client[c].unsure : c \in Clients}} \ (left \cup store.tombstone)   \* no Join of the others takes a place
       matter == Queued(store) \cup Coming \cup late
       lasts == [t \in matter |-> LastToken(t)]
       tokens == {lasts[t] : t \in matter} \cup {store.token[t] : t \in Queued(store)}
@@ -137,5 +137,5 @@ View ==
       Holds(t) == Fair \/ store.token[t] > 0   \* without an order those that wait have none
   IN <<trace, at, client, left, deaf, SelectSeq(store.queue, Holds),
        [t \in Queued(store) |-> <<Rank(store.token[t]), store.size[t]>>],
-       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t], store.left[t]>>]>>
+       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t], IF t \in store.tombstone THEN 0 ELSE store.left[t]>>]>>
 =============================================================================
