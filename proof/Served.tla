@@ -123,10 +123,11 @@ Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Ove
 \* tell are one (VIEW): what became of tickets without a place that neither have an event
 \* nor a request under way, what the specification's tokens are beside their order, and
 \* the parts that were taken. A trace is never accepted by that, since each state is one
-\* that was reached; a view that left out too much would refuse more.
+\* that was reached; a view that left out too much would refuse more. Rough does that: it leaves
+\* out the times as well, and what it refuses is looked at again by View.
 LastToken(t) == LET mine == {i \in 1..Len(store.grants) : store.grants[i][1] = t} IN
                 IF mine = {} THEN 0 ELSE store.grants[CHOOSE i \in mine : \A j \in mine : j <= i][2]
-View ==
+Differs(timed) ==
   LET late == {u[2] : u \in UNION {client[c].unsure : c \in Clients}} \ (left \cup store.tombstone)   \* no Join of the others takes a place
       matter == Queued(store) \cup Coming \cup late
       lasts == [t \in matter |-> LastToken(t)]
@@ -137,5 +138,7 @@ View ==
       Holds(t) == Fair \/ store.token[t] > 0   \* without an order those that wait have none
   IN <<trace, at, client, left, deaf, SelectSeq(store.queue, Holds),
        [t \in Queued(store) |-> <<Rank(store.token[t]), store.size[t]>>],
-       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t], IF t \in store.tombstone THEN 0 ELSE store.left[t]>>]>>
+       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t], IF t \in store.tombstone \/ ~timed THEN 0 ELSE store.left[t]>>]>>
+View == Differs(TRUE)
+Rough == Differs(FALSE)
 =============================================================================
