@@ -32,7 +32,7 @@ type Config struct {
 	Invariants []string
 	Properties []string // temporal ones
 	Symmetry   string
-	View       string // what of a state counts; of the others one is looked at
+	View       string // the part of a state by which TLC tells it from others
 	Picture    string // the name of the picture that is made of its counterexample; see story.go
 	Deadlock   bool
 }
