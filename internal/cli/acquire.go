@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -25,7 +26,7 @@ type lockWait struct {
 
 // beginWait begins a wait; the caller calls its end.
 func (r *runner) beginWait() *lockWait {
-	ctx, stopSignals := cancelOn(context.Background(), r.signals)
+	ctx, stopSignals := cancelOn(context.Background(), r.signals.c)
 	ctx, cancel := context.WithCancelCause(ctx)
 	endLimit := func() {}
 	if limit := r.waitLimit(); limit != nil {
@@ -65,7 +66,7 @@ func (r *runner) acquire() (*holdfast.Hold, error) {
 	case err != nil && r.noWait && ctx.Err() != nil:
 		return nil, r.timeoutError(ctx, err)
 	case err != nil:
-		return nil, r.explain(cause(ctx, err))
+		return nil, explain(cause(ctx, err))
 	}
 	r.event(eventJSON{Event: "acquired", Token: hold.Token(), Waited: new(seconds(time.Since(r.startedAt)))})
 	return hold, nil
@@ -91,7 +92,9 @@ func (r *runner) openStore(ctx context.Context) error {
 	if err := r.checkGrace(); err != nil {
 		return err
 	}
-	r.warnMemoryStore()
+	if strings.HasPrefix(strings.ToLower(r.loc.url), "memory:") { // only this process can see it
+		r.console.printWarning("memory: is a store within this process: the lock excludes nobody", "sqlite:PATH for this machine, or a server")
+	}
 	return nil
 }
 
@@ -139,7 +142,7 @@ func (r *runner) lockFunc() func(context.Context) (*holdfast.Hold, error) {
 }
 
 // explain adds to a mismatch of kinds which flags choose a kind.
-func (r *runner) explain(err error) error {
+func explain(err error) error {
 	if !errors.Is(err, holdfast.ErrKindMismatch) {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,7 +32,7 @@ const (
 // a signal ends run.
 func (r *runner) executeLead() error {
 	defer r.close()
-	stop := r.watchSignals()
+	stop := r.signals.watch()
 	defer stop()
 	for failures := 0; ; failures++ {
 		begun := time.Now()
@@ -44,7 +45,7 @@ func (r *runner) executeLead() error {
 		}
 		r.say(eventJSON{Event: "campaigning", Error: message(err)}, message(err)+"; campaigning again")
 		base := min(minCampaignPause<<min(failures, 10), maxCampaignPause/2)
-		if err := r.pause(base + rand.N(base)); err != nil {
+		if err := r.signals.pause(base + rand.N(base)); err != nil {
 			return r.failedWait(err)
 		}
 	}
@@ -69,12 +70,18 @@ func mayPass(err error) bool {
 	return errors.As(err, &failed) && (failed.Unavailable() || failed.Unknown())
 }
 
+// runSignals are the signals that run passes on to its command.
+type runSignals struct {
+	c    <-chan os.Signal
+	stop atomic.Pointer[signalError] // with --lead: the signal that told run to stop
+}
+
 // pause waits for d, or returns the error of a signal that ends programs.
-func (r *runner) pause(d time.Duration) error {
-	ctx, stop := cancelOn(context.Background(), r.signals)
+func (s *runSignals) pause(d time.Duration) error {
+	ctx, stop := cancelOn(context.Background(), s.c)
 	defer stop()
-	if s := r.stopSignal.Load(); s != nil { // it came while the lock was released
-		return s
+	if by := s.stop.Load(); by != nil { // it came while the lock was released
+		return by
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -86,21 +93,21 @@ func (r *runner) pause(d time.Duration) error {
 	}
 }
 
-// watchSignals notes the signals that tell run to stop, on their way to the
+// watch notes the signals that tell run to stop, on their way to the
 // command, which may end by one much later than it was sent.
-func (r *runner) watchSignals() (stop func()) {
-	in, out, done, ended := r.signals, make(chan os.Signal, 64), make(chan struct{}), make(chan struct{})
-	r.signals = out
+func (s *runSignals) watch() (stop func()) {
+	in, out, done, ended := s.c, make(chan os.Signal, 64), make(chan struct{}), make(chan struct{})
+	s.c = out
 	go func() {
 		defer close(ended)
 		for {
 			select {
-			case s := <-in:
-				if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT {
-					r.stopSignal.Store(&signalError{s.(syscall.Signal)})
+			case got := <-in:
+				if got == syscall.SIGINT || got == syscall.SIGTERM || got == syscall.SIGQUIT {
+					s.stop.Store(&signalError{got.(syscall.Signal)})
 				}
 				select {
-				case out <- s:
+				case out <- got:
 				default: // as a channel of os/signal drops it
 				}
 			case <-done:

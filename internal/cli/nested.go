@@ -7,7 +7,6 @@ import (
 	neturl "net/url"
 	"os"
 	"strconv"
-	"strings"
 )
 
 // heldVar lists the locks of the runs around a command, with the tokens under
@@ -62,11 +61,4 @@ func (r *runner) checkSelfWait(ctx context.Context) error {
 	}
 	return usage("lock %s is held by the holdfast run around this command, which would wait for itself: "+
 		"leave out the inner run, or give both the same --owner", shown(r.name))
-}
-
-// warnMemoryStore warns of a store that only this process can see.
-func (r *runner) warnMemoryStore() {
-	if strings.HasPrefix(strings.ToLower(r.loc.url), "memory:") {
-		r.console.printWarning("memory: is a store within this process: the lock excludes nobody", "sqlite:PATH for this machine, or a server")
-	}
 }

@@ -56,6 +56,7 @@ func (r *runner) checkOnce(slotGiven bool) (err error) {
 
 // onceRun is the command of a run with --once-per, and its end.
 type onceRun struct {
+	r           *runner
 	ran         bool
 	res         job.Result
 	err, over   error // of the command, and of the lock when the command had ended
@@ -76,11 +77,11 @@ func (r *runner) executeOnce() error {
 	if r.noWait {
 		once = r.client.TryOnce
 	}
-	var o onceRun
+	o := onceRun{r: r}
 	o.acquireStop = func() { w.show.end(); w.stopSignals() } // the signals are the command's now
-	done, err := once(ctx, r.name, r.slot, func(ctx context.Context) error { return r.onceCommand(ctx, &o) })
+	done, err := once(ctx, r.name, r.slot, o.command)
 	if o.ran {
-		return r.onceOutcome(&o, done, err)
+		return o.outcome(done, err)
 	}
 	w.show.end()
 	switch {
@@ -89,20 +90,20 @@ func (r *runner) executeOnce() error {
 	case r.noWait && ctx.Err() != nil:
 		return r.failedWait(r.timeoutError(ctx, err))
 	}
-	return r.failedWait(r.explain(cause(ctx, err)))
+	return r.failedWait(explain(cause(ctx, err)))
 }
 
-// onceCommand runs the command in a slot. Its error says whether the slot is done.
-func (r *runner) onceCommand(ctx context.Context, o *onceRun) error {
-	hold, err := r.client.Mutex(r.name).TryLock(ctx) // nested: it sends nothing
+// command runs the command in a slot. Its error says whether the slot is done.
+func (o *onceRun) command(ctx context.Context) error {
+	hold, err := o.r.client.Mutex(o.r.name).TryLock(ctx) // nested: it sends nothing
 	if err != nil {
 		return errors.Join(holdfast.ErrNotDone, err)
 	}
 	o.ran = true
 	o.acquireStop()
-	r.event(eventJSON{Event: "acquired", Token: hold.Token(), Waited: new(seconds(time.Since(r.startedAt)))})
-	env := append(r.environment(hold, os.Environ()), "HOLDFAST_SLOT="+r.slot.Format(time.RFC3339))
-	o.res, o.err = r.job(hold, env).Run()
+	o.r.event(eventJSON{Event: "acquired", Token: hold.Token(), Waited: new(seconds(time.Since(o.r.startedAt)))})
+	env := append(o.r.environment(hold, os.Environ()), "HOLDFAST_SLOT="+o.r.slot.Format(time.RFC3339))
+	o.res, o.err = o.r.job(hold, env).Run()
 	o.over = hold.Err() // read at the instant at which the command had ended
 	_ = hold.Unlock()
 	if o.err != nil || o.over != nil || o.res.Stopped != "" || o.res.Code() == exitNotAcquired {
@@ -111,20 +112,20 @@ func (r *runner) onceCommand(ctx context.Context, o *onceRun) error {
 	return nil
 }
 
-// onceOutcome turns the end of the command, and of its slot, into the end of the
+// outcome turns the end of the command, and of its slot, into the end of the
 // process.
-func (r *runner) onceOutcome(o *onceRun, done holdfast.Done, err error) error {
+func (o *onceRun) outcome(done holdfast.Done, err error) error {
 	notDone := errors.Is(err, holdfast.ErrNotDone)
 	switch {
 	case o.over == nil && errors.Is(err, holdfast.ErrLost):
 		o.over = err
 	case err != nil && !notDone:
-		r.say(eventJSON{Event: "unrecorded", Slot: new(done.Slot), Error: message(err)},
+		o.r.say(eventJSON{Event: "unrecorded", Slot: new(done.Slot), Error: message(err)},
 			fmt.Sprintf("slot %s is not recorded, so another run may repeat it: %s", slotText(done.Slot), message(err)))
 	case !notDone:
-		r.event(eventJSON{Event: "done", Slot: new(done.Slot), Token: done.Token, At: new(done.At)})
+		o.r.event(eventJSON{Event: "done", Slot: new(done.Slot), Token: done.Token, At: new(done.At)})
 	}
-	return r.outcome(o.res, o.err, o.over, nil)
+	return o.r.outcome(o.res, o.err, o.over, nil)
 }
 
 // doneElsewhere ends a run whose slot another one has done. Standard error is told

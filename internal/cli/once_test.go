@@ -123,12 +123,12 @@ func TestOncePerSaysWhatIsNotRecorded(t *testing.T) {
 	root := new(cobra.Command)
 	root.SetErr(&errs)
 	r := &runner{app: &app{console: console{root: root}}, name: "job"}
-	o := &onceRun{ran: true}
-	err := r.onceOutcome(o, holdfast.Done{Slot: time.Unix(0, 0)}, &holdfast.StoreError{Op: "once", Name: "job", Err: errors.New("no rights")})
+	o := &onceRun{r: r, ran: true}
+	err := o.outcome(holdfast.Done{Slot: time.Unix(0, 0)}, &holdfast.StoreError{Op: "once", Name: "job", Err: errors.New("no rights")})
 	if statusOf(err) != exitOK || !strings.Contains(errs.String(), "is not recorded") || !strings.Contains(errs.String(), "no rights") {
 		t.Errorf("status %d, %q", statusOf(err), errs.String())
 	}
-	if err := r.onceOutcome(o, holdfast.Done{}, &holdfast.LostError{Name: "job", Reason: holdfast.LossGone}); statusOf(err) != exitLost {
+	if err := o.outcome(holdfast.Done{}, &holdfast.LostError{Name: "job", Reason: holdfast.LossGone}); statusOf(err) != exitLost {
 		t.Errorf("after a loss: status %d, %v", statusOf(err), err)
 	}
 }

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -17,14 +18,14 @@ const finalWait = time.Second
 // awaitUnlessSignalled calls f, which releases something at the store and may take
 // seconds if the store is silent, and reports whether f has returned. A signal
 // that ends programs shortens the wait to finalWait; the process does not wait
-// for the rest of f.
-func (r *runner) awaitUnlessSignalled(f func()) bool {
+// for the rest of f, which is one of calls.
+func (s *runSignals) awaitUnlessSignalled(calls *sync.WaitGroup, f func()) bool {
 	done := make(chan struct{})
-	r.closing.Go(func() {
+	calls.Go(func() {
 		defer close(done)
 		f()
 	})
-	ctx, stop := cancelOn(context.Background(), r.signals)
+	ctx, stop := cancelOn(context.Background(), s.c)
 	defer stop()
 	select {
 	case <-done:
@@ -45,7 +46,7 @@ func (r *runner) awaitUnlessSignalled(f func()) bool {
 func (r *runner) release(hold *holdfast.Hold) error {
 	answer := make(chan error, 1)
 	err := errors.New("a signal came before the store had answered")
-	if r.awaitUnlessSignalled(func() { answer <- hold.Unlock() }) {
+	if r.signals.awaitUnlessSignalled(&r.closing, func() { answer <- hold.Unlock() }) {
 		err = <-answer
 	}
 	r.unconfirmed = err != nil && !errors.Is(err, holdfast.ErrLost)
@@ -62,5 +63,5 @@ func (r *runner) close() {
 		r.closing.Go(func() { _ = r.client.Close() })
 		return
 	}
-	r.awaitUnlessSignalled(func() { _ = r.client.Close() })
+	r.signals.awaitUnlessSignalled(&r.closing, func() { _ = r.client.Close() })
 }

@@ -59,7 +59,7 @@ func TestF112_SilentStoreDelaysTheEndOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				signals := make(chan os.Signal, 1)
-				r := &runner{app: new(app), client: client, signals: signals}
+				r := &runner{app: new(app), client: client, signals: runSignals{c: signals}}
 				var hold *holdfast.Hold
 				if c.holds {
 					hold = lock(t, client.Mutex("n"))

@@ -43,12 +43,11 @@ type runner struct {
 
 	loc             location
 	client          *holdfast.Client
-	signals         <-chan os.Signal
+	signals         runSignals
 	startedAt       time.Time
 	backgroundError atomic.Pointer[error] // the last error of a background request
 	show            atomic.Pointer[waitDisplay]
-	stopSignal      atomic.Pointer[signalError] // with --lead: the signal that told run to stop
-	unconfirmed     bool                        // the store has not confirmed the release in its time
+	unconfirmed     bool // the store has not confirmed the release in its time
 }
 
 func (a *app) run() *cobra.Command {
@@ -179,7 +178,7 @@ func (r *runner) execute() error {
 	// does not end this process.
 	signals, stop := job.Signals()
 	defer stop()
-	r.signals = signals
+	r.signals.c = signals
 	r.startedAt = time.Now()
 
 	switch {
@@ -211,7 +210,7 @@ func (r *runner) command(hold *holdfast.Hold) error {
 	if over == nil && errors.Is(released, holdfast.ErrLost) {
 		over = released
 	}
-	if lost := res.Stopped != "" || over != nil; lost && r.lead && r.stopSignal.Load() == nil {
+	if lost := res.Stopped != "" || over != nil; lost && r.lead && r.signals.stop.Load() == nil {
 		return &lostTerm{r.lost(res.Stopped, over)}
 	}
 	return r.outcome(res, err, over, released)
@@ -224,7 +223,7 @@ func (r *runner) job(hold *holdfast.Hold, env []string) *job.Job {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Deadline: hold.Deadline, Expired: hold.Context().Done(),
 		Grace: r.grace, MaxDuration: r.maxHold,
-		Signals: r.signals,
+		Signals: r.signals.c,
 		Notice:  r.notice,
 	}
 }

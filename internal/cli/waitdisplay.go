@@ -68,21 +68,7 @@ func (w *waitDisplay) showTurn(holder holdfast.Holder) {
 			w.giveUp(err)
 		}
 	})
-	switch {
-	case w.r.console.json:
-		w.r.event(eventJSON{Event: "waiting", Holder: holderToJSON(holder)})
-	case w.r.console.quiet:
-	case w.tty < 0:
-		fmt.Fprintf(w.r.console.stderr(), "holdfast: waiting for %s, %s\n", shown(w.r.name), "held by "+holderText(holder))
-	case w.drawing:
-		select {
-		case w.texts <- "held by " + holderText(holder):
-		default:
-		}
-	default:
-		w.drawing = true
-		w.done.Go(func() { w.show("held by " + holderText(holder)) })
-	}
+	w.writeLocked(eventJSON{Event: "waiting", Holder: holderToJSON(holder)}, "held by "+holderText(holder))
 }
 
 // noteBackgroundError keeps the error of a background request.
@@ -100,10 +86,14 @@ func (w *waitDisplay) showStoreError(err error) {
 		return
 	}
 	w.saidNotReady = true
-	why := "the store is not ready: " + message(err)
+	w.writeLocked(eventJSON{Event: "waiting", Error: message(err)}, "the store is not ready: "+message(err))
+}
+
+// writeLocked writes that run waits, and why.
+func (w *waitDisplay) writeLocked(e eventJSON, why string) {
 	switch {
 	case w.r.console.json:
-		w.r.event(eventJSON{Event: "waiting", Error: message(err)})
+		w.r.event(e)
 	case w.r.console.quiet:
 	case w.tty < 0:
 		fmt.Fprintf(w.r.console.stderr(), "holdfast: waiting for %s, %s\n", shown(w.r.name), why)
