@@ -28,8 +28,8 @@ type call struct {
 var errSilent = fmt.Errorf("no answer within %v", requestLimit)
 
 // send sends a request and returns its answer, or an error with its class.
-func (c *calls) send(ctx context.Context, d *Driver, m *nats.Msg) (*nats.Msg, error) {
-	if err := d.awaitConnection(ctx); err != nil {
+func (c *calls) send(ctx context.Context, b *bucket, m *nats.Msg) (*nats.Msg, error) {
+	if err := b.awaitConnection(ctx); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, requestLimit, errSilent)
@@ -48,7 +48,7 @@ func (c *calls) send(ctx context.Context, d *Driver, m *nats.Msg) (*nats.Msg, er
 		delete(c.open, mine)
 		c.mu.Unlock()
 	}()
-	reply, err := d.nc.RequestMsgWithContext(ctx, m)
+	reply, err := b.nc.RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
@@ -60,9 +60,9 @@ func (c *calls) send(ctx context.Context, d *Driver, m *nats.Msg) (*nats.Msg, er
 const connectWait = 500 * time.Millisecond
 
 // awaitConnection returns nil once there is a connection.
-func (d *Driver) awaitConnection(ctx context.Context) error {
-	again := *d.connected.Load() // before the state is read
-	if d.nc.IsConnected() {
+func (b *bucket) awaitConnection(ctx context.Context) error {
+	again := *b.connected.Load() // before the state is read
+	if b.nc.IsConnected() {
 		return nil
 	}
 	timer := time.NewTimer(connectWait)
@@ -74,9 +74,9 @@ func (d *Driver) awaitConnection(ctx context.Context) error {
 		return driver.Wrap(driver.Unknown, context.Cause(ctx))
 	case <-timer.C:
 	}
-	err := d.nc.LastError()
+	err := b.nc.LastError()
 	if err == nil {
-		err = errors.New(strings.ToLower(d.nc.Status().String()))
+		err = errors.New(strings.ToLower(b.nc.Status().String()))
 	}
 	return driver.Errorf(driver.Unavailable, "NATS: not connected: %w", err)
 }
@@ -96,26 +96,27 @@ func classify(ctx context.Context, err error) error {
 	return driver.Wrap(driver.Unknown, err)
 }
 
-// onError receives what the server says without being asked.
-func (d *Driver) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
+// refuse ends the requests that the server refuses by a message of its own. The
+// subject pushes is not one of a request: Watch reports its refusal.
+func (c *calls) refuse(err error, pushes string) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
 	_, quoted, _ := strings.Cut(err.Error(), `"`)
 	subject, _, _ := strings.Cut(quoted, `"`)
 	answers := strings.Contains(strings.ToLower(err.Error()), "subscription to")
-	if answers && subject == d.pushSubject(d.address) {
-		return // Watch reports it
+	if answers && subject == pushes {
+		return
 	}
 	refused := driver.Errorf(driver.Refused, "NATS: the user lacks the right to publish to %s", subject)
 	if answers {
 		refused = driver.Errorf(driver.Refused, "NATS: the user lacks the right to subscribe to %s, for answers", subject)
 	}
-	d.calls.mu.Lock()
-	defer d.calls.mu.Unlock()
-	for c := range d.calls.open {
-		if answers || c.subject == subject {
-			c.end(refused)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for one := range c.open {
+		if answers || one.subject == subject {
+			one.end(refused)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	began := time.Now()
-	info, err := d.streamInfo(ctx)
+	info, err := d.bucket.streamInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := checkStream(info); err != nil {
 		found = append(found, driver.Finding{Topic: "bucket", Level: driver.Problem, Detail: err.Error(), Advice: "create the locks' bucket anew, with no lock held"})
 	} else {
-		found = append(found, driver.Finding{Topic: "bucket", Detail: fmt.Sprintf("%s, in %s storage, %d keys", d.bucket, info.Config.Storage, info.State.Msgs)})
+		found = append(found, driver.Finding{Topic: "bucket", Detail: fmt.Sprintf("%s, in %s storage, %d keys", d.bucket.name, info.Config.Storage, info.State.Msgs)})
 	}
 	replicas := driver.Finding{Topic: "replicas", Detail: fmt.Sprintf("%d servers keep the bucket", info.Config.Replicas)}
 	if info.Config.Replicas < 3 {
@@ -89,10 +89,10 @@ func tripFinding(trip time.Duration) driver.Finding {
 // it has looked at the rights.
 func (d *Driver) checkRights(ctx context.Context) driver.Finding {
 	f := driver.Finding{Topic: "rights", Detail: "the user may read, write and notify"}
-	key := queueKey("holdfast check " + d.address)
-	_, err := d.get(ctx, key)
+	key := queueKey("holdfast check " + d.pushes.address)
+	_, err := d.bucket.get(ctx, key)
 	if err == nil {
-		_, err = d.write(ctx, key, []byte("{}"), 1<<53, 0)
+		_, err = d.bucket.write(ctx, key, []byte("{}"), 1<<53, 0)
 	}
 	if err != nil {
 		f.Level, f.Detail = driver.Problem, err.Error()

@@ -70,7 +70,7 @@ func (c *clock) read(d *Driver) {
 			return
 		}
 		c.mu.Unlock()
-		info, err := d.streamInfo(d.ctx)
+		info, err := d.bucket.streamInfo(d.ctx)
 		if r.err = err; err == nil {
 			r.now = info.TimeStamp
 		}

@@ -143,7 +143,7 @@ func (d *Driver) attempt(ctx context.Context, l *lane, ops []*op) (conflict bool
 	if err != nil {
 		return false, err
 	}
-	if limit := d.maxRecord(); len(data) > limit {
+	if limit := d.bucket.maxRecord(); len(data) > limit {
 		if len(ops) > 1 { // some may still find room
 			for one := range slices.Chunk(ops, 1) {
 				d.batch(l, one)
@@ -154,11 +154,11 @@ func (d *Driver) attempt(ctx context.Context, l *lane, ops []*op) (conflict bool
 			return false, driver.Errorf(driver.Refused, "queue is full: its record would have %d bytes; the maximum is %d (the server's max_payload)", len(data), limit)
 		}
 	}
-	if conflict, err = d.write(ctx, l.key, data, e.revision, r.q.keepFor(now.UnixNano())); conflict || err != nil {
+	if conflict, err = d.bucket.write(ctx, l.key, data, e.revision, r.q.keepFor(now.UnixNano())); conflict || err != nil {
 		return conflict, err
 	}
 	endAll(ops, answers)
-	d.send(r.pushes)
+	d.pushes.send(r.pushes)
 	return false, nil
 }
 
@@ -194,11 +194,4 @@ func (d *Driver) apply(l *lane, ops []*op, e entry, now time.Time) (*request, []
 		answers[i].value, answers[i].err = o.do(r)
 	}
 	return r, answers, nil
-}
-
-// maxRecord returns the length of the longest record that a Join may write. The
-// rest of the server's limit is left to requests that end tickets.
-func (d *Driver) maxRecord() int {
-	limit := int(d.nc.MaxPayload())
-	return limit - min(64<<10, limit/8)
 }

@@ -32,7 +32,7 @@ func decodeMark(key, name string, e entry) (driver.Mark, error) {
 func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 	return d.aside(ctx, func(ctx context.Context) (driver.Mark, error) {
 		key := markKey(name)
-		e, err := d.get(ctx, key)
+		e, err := d.bucket.get(ctx, key)
 		if err != nil {
 			return driver.Mark{}, err
 		}
@@ -71,7 +71,7 @@ func (d *Driver) setMark(ctx context.Context, name string, token uint64, data []
 		if token < have.Token {
 			return driver.ErrStaleMark
 		}
-		if conflict, err := d.write(ctx, key, data, e.revision, 0); !conflict {
+		if conflict, err := d.bucket.write(ctx, key, data, e.revision, 0); !conflict {
 			return err
 		}
 		if !pause.Wait(ctx) {

@@ -26,7 +26,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -39,28 +38,22 @@ const (
 	MaxTTL = 10 * 365 * 24 * time.Hour
 )
 
-// Driver is one client of a bucket. It has one connection. Its mutex, and that of
-// its calls, are never taken one under the other, and no request is sent under
-// either.
+// Driver is one client of a bucket. It has one connection. Its mutex, that of the
+// bucket's calls and that of the clock are never taken one under the other, and no
+// request is sent under any of them.
 type Driver struct {
-	nc      *nats.Conn
-	own     bool // Close closes nc
-	bucket  string
+	bucket  bucket
+	own     bool // Close closes the bucket's connection
 	opts    Options
-	api     string // prefix of JetStream's subjects
 	traits  driver.Traits
-	address string // of pushes
-	calls   calls
 	clock   clock
+	pushes  pushes
 	stopped chan struct{} // closed when the goroutine of followConnection has ended
 	events  chan nats.Status
-	// connected is closed, and replaced, when there is a connection again.
-	connected atomic.Pointer[chan struct{}]
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	work    sync.WaitGroup // goroutines of lanes
-	watch   atomic.Pointer[watcher]
 	notices []driver.Finding
 
 	mu     sync.Mutex
@@ -81,7 +74,7 @@ func (d *Driver) Traits() driver.Traits { return d.traits }
 
 // Join implements [driver.Driver].
 func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	o := d.request(ctx, t.Name, func(r *request) (any, error) { return r.join(t, wait, d.address) })
+	o := d.request(ctx, t.Name, func(r *request) (any, error) { return r.join(t, wait, d.pushes.address) })
 	st, err := o.wait()
 	if err != nil {
 		return driver.Status{}, err
@@ -160,7 +153,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", err)
 			return
 		}
-		keys, err := d.keys(ctx, queuePrefix)
+		keys, err := d.bucket.keys(ctx, queuePrefix)
 		if err != nil {
 			yield("", err)
 			return
@@ -190,11 +183,11 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
-	info, err := d.streamInfo(ctx)
+	info, err := d.bucket.streamInfo(ctx)
 	if err != nil {
 		return "", err
 	}
-	return "nats:" + d.bucket + "@" + info.Created.UTC().Format(time.RFC3339Nano), nil
+	return "nats:" + d.bucket.name + "@" + info.Created.UTC().Format(time.RFC3339Nano), nil
 }
 
 // Close implements [driver.Driver].
@@ -208,13 +201,13 @@ func (d *Driver) Close() error {
 	d.mu.Unlock()
 	d.cancel()
 	d.work.Wait()
-	d.endWatch()
+	d.pushes.end()
 	if d.own {
-		d.nc.Close()
+		d.bucket.nc.Close()
 	} else {
-		_ = d.nc.Flush() // the last pushes
+		_ = d.bucket.nc.Flush() // the last pushes
 	}
-	d.nc.RemoveStatusListener(d.events)
+	d.bucket.nc.RemoveStatusListener(d.events)
 	<-d.stopped
 	return nil
 }
@@ -232,7 +225,7 @@ func (d *Driver) checkOpen(ctx context.Context) error {
 // nameInUse returns the name of the record under a key if it begins with prefix
 // and has tickets, and else "".
 func (d *Driver) nameInUse(ctx context.Context, key, prefix string) (string, error) {
-	e, err := d.get(ctx, key)
+	e, err := d.bucket.get(ctx, key)
 	if err != nil || e.data == nil {
 		return "", err
 	}

@@ -45,7 +45,7 @@ func Open(ctx context.Context, servers []string, o Options) (*Driver, error) {
 	}
 	d := newDriver(o)
 	d.own = true
-	if d.nc, err = d.connect(ctx, servers); err != nil {
+	if d.bucket.nc, err = d.connect(ctx, servers); err != nil {
 		return nil, err
 	}
 	return d.begin(ctx)
@@ -73,28 +73,27 @@ func New(ctx context.Context, nc *nats.Conn, o Options) (*Driver, error) {
 		defer cancel()
 	}
 	d := newDriver(o)
-	d.nc = nc
+	d.bucket.nc = nc
 	return d.begin(ctx)
 }
 
 func newDriver(o Options) *Driver {
 	d := &Driver{
-		bucket:  o.Bucket,
+		bucket:  bucket{name: o.Bucket, api: o.apiPrefix(), replicas: o.Replicas},
 		opts:    o,
-		api:     o.apiPrefix(),
-		address: rand.Text(),
 		stopped: make(chan struct{}),
 		lanes:   make(map[string]*lane),
 	}
+	d.pushes.bucket, d.pushes.address = &d.bucket, rand.Text()
 	again := make(chan struct{})
-	d.connected.Store(&again)
+	d.bucket.connected.Store(&again)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
 
 // begin prepares the bucket on the connection.
 func (d *Driver) begin(ctx context.Context) (*Driver, error) {
-	d.events = d.nc.StatusChanged(nats.CONNECTED)
+	d.events = d.bucket.nc.StatusChanged(nats.CONNECTED)
 	go d.followConnection()
 	if err := d.prepare(ctx); err != nil {
 		_ = d.Close()
@@ -105,17 +104,17 @@ func (d *Driver) begin(ctx context.Context) (*Driver, error) {
 
 // prepare creates the bucket if there is none, and examines it.
 func (d *Driver) prepare(ctx context.Context) error {
-	info, err := d.streamInfo(ctx)
+	info, err := d.bucket.streamInfo(ctx)
 	if isNotFound(err) {
-		if err = d.createStream(ctx); err == nil {
-			info, err = d.streamInfo(ctx)
+		if err = d.bucket.createStream(ctx); err == nil {
+			info, err = d.bucket.streamInfo(ctx)
 		}
 	}
 	if err == nil {
 		err = checkStream(info)
 	}
 	if err != nil {
-		return fmt.Errorf("open NATS bucket %s: %w", d.bucket, err)
+		return fmt.Errorf("open NATS bucket %s: %w", d.bucket.name, err)
 	}
 	e, err := d.get(ctx, layoutKey)
 	if err == nil && e.data != nil {
@@ -174,7 +173,9 @@ func (d *Driver) connect(ctx context.Context, servers []string) (*nats.Conn, err
 	options = append(options,
 		nats.Timeout(each),
 		nats.ReconnectBufSize(-1), // no request is sent later than its context
-		nats.ErrorHandler(d.onError),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			d.bucket.calls.refuse(err, d.pushes.subject(d.pushes.address))
+		}),
 	)
 	type result struct {
 		nc  *nats.Conn

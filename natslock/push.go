@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/nats-io/nats.go"
@@ -18,8 +19,15 @@ type watcher struct {
 	sub    *nats.Subscription
 }
 
-func (d *Driver) pushSubject(address string) string {
-	return "holdfast.push." + d.bucket + "." + address
+// pushes are the notifications between clients.
+type pushes struct {
+	bucket  *bucket
+	address string // of this client
+	watch   atomic.Pointer[watcher]
+}
+
+func (p *pushes) subject(address string) string {
+	return "holdfast.push." + p.bucket.name + "." + address
 }
 
 // Watch implements [driver.Driver].
@@ -27,10 +35,10 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 	if err := d.checkOpen(ctx); err != nil {
 		return err
 	}
-	d.endWatch()
+	d.pushes.end()
 	w := &watcher{ctx: ctx, notify: notify}
-	subject := d.pushSubject(d.address)
-	sub, err := d.nc.Subscribe(subject, func(m *nats.Msg) { w.receive(string(m.Data)) })
+	subject := d.pushes.subject(d.pushes.address)
+	sub, err := d.bucket.nc.Subscribe(subject, func(m *nats.Msg) { w.receive(string(m.Data)) })
 	if err != nil {
 		return driver.Wrap(driver.Unavailable, fmt.Errorf("NATS: subscribe to pushes: %w", err))
 	}
@@ -38,8 +46,8 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 	_ = sub.SetPendingLimits(-1, -1) // a notification costs little, and must not be dropped
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	if err = d.nc.FlushWithContext(limited); err == nil {
-		if last := d.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), subject) {
+	if err = d.bucket.nc.FlushWithContext(limited); err == nil {
+		if last := d.bucket.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), subject) {
 			err = driver.Errorf(driver.Refused, "NATS: the user lacks the right to subscribe to %s", subject)
 		}
 	}
@@ -47,32 +55,32 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 		_ = sub.Unsubscribe()
 		return driver.Wrap(driver.Unavailable, err)
 	}
-	d.watch.Store(w)
+	d.pushes.watch.Store(w)
 	context.AfterFunc(ctx, func() {
-		if d.watch.CompareAndSwap(w, nil) {
+		if d.pushes.watch.CompareAndSwap(w, nil) {
 			_ = sub.Unsubscribe()
 		}
 	})
 	return nil
 }
 
-func (d *Driver) endWatch() {
-	if w := d.watch.Swap(nil); w != nil {
+func (p *pushes) end() {
+	if w := p.watch.Swap(nil); w != nil {
 		_ = w.sub.Unsubscribe()
 	}
 }
 
 // send notifies the clients of tickets that a request granted or broke.
-func (d *Driver) send(pushes []push) {
-	for _, p := range pushes {
-		if p.address == d.address {
-			if w := d.watch.Load(); w != nil && w.ctx.Err() == nil {
-				w.notify(p.id, p.status)
+func (p *pushes) send(all []push) {
+	for _, one := range all {
+		if one.address == p.address {
+			if w := p.watch.Load(); w != nil && w.ctx.Err() == nil {
+				w.notify(one.id, one.status)
 			}
 			continue
 		}
 		// Its loss delays the grant until the waiter's next renewal.
-		_ = d.nc.Publish(d.pushSubject(p.address), []byte(p.encode()))
+		_ = p.bucket.nc.Publish(p.subject(one.address), []byte(one.encode()))
 	}
 }
 
@@ -106,8 +114,8 @@ func (d *Driver) followConnection() {
 	defer close(d.stopped)
 	for range d.events {
 		again := make(chan struct{})
-		close(*d.connected.Swap(&again))
-		if w := d.watch.Load(); w != nil && w.ctx.Err() == nil {
+		close(*d.bucket.connected.Swap(&again))
+		if w := d.pushes.watch.Load(); w != nil && w.ctx.Err() == nil {
 			w.notify("", driver.Status{})
 		}
 	}

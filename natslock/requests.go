@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -39,7 +41,18 @@ func markKey(name string) string { return markPrefix + toKey.Replace(charset.Enc
 
 func stream(bucket string) string { return "KV_" + bucket }
 
-func (d *Driver) subject(key string) string { return "$KV." + d.bucket + "." + key }
+// bucket is the bucket on one connection.
+type bucket struct {
+	nc       *nats.Conn
+	name     string
+	api      string // prefix of JetStream's subjects
+	replicas int    // of a bucket that is created; 0 means 1
+	calls    calls
+	// connected is closed, and replaced, when there is a connection again.
+	connected atomic.Pointer[chan struct{}]
+}
+
+func (b *bucket) subject(key string) string { return "$KV." + b.name + "." + key }
 
 // requestLimit bounds the wait for one answer. A server that is elected anew
 // loses requests, and nothing says so.
@@ -55,16 +68,16 @@ type entry struct {
 // read after read was called. Both requests are under way together.
 func (d *Driver) read(ctx context.Context, key string) (entry, time.Time, error) {
 	reading := d.clock.ask(d)
-	e, err := d.get(ctx, key)
+	e, err := d.bucket.get(ctx, key)
 	now, clockErr := d.clock.wait(ctx, d, reading)
 	if err == nil {
 		err = clockErr
 	}
 	if isNotFound(err) {
 		// Somebody deleted the bucket.
-		if err = d.createStream(ctx); err == nil {
+		if err = d.bucket.createStream(ctx); err == nil {
 			var info *jetstream.StreamInfo
-			if info, err = d.streamInfo(ctx); err == nil {
+			if info, err = d.bucket.streamInfo(ctx); err == nil {
 				return entry{}, info.TimeStamp, nil
 			}
 		}
@@ -75,13 +88,20 @@ func (d *Driver) read(ctx context.Context, key string) (entry, time.Time, error)
 	return e, now, err
 }
 
+// maxRecord returns the length of the longest record that a Join may write. The
+// rest of the server's limit is left to requests that end tickets.
+func (b *bucket) maxRecord() int {
+	limit := int(b.nc.MaxPayload())
+	return limit - min(64<<10, limit/8)
+}
+
 // head is the part that all answers of JetStream's API have.
 type head struct {
 	Error *jetstream.APIError `json:"error"`
 }
 
 // get returns the value of a key, as the server that leads has it.
-func (d *Driver) get(ctx context.Context, key string) (entry, error) {
+func (b *bucket) get(ctx context.Context, key string) (entry, error) {
 	var answer struct {
 		head
 		Message struct {
@@ -90,8 +110,8 @@ func (d *Driver) get(ctx context.Context, key string) (entry, error) {
 			Data     []byte `json:"data"`
 		} `json:"message"`
 	}
-	body, _ := json.Marshal(map[string]string{"last_by_subj": d.subject(key)})
-	err := d.ask(ctx, "STREAM.MSG.GET."+stream(d.bucket), body, &answer, &answer.head)
+	body, _ := json.Marshal(map[string]string{"last_by_subj": b.subject(key)})
+	err := b.ask(ctx, "STREAM.MSG.GET."+stream(b.name), body, &answer, &answer.head)
 	if hasCode(err, jetstream.JSErrCodeMessageNotFound) || isNotFound(err) {
 		return entry{}, nil
 	} else if err != nil {
@@ -109,14 +129,14 @@ func (d *Driver) get(ctx context.Context, key string) (entry, error) {
 
 // write sets the value of a key unless it was written since revision. The server
 // removes the value after keep, if that is not 0.
-func (d *Driver) write(ctx context.Context, key string, data []byte, revision uint64, keep time.Duration) (conflict bool, err error) {
-	m := nats.NewMsg(d.subject(key))
+func (b *bucket) write(ctx context.Context, key string, data []byte, revision uint64, keep time.Duration) (conflict bool, err error) {
+	m := nats.NewMsg(b.subject(key))
 	m.Data = data
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
 	if keep > 0 {
 		m.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(int64(keep/time.Second), 10)+"s")
 	}
-	reply, err := d.calls.send(ctx, d, m)
+	reply, err := b.calls.send(ctx, b, m)
 	if err != nil {
 		return false, err
 	}
@@ -137,20 +157,20 @@ func (d *Driver) write(ctx context.Context, key string, data []byte, revision ui
 }
 
 // streamInfo returns the state of the bucket's stream.
-func (d *Driver) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (b *bucket) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
 	var answer struct {
 		head
 		jetstream.StreamInfo
 	}
-	if err := d.ask(ctx, "STREAM.INFO."+stream(d.bucket), nil, &answer, &answer.head); err != nil {
+	if err := b.ask(ctx, "STREAM.INFO."+stream(b.name), nil, &answer, &answer.head); err != nil {
 		return nil, err
 	}
 	return &answer.StreamInfo, nil
 }
 
 // keys returns the keys that begin with a prefix, which ends with a dot.
-func (d *Driver) keys(ctx context.Context, prefix string) ([]string, error) {
-	subjects := make(map[string]bool)
+func (b *bucket) keys(ctx context.Context, prefix string) ([]string, error) {
+	found := make(map[string]bool)
 	for {
 		var answer struct {
 			head
@@ -159,36 +179,30 @@ func (d *Driver) keys(ctx context.Context, prefix string) ([]string, error) {
 				Subjects map[string]uint64 `json:"subjects"`
 			} `json:"state"`
 		}
-		body, _ := json.Marshal(map[string]any{"subjects_filter": d.subject(prefix + ">"), "offset": len(subjects)})
-		if err := d.ask(ctx, "STREAM.INFO."+stream(d.bucket), body, &answer, &answer.head); isNotFound(err) {
+		body, _ := json.Marshal(map[string]any{"subjects_filter": b.subject(prefix + ">"), "offset": len(found)})
+		if err := b.ask(ctx, "STREAM.INFO."+stream(b.name), body, &answer, &answer.head); isNotFound(err) {
 			return nil, nil
 		} else if err != nil {
 			return nil, err
 		}
-		before := len(subjects)
+		before := len(found)
 		for s := range answer.State.Subjects {
-			subjects[s] = true
+			found[strings.TrimPrefix(s, b.subject(""))] = true
 		}
-		if len(subjects) == before || len(subjects) >= answer.Total {
-			break
+		if len(found) == before || len(found) >= answer.Total {
+			return slices.Sorted(maps.Keys(found)), nil
 		}
 	}
-	keys := make([]string, 0, len(subjects))
-	for s := range subjects {
-		keys = append(keys, strings.TrimPrefix(s, d.subject("")))
-	}
-	sort.Strings(keys)
-	return keys, nil
 }
 
 // createStream creates the bucket, unless it exists.
-func (d *Driver) createStream(ctx context.Context) error {
+func (b *bucket) createStream(ctx context.Context) error {
 	config := jetstream.StreamConfig{
-		Name:              stream(d.bucket),
+		Name:              stream(b.name),
 		Description:       "locks of Holdfast",
-		Subjects:          []string{d.subject(">")},
+		Subjects:          []string{b.subject(">")},
 		Storage:           jetstream.FileStorage,
-		Replicas:          max(d.opts.Replicas, 1),
+		Replicas:          max(b.replicas, 1),
 		Retention:         jetstream.LimitsPolicy,
 		MaxConsumers:      -1,
 		MaxMsgs:           -1,
@@ -208,7 +222,7 @@ func (d *Driver) createStream(ctx context.Context) error {
 		head
 		jetstream.StreamInfo
 	}
-	err = d.ask(ctx, "STREAM.CREATE."+config.Name, body, &answer, &answer.head)
+	err = b.ask(ctx, "STREAM.CREATE."+config.Name, body, &answer, &answer.head)
 	if hasCode(err, jetstream.JSErrCodeStreamNameInUse) { // with another configuration, which checkStream examines
 		return nil
 	}
@@ -217,10 +231,10 @@ func (d *Driver) createStream(ctx context.Context) error {
 
 // ask sends a request to JetStream's API and decodes its answer into to, whose
 // head is h.
-func (d *Driver) ask(ctx context.Context, what string, body []byte, to any, h *head) error {
-	m := nats.NewMsg(d.api + what)
+func (b *bucket) ask(ctx context.Context, what string, body []byte, to any, h *head) error {
+	m := nats.NewMsg(b.api + what)
 	m.Data = body
-	reply, err := d.calls.send(ctx, d, m)
+	reply, err := b.calls.send(ctx, b, m)
 	if err != nil {
 		return err
 	}
