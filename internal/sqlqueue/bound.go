@@ -23,13 +23,6 @@ func (r *rows) bound(until, keep int64) int64 {
 	return r.now + keep
 }
 
-// boundAll bounds the deadlines of tickets that were read.
-func (r *rows) boundAll(rows []*ticket) {
-	for _, t := range rows {
-		t.until = r.bound(t.until, t.keep)
-	}
-}
-
 // boundTombstones bounds the time for which tombstones are kept.
 func (r *rows) boundTombstones() {
 	if keep := micros(TombstoneTTL); r.tooFar(r.tombstones, keep) {

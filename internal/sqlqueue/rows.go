@@ -103,8 +103,8 @@ func (r *rows) tickets(s *Stmt) ([]*ticket, error) {
 // merge replaces tickets that were read before by their earlier structs, and
 // adds the others to r.known.
 func (r *rows) merge(rows []*ticket) []*ticket {
-	r.boundAll(rows)
 	for i, t := range rows {
+		t.until = r.bound(t.until, t.keep)
 		if same := r.known.get(t.id); same != nil {
 			rows[i] = same
 		} else {
@@ -120,7 +120,9 @@ func (r *rows) ticketsReadOnly(s *Stmt) ([]*ticket, error) {
 	var out []*ticket
 	s.Row = r.ticketRow(&out)
 	err := r.read(s)
-	r.boundAll(out)
+	for _, t := range out {
+		t.until = r.bound(t.until, t.keep)
+	}
 	return out, err
 }
 
