@@ -50,13 +50,12 @@ const (
 
 // database is the database of one client, on a pool of connections.
 type database struct {
-	pool   *pgxpool.Pool
-	owned  bool // the driver made the pool
-	opt    Options
-	tables *sqlqueue.Tables // its name is that of the driver's channel
-
-	explicitTx atomic.Bool // see Auto
-	textOnly   atomic.Bool // no statement is prepared, see prepare
+	pool       *pgxpool.Pool
+	owned      bool // the driver made the pool
+	opt        Options
+	tables     *sqlqueue.Tables // its name is that of the driver's channel
+	explicitTx atomic.Bool      // see Auto
+	textOnly   atomic.Bool      // no statement is prepared, see prepare
 	stmtNames  map[*sqlqueue.Text]string
 	silent     func() // is called after one connection led nowhere
 }
