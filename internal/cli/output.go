@@ -25,8 +25,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// console is what a verb writes to standard output and standard error, as text or
-// as JSON.
+// console writes results to standard output and messages to standard error, as text
+// or as JSON.
 type console struct {
 	root  *cobra.Command // has the streams
 	json  bool
