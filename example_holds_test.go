@@ -112,13 +112,17 @@ func ExampleHold_Unlock() {
 
 // ExampleHold_Unlock_nil defers an Unlock before it is known whether there is a hold.
 func ExampleHold_Unlock_nil() {
-	locks := newClient(memlock.NewStore())
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer locks.Close()
 	var hold *holdfast.Hold
 	defer func() { fmt.Println(errors.Is(hold.Unlock(), holdfast.ErrReleased)) }()
 
 	var ctx context.Context // forgotten
-	_, err := locks.Mutex("import").Lock(ctx)
+	hold, err = locks.Mutex("import").Lock(ctx)
 	fmt.Println(err)
 	// Output:
 	// holdfast: "import": the context is nil

@@ -116,12 +116,12 @@ func (d *Driver) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open NATS bucket %s: %w", d.bucket.name, err)
 	}
-	e, err := d.get(ctx, layoutKey)
+	e, err := d.bucket.get(ctx, layoutKey)
 	if err == nil && e.data != nil {
 		err = storelayout.Check("key "+layoutKey, string(e.data))
 	}
 	if err != nil {
-		return fmt.Errorf("open NATS bucket %s: %w", d.bucket, err)
+		return fmt.Errorf("open NATS bucket %s: %w", d.bucket.name, err)
 	}
 	d.traits = traitsOf(info)
 	d.notices = noticesOf(info)
