@@ -52,8 +52,8 @@ func checkClients(t *Tree) (bad []string) {
 	return bad
 }
 
-// clientOf returns the client whose source a file is. Tests, and the workers of the count,
-// are none.
+// clientOf returns the client whose source a file is. Tests, examples, and the workers of
+// the count are none.
 func clientOf(p string) (client string, ok bool) {
 	parts := strings.Split(p, "/")
 	if len(parts) < 3 || clientFiles[parts[0]+"/"+parts[1]] == nil {
@@ -65,7 +65,7 @@ func clientOf(p string) (client string, ok bool) {
 		return "", false
 	}
 	for _, part := range parts[2:] {
-		if name, _, _ := strings.Cut(part, "."); name == "test" || name == "tests" || name == "worker" {
+		if name, _, _ := strings.Cut(part, "."); name == "test" || name == "tests" || name == "worker" || name == "example" {
 			return "", false
 		}
 	}
