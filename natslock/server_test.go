@@ -132,11 +132,11 @@ func TestF107_MissingRightIsNamed(t *testing.T) {
 			t.Errorf("with all rights: %+v", f)
 		}
 	}
-	for user, names := range map[string]string{"noinfo": "$JS.API.STREAM.INFO.KV_holdfast", "noinbox": "_INBOX."} {
+	for user, names := range map[string]string{"noinfo": "$JS.API.STREAM.INFO.KV_holdfast", "noinbox": "_INBOX.", "noread": "$JS.API.STREAM.MSG.GET.KV_holdfast"} {
 		_, err := as(user)
 		refused(user, err, names)
 	}
-	for user, names := range map[string]string{"nowrite": "$KV.holdfast.queue.", "noread": "$JS.API.STREAM.MSG.GET.KV_holdfast", "nocreate": ""} {
+	for user, names := range map[string]string{"nowrite": "$KV.holdfast.queue.", "nocreate": ""} {
 		d, err := as(user)
 		must(t, err)
 		st, err := d.Join(limited(t), ticket(user, user), true)
