@@ -19,7 +19,7 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	var last error
 	served := 0
-	for at := range d.bases {
+	for at := range d.servers.bases {
 		limit := driver.OpenLimit
 		try, cancel := context.WithTimeout(ctx, limit)
 		findings, err := d.checkServer(try, at)
@@ -41,17 +41,17 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 	if served == 0 {
 		return nil, last
 	}
-	if len(d.bases) == 1 {
+	if len(d.servers.bases) == 1 {
 		out = append(out, driver.Finding{Topic: "servers", Level: driver.OK, Detail: "one; a second one over the same store would keep holds alive while this one is away"})
 	}
 	return append(out, driver.Finding{Topic: "store", Level: driver.OK, Detail: "the servers' own: holdfast doctor examines it where they run"}), nil
 }
 
-func (d *Driver) topic(at int) string { return "server " + d.names[at] }
+func (d *Driver) topic(at int) string { return "server " + d.servers.names[at] }
 
 func (d *Driver) checkServer(ctx context.Context, at int) ([]driver.Finding, error) {
 	begun := time.Now()
-	a, err := d.askAt(ctx, at, http.MethodGet, "/v1/server", nil)
+	a, err := d.servers.askAt(ctx, at, http.MethodGet, "/v1/server", nil)
 	took := time.Since(begun)
 	if err == nil && a.status != http.StatusOK {
 		err = a.problem(a.status, a.after)
@@ -63,7 +63,7 @@ func (d *Driver) checkServer(ctx context.Context, at int) ([]driver.Finding, err
 	add := func(l driver.Level, detail, advice string) {
 		found = append(found, driver.Finding{Topic: d.topic(at), Level: l, Detail: detail, Advice: advice})
 	}
-	ready, err := d.askAt(ctx, at, http.MethodGet, "/readyz", nil)
+	ready, err := d.servers.askAt(ctx, at, http.MethodGet, "/readyz", nil)
 	switch {
 	case err != nil:
 		return nil, err

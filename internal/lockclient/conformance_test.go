@@ -94,7 +94,7 @@ type translated struct {
 
 func (d *translated) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	settle()
-	if id, err := d.idOf(t.ID); err == nil {
+	if id, err := d.records.idOf(t.ID); err == nil {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", "", "tester", id))
 		d.seen.mu.Lock()
 		d.seen.byOwner[servedOwner+hex.EncodeToString(sum[:])] = t.ID

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -34,7 +33,7 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 // runEvents receives events until ctx or the driver ends. The result of the first stream
 // goes to opened.
 func (d *Driver) runEvents(ctx context.Context, notify func(string, driver.Status), opened chan<- error) {
-	ctx, end := d.during(ctx)
+	ctx, end := d.servers.during(ctx)
 	defer end()
 	pause := backoff.Backoff{First: 100 * time.Millisecond, Last: 5 * time.Second, Jitter: true}
 	first := true
@@ -63,9 +62,7 @@ func (d *Driver) runEvents(ctx context.Context, notify func(string, driver.Statu
 func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, driver.Status)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d.mu.Lock()
-	at, turned := d.at, d.turned
-	d.mu.Unlock()
+	at, turned := d.servers.turnAndEnd()
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
 	stopped := make(chan struct{})
@@ -77,18 +74,18 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 		case <-stopped:
 		}
 	})
-	r, err := d.newRequest(ctx, at, http.MethodGet, "/v1/events?client="+url.QueryEscape(d.client), nil)
+	r, err := d.servers.newRequest(ctx, at, http.MethodGet, "/v1/events?client="+url.QueryEscape(d.records.client), nil)
 	if err != nil {
 		return err
 	}
-	resp, err := d.http.Do(r)
+	resp, err := d.servers.http.Do(r)
 	if err != nil {
-		d.leaveServer(at)
-		return d.failure(ctx, at, err)
+		d.servers.leaveServer(at)
+		return d.servers.failure(ctx, at, err)
 	}
 	defer resp.Body.Close()
-	if err := d.checkHead(at, resp); err != nil {
-		d.leaveServer(at)
+	if err := d.servers.checkHead(at, resp); err != nil {
+		d.servers.leaveServer(at)
 		return err
 	}
 	scanner := bufio.NewScanner(resp.Body)
@@ -96,36 +93,28 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 		watchdog.Reset(silence)
 		var a answer
 		if err := json.Unmarshal(scanner.Bytes(), &a); err != nil {
-			return driver.Errorf(driver.Unknown, "lock server %s: an event that is no JSON", d.names[at])
+			return driver.Errorf(driver.Unknown, "lock server %s: an event that is no JSON", d.servers.names[at])
 		}
 		if resp.StatusCode != http.StatusOK {
-			d.leaveServer(at)
+			d.servers.leaveServer(at)
 			return a.problem(resp.StatusCode, 0)
 		}
-		if err := d.checkGroup(at, &a); err != nil {
+		if err := d.servers.checkGroup(at, &a); err != nil {
 			return err
 		}
-		switch id := d.ticketOf(a.ID); {
+		switch id := d.records.ticketOf(a.ID); {
 		case a.Event == "flowing":
 			flows()
 		case a.Event == "draining":
-			d.leaveServer(at)
+			d.servers.leaveServer(at)
 		case id == "":
 		case a.Event == "held":
-			d.mu.Lock()
-			late := slices.Contains(d.dropped, id)
-			if !late {
-				d.granted[id] = a.Token
-			}
-			d.mu.Unlock()
-			if late {
+			if !d.records.onHeld(id, a.Token) {
 				break
 			}
 			notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
 		case a.Event == "lost":
-			d.mu.Lock()
-			delete(d.granted, id)
-			d.mu.Unlock()
+			d.records.onLost(id)
 			notify(id, driver.Status{State: driver.Gone, Ahead: -1})
 		}
 	}
@@ -134,6 +123,6 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 		return nil
 	default:
 	}
-	d.leaveServer(at)
-	return driver.Errorf(driver.Unavailable, "lock server %s: its events have ended", d.names[at])
+	d.servers.leaveServer(at)
+	return driver.Errorf(driver.Unavailable, "lock server %s: its events have ended", d.servers.names[at])
 }

@@ -16,7 +16,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	if err := d.ready(ctx); err != nil {
 		return driver.Status{}, err
 	}
-	id, err := d.idOf(t.ID)
+	id, err := d.records.idOf(t.ID)
 	if err != nil {
 		return driver.Status{}, err
 	}
@@ -59,12 +59,12 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 
 // acquire sends an acquire about a ticket.
 func (d *Driver) acquire(ctx context.Context, t *driver.Ticket, r *record, body map[string]any) (*answer, error) {
-	a, err := d.askInTurn(ctx, t.TTL, "/v1/acquire", body)
+	a, err := d.servers.askInTurn(ctx, t.TTL, "/v1/acquire", body)
 	if err != nil {
-		d.note(r, nil, nil, err)
+		d.records.note(r, nil, nil, err)
 		return nil, err
 	}
-	d.note(r, a, &a.entry, nil)
+	d.records.note(r, a, &a.entry, nil)
 	return a, nil
 }
 
@@ -98,20 +98,20 @@ func (d *Driver) status(ctx context.Context, t *driver.Ticket, r *record, e *ent
 		return driver.Status{State: driver.Gone, Ahead: -1}, err
 	case e.State == "held":
 		st.State, st.Token = driver.Held, storeToken(e.Token)
-		d.mu.Lock()
+		d.records.mu.Lock()
 		r.token = e.Token
-		delete(d.granted, t.ID)
-		d.mu.Unlock()
-	case e.State == "waiting" && d.token(t.ID, r) != 0:
+		delete(d.records.granted, t.ID)
+		d.records.mu.Unlock()
+	case e.State == "waiting" && d.records.token(t.ID, r) != 0:
 		return st, driver.Errorf(driver.Unknown, "the lock server has not heard of the grant yet")
 	case e.State == "waiting" && e.Left > 0:
 		st.State = driver.Waiting
 		if e.Ahead != nil {
 			st.Ahead = *e.Ahead
 		}
-		d.mu.Lock()
+		d.records.mu.Lock()
 		r.waits = true
-		d.mu.Unlock()
+		d.records.mu.Unlock()
 	case e.State == "waiting":
 		return st, driver.Errorf(driver.Unknown, "the lock server's store has not answered in time")
 	default:
@@ -152,7 +152,7 @@ func (d *Driver) inBatches(ctx context.Context, refs []driver.Ref, send func(con
 	ids := make([]string, len(refs))
 	for i, ref := range refs {
 		var err error
-		if ids[i], err = d.idOf(ref.ID); err != nil {
+		if ids[i], err = d.records.idOf(ref.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -176,14 +176,14 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string
 	for _, ref := range refs {
 		ttl = min(ttl, ref.TTL)
 	}
-	a, err := d.askInTurn(ctx, ttl, "/v1/renew", map[string]any{"holds": ids})
+	a, err := d.servers.askInTurn(ctx, ttl, "/v1/renew", map[string]any{"holds": ids})
 	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
 		return nil, err
 	}
 	sts := make([]driver.Status, len(refs))
 	for i, ref := range refs {
-		d.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
+		d.records.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
 		sts[i], err = d.renewedEntry(ctx, ref.Ticket, a.Server, &a.Holds[i])
 		if err != nil {
 			sts[i] = driver.Status{Err: err}
@@ -205,7 +205,7 @@ func (d *Driver) checkBatch(refs []driver.Ref, a *answer, err error) (*answer, e
 		return a, nil
 	}
 	for _, ref := range refs {
-		d.note(recordOf(ref.Ticket), nil, nil, err)
+		d.records.note(recordOf(ref.Ticket), nil, nil, err)
 	}
 	return nil, err
 }
@@ -214,7 +214,7 @@ func (d *Driver) checkBatch(refs []driver.Ref, a *answer, err error) (*answer, e
 func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server string, e *entry) (driver.Status, error) {
 	r := recordOf(t)
 	switch {
-	case r != nil && (e.Code == "unknown_hold" || e.State == "waiting" && d.token(t.ID, r) != 0):
+	case r != nil && (e.Code == "unknown_hold" || e.State == "waiting" && d.records.token(t.ID, r) != 0):
 		return d.goOn(ctx, t, r, server)
 	case e.Code == "unknown_hold" || e.Code == "lost" || e.Code == "released":
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
@@ -226,31 +226,15 @@ func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server stri
 	return d.status(ctx, t, r, e)
 }
 
-// token returns the token of a ticket's grant, as an answer or, before any, an event told
-// it; 0 if none did.
-func (d *Driver) token(ticketID string, r *record) uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.tokenLocked(ticketID, r)
-}
-
-// tokenLocked is token with Driver.mu held.
-func (d *Driver) tokenLocked(ticketID string, r *record) uint64 {
-	if r.token != 0 {
-		return r.token
-	}
-	return d.granted[ticketID]
-}
-
 // goOn asks to go on with a ticket that a server does not know, or whose grant it has not
 // heard of: a hold is resumed, for the store alone can say that it is gone. A place in the
 // queue is asked for if that server never had it, as another one that a balancer may
 // choose now; one that had it has given it up.
 func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server string) (driver.Status, error) {
-	d.mu.Lock()
-	token, waits, leaving := d.tokenLocked(t.ID, r), r.waits && !slices.Contains(r.had, server), r.leaving
-	d.mu.Unlock()
-	id, err := d.idOf(t.ID)
+	d.records.mu.Lock()
+	token, waits, leaving := d.records.tokenLocked(t.ID, r), r.waits && !slices.Contains(r.had, server), r.leaving
+	d.records.mu.Unlock()
+	id, err := d.records.idOf(t.ID)
 	if err != nil {
 		return driver.Status{}, err
 	}
@@ -285,17 +269,17 @@ const maxDropped = 256
 // drop gives up a place in the queue that a server has given up, wherever else it is. If an
 // event tells at the same time that it holds, it is not given up.
 func (d *Driver) drop(ctx context.Context, t *driver.Ticket, r *record) (driver.Status, error) {
-	d.mu.Lock()
-	if d.tokenLocked(t.ID, r) != 0 {
-		d.mu.Unlock()
+	d.records.mu.Lock()
+	if d.records.tokenLocked(t.ID, r) != 0 {
+		d.records.mu.Unlock()
 		return driver.Status{}, driver.Errorf(driver.Unknown, "the ticket was granted meanwhile: ask again")
 	}
-	d.dropped = append(d.dropped, t.ID)
-	if len(d.dropped) > maxDropped {
-		d.dropped = slices.Clone(d.dropped[len(d.dropped)-maxDropped:])
+	d.records.dropped = append(d.records.dropped, t.ID)
+	if len(d.records.dropped) > maxDropped {
+		d.records.dropped = slices.Clone(d.records.dropped[len(d.records.dropped)-maxDropped:])
 	}
 	r.moved = true
-	d.mu.Unlock()
+	d.records.mu.Unlock()
 	_, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Waiting}}) // else its lease ends
 	if err != nil && driver.ClassOf(err) == driver.Refused {
 		return driver.Status{}, err
@@ -310,7 +294,7 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 
 func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string) ([]driver.Status, error) {
 	holds := make([]map[string]any, len(refs))
-	d.mu.Lock()
+	d.records.mu.Lock()
 	for i, ref := range refs {
 		holds[i] = map[string]any{"id": ids[i], "name": ref.Name}
 		r := recordOf(ref.Ticket)
@@ -321,17 +305,17 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 			r.leaving = true
 		}
 	}
-	d.mu.Unlock()
+	d.records.mu.Unlock()
 	// One server alone: the core has to know that an answer was missed, since the next one
 	// says gone if that request was carried out.
-	a, err := d.ask(ctx, http.MethodPost, "/v1/release", map[string]any{"holds": holds})
+	a, err := d.servers.ask(ctx, http.MethodPost, "/v1/release", map[string]any{"holds": holds})
 	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
 		return nil, err
 	}
 	sts := make([]driver.Status, len(refs))
 	for i, ref := range refs {
-		d.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
+		d.records.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
 		sts[i] = d.left(ref, &a.Holds[i])
 	}
 	return sts, nil
@@ -348,17 +332,17 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 		return driver.Status{Err: driver.Errorf(driver.Unknown, "the lock server's store has not confirmed the release")}
 	}
 	r := recordOf(ref.Ticket)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.records.mu.Lock()
+	defer d.records.mu.Unlock()
 	st := driver.Status{State: driver.Waiting, Ahead: -1}
 	switch {
 	case r == nil || r.left: // it never joined, or an earlier answer said so
 		st.State = driver.Gone
 		return st
-	case d.tokenLocked(ref.ID, r) != 0:
+	case d.records.tokenLocked(ref.ID, r) != 0:
 		st.State = driver.Held
 	}
 	r.left = true
-	delete(d.granted, ref.ID)
+	delete(d.records.granted, ref.ID)
 	return st
 }

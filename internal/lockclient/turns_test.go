@@ -224,9 +224,7 @@ func TestCallerThatGivesUpKeepsTheServer(t *testing.T) {
 		defer d.Close()
 		w.net.setSilent(w.hosts[0], true)
 		turn := func() int {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.at
+			return d.servers.turn()
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(time.Second, cancel)

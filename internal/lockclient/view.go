@@ -18,7 +18,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 	if err := d.ready(ctx); err != nil {
 		return q, err
 	}
-	a, err := d.ask(ctx, http.MethodGet, "/v1/lock?name="+url.QueryEscape(name), nil)
+	a, err := d.servers.ask(ctx, http.MethodGet, "/v1/lock?name="+url.QueryEscape(name), nil)
 	switch {
 	case err != nil:
 		return q, err
@@ -65,7 +65,7 @@ func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, err
 				return
 			}
 			query := url.Values{"prefix": {prefix}, "after": {after}, "limit": {"1000"}}
-			a, err := d.ask(ctx, http.MethodGet, "/v1/locks?"+query.Encode(), nil)
+			a, err := d.servers.ask(ctx, http.MethodGet, "/v1/locks?"+query.Encode(), nil)
 			if err == nil && a.status != http.StatusOK {
 				err = a.problem(a.status, a.after)
 			}
@@ -102,7 +102,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if i := slices.IndexFunc(q.Tickets, func(e driver.Entry) bool { return e.ID == ticketID }); i >= 0 && strings.HasPrefix(q.Tickets[i].Owner, servedOwner) {
 		body = map[string]any{"name": name, "owner": q.Tickets[i].Owner}
 	}
-	a, err := d.ask(ctx, http.MethodPost, "/v1/break", body)
+	a, err := d.servers.ask(ctx, http.MethodPost, "/v1/break", body)
 	switch {
 	case err != nil:
 		return err

@@ -1,0 +1,125 @@
+package lockclient
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// records holds what a driver knows of its tickets: the ids under which servers have them,
+// and what answers and events said. Its mutex is the last one that is taken.
+type records struct {
+	client string // begins the ids of this driver
+
+	mu     sync.Mutex
+	prefix string // of the tickets' ids, up to the colon; empty until one is known
+	// granted has the tokens of the tickets of which events, and no answers yet, say that
+	// they hold.
+	granted map[string]uint64
+	// dropped are the last tickets that the driver has called gone: events about them come
+	// too late.
+	dropped []string
+}
+
+// idOf returns the id at the servers of a ticket, whose id is "UUID:NUMBER".
+func (s *records) idOf(ticketID string) (string, error) {
+	prefix, number, ok := strings.Cut(ticketID, ":")
+	digits := !strings.ContainsFunc(number, func(r rune) bool { return r < '0' || r > '9' })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.prefix == "" {
+		s.prefix = prefix
+	}
+	if !ok || !digits || len(number) == 0 || len(number) > 19 || prefix != s.prefix {
+		return "", driver.Errorf(driver.Refused, "lockclient: the ticket's id is of another client")
+	}
+	return s.client + "." + number, nil
+}
+
+// ticketOf is the reverse of idOf; empty for an id of another client.
+func (s *records) ticketOf(id string) string {
+	number, ok := strings.CutPrefix(id, s.client+".")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok || s.prefix == "" {
+		return ""
+	}
+	return s.prefix + ":" + number
+}
+
+// record is the driver's knowledge of a ticket, in its DriverData. records.mu guards it.
+type record struct {
+	servers []string // that have answered about it
+	had     []string // those of them that had it
+	moved   bool     // another server may have a ticket of it: several answered, or an answer was missed
+	token   uint64   // of the grant, as the servers write it; 0: not granted
+	waits   bool     // a server has answered that it waits
+	leaving bool     // a release was sent
+	left    bool     // and answered
+}
+
+// recordOf returns the record of a ticket. Nil: it never joined.
+func recordOf(t *driver.Ticket) *record {
+	r, _ := t.DriverData.(*record)
+	return r
+}
+
+// note keeps what an answer about a ticket, or its absence, says. e is the answer's entry
+// of that ticket.
+func (s *records) note(r *record, a *answer, e *entry, err error) {
+	if r == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || a == nil {
+		class := driver.ClassOf(err)
+		r.moved = r.moved || class == driver.Unknown
+		return
+	}
+	if !slices.Contains(r.servers, a.Server) {
+		r.servers = append(r.servers, a.Server)
+	}
+	if e.State != "" && !slices.Contains(r.had, a.Server) {
+		r.had = append(r.had, a.Server)
+	}
+	r.moved = r.moved || a.missed || len(r.servers) > 1 || a.status >= http.StatusInternalServerError
+}
+
+// token returns the token of a ticket's grant, as an answer or, before any, an event told
+// it; 0 if none did.
+func (s *records) token(ticketID string, r *record) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokenLocked(ticketID, r)
+}
+
+// tokenLocked is token with records.mu held.
+func (s *records) tokenLocked(ticketID string, r *record) uint64 {
+	if r.token != 0 {
+		return r.token
+	}
+	return s.granted[ticketID]
+}
+
+// onHeld notes an event by which a ticket holds. It reports false if the event comes too
+// late.
+func (s *records) onHeld(ticketID string, token uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(s.dropped, ticketID) {
+		return false
+	}
+	s.granted[ticketID] = token
+	return true
+}
+
+// onLost notes an event by which a ticket is lost.
+func (s *records) onLost(ticketID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.granted, ticketID)
+}
