@@ -174,6 +174,9 @@ func TestF134_EveryStoreAsksForFunctions(t *testing.T) {
 	}
 	stores := []string{"redislock/goredis"}
 	for _, name := range sources {
+		if strings.HasSuffix(name, "_test.go") {
+			continue // an example imports anylock itself
+		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
