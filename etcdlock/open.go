@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
 	"github.com/holdfast-go/holdfast/internal/storelayout"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -106,14 +107,21 @@ func (a *address) open(ctx context.Context) (*Driver, error) {
 	return d, nil
 }
 
-// checkLayout refuses a prefix that a later version of Holdfast uses in another way.
+// checkLayout refuses a prefix that a later version of Holdfast uses in another way, and
+// a user who may not read all keys of this one there.
 func (d *Driver) checkLayout(ctx context.Context) error {
 	key := d.keys.prefix + layoutKey
-	r, err := d.read(ctx, get(key))
-	if err != nil || len(r.Kvs) == 0 {
-		return err
+	r, err := d.txn(ctx, nil, []*pb.RequestOp{
+		opGet(limit(keysOnly(all(d.keys.prefix+"%", d.keys.prefix+"&")), 1)),
+		opGet(get(key)),
+	}, nil)
+	if err != nil {
+		return readOnly(err)
 	}
-	return storelayout.Check("key "+key, string(r.Kvs[0].Value))
+	if found := one(r, 1); found != nil {
+		return storelayout.Check("key "+key, string(found.Value))
+	}
+	return nil
 }
 
 // inTurn sends a first request, which changes nothing. A member may accept
