@@ -22,13 +22,13 @@ import (
 func TestF124_LockWithoutListener(t *testing.T) {
 	t.Parallel()
 	server := servers.SharedPostgres(t)
-	url := server.URL("postgres", own())
 	for what, dial := range map[string]func(ctx context.Context) error{
 		"refused": func(context.Context) error { return errors.New("refused") },
 		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
+			url := server.URL("postgres", own())
 			var there atomic.Bool
 			listen, err := pgx.ParseConfig(server.URL("postgres", ""))
 			config, o, err2 := parseURL(url)
