@@ -87,6 +87,9 @@ func record(t *testing.T, name string, open Opener) ([]trace.Event, torture.Repo
 		Faults: []string{torture.Requests}, Slack: 10 * time.Second, Repeat: "go test",
 		Open: func(ctx context.Context, _ string) (driver.Driver, error) {
 			d, err := open(ctx)
+			for try := 0; err != nil && driver.ClassOf(err) != driver.Refused && try < 10; try++ { // cut as well
+				d, err = open(ctx)
+			}
 			if err != nil {
 				return nil, err
 			}
