@@ -19,6 +19,8 @@ type network struct {
 	r      *run
 	client int
 
+	witness Witness // nil for none
+
 	mu           sync.Mutex
 	count        map[string]uint64 // requests and pushes so far, by kind
 	inBackground sync.WaitGroup    // requests under way whose callers have gone
@@ -48,7 +50,7 @@ func (w *network) nextFault(kind string, fates []string) networkFault {
 	s := w.r.Schedule
 	rnd := rand.New(rand.NewPCG(s.Seed, uint64(w.client+1)<<56|uint64(kind[0])<<40|uint64(len(kind))<<32|n))
 	slow := int64(s.Slow[w.client]) + 1000
-	f := networkFault{there: time.Duration(rnd.Int64N(slow)), back: time.Duration(rnd.Int64N(slow)), arrives: rnd.IntN(2) == 0}
+	f := networkFault{there: 1 + time.Duration(rnd.Int64N(slow)), back: time.Duration(rnd.Int64N(slow)), arrives: rnd.IntN(2) == 0}
 	if rnd.IntN(100) < s.Odds && w.r.since() < s.ends()+2*s.TTL {
 		f.what = fates[rnd.IntN(len(fates))]
 		// A request that is held for a short time is answered in time, but
@@ -97,6 +99,10 @@ func call[A any](w *network, ctx context.Context, kind string, send sender[A], k
 	if err := driver.Before(ctx); err != nil {
 		return none, err
 	}
+	heard := func() {}
+	if w.witness != nil {
+		ctx, heard = w.witness.Sent(ctx)
+	}
 	f := w.nextFault(kind, requestFaults)
 	if f.what == "held" {
 		f.there += f.hold
@@ -139,6 +145,7 @@ func call[A any](w *network, ctx context.Context, kind string, send sender[A], k
 	if !w.delay(ctx, f.back) {
 		return none, unknown(ctx)
 	}
+	heard()
 	return a, err
 }
 

@@ -24,6 +24,19 @@ type Store struct {
 	Closing   func(driver.Driver) // called just before a client is closed by an Ending
 }
 
+// Witness is a driver of a Store that notes, beside its requests, what its client is told.
+// It must not change what happens.
+type Witness interface {
+	// Sent notes that a request is sent, with the context that it returns, and, when heard is
+	// called, that the client has its answer.
+	Sent(ctx context.Context) (_ context.Context, heard func())
+	// Observer returns an Observer for the client.
+	Observer() *holdfast.Observer
+	Got(h *holdfast.Hold)              // a call has returned h, which is not nested
+	Out(h *holdfast.Hold, err error)   // h, whose Err is err, is about to be unlocked
+	Told(h *holdfast.Hold, lost error) // the context of h has ended with a loss
+}
+
 // Played is a schedule that was played. Judge returns its violations.
 type Played struct {
 	Schedule Schedule
@@ -107,11 +120,18 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 	var all []*user
 	for i := range clients {
 		w := &network{Driver: st.Open(), r: r, client: i, count: make(map[string]uint64)}
+		options := []holdfast.ClientOption{holdfast.WithTTL(s.TTL)}
+		if w.witness, _ = w.Driver.(Witness); w.witness != nil && len(s.Endings) > 0 {
+			w.witness = nil // functions of Do have no holds to note
+		}
+		if w.witness != nil {
+			options = append(options, holdfast.WithObserver(w.witness.Observer()))
+		}
 		r.networks = append(r.networks, w)
 		alive, die := context.WithCancel(ctx)
-		u := &user{r: r, client: i, ctx: alive}
+		u := &user{r: r, client: i, ctx: alive, witness: w.witness}
 		r.deaths = append(r.deaths, die)
-		l, err := holdfast.New(w, holdfast.WithTTL(s.TTL), holdfast.WithObserver(u.observer()))
+		l, err := holdfast.New(w, append(options, holdfast.WithObserver(u.observer()))...)
 		if err != nil {
 			cancel()
 			return nil, err

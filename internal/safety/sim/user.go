@@ -22,6 +22,7 @@ type user struct {
 	number  atomic.Int64 // of calls
 	waiting atomic.Int64 // the call of the only goroutine that uses the mutex
 	seen    observations
+	witness Witness // nil for none
 }
 
 // work is the work of one goroutine.
@@ -148,11 +149,17 @@ func (u *user) claim(h *holdfast.Hold) int64 { return u.r.now() + int64(time.Unt
 // hold uses a lock that is held: it accesses the register, nests, and waits.
 func (u *user) hold(rnd *rand.Rand, h *holdfast.Hold, ask checker.Event) {
 	n, token := ask.N, h.Token()
+	if u.witness != nil {
+		u.witness.Got(h)
+	}
 	u.r.add(u.client, checker.Event{What: checker.Got, G: ask.G, N: n, Token: token, End: u.claim(h)})
 	ended := make(chan struct{})
 	context.AfterFunc(h.Context(), func() {
 		defer close(ended)
 		if lost, ok := errors.AsType[*holdfast.LostError](context.Cause(h.Context())); ok {
+			if u.witness != nil {
+				u.witness.Told(h, lost)
+			}
 			u.r.add(u.client, checker.Event{What: checker.Told, N: n, Token: lost.Token, Text: string(lost.Reason), End: u.claim(h)})
 		}
 	})
@@ -185,6 +192,13 @@ func (u *user) hold(rnd *rand.Rand, h *holdfast.Hold, ask checker.Event) {
 	}
 	if writes && !(looks && h.Err() != nil) {
 		u.access(checker.Event{What: checker.Write, N: n, Name: ask.Name, Token: token, Value: read.Value + 1, Twin: read.Twin + 1})
+	}
+	if u.witness != nil {
+		err := h.Err()
+		if err != nil {
+			<-ended // the loss is noted first
+		}
+		u.witness.Out(h, err)
 	}
 	u.leave(h, n, ended)
 }
