@@ -31,9 +31,10 @@ VARIABLES
   overdue,    \* tickets whose place was dropped: a store may keep them gone
   died,       \* ms at which a ticket became a tombstone, or was dropped
   deaf,       \* clients that have no connection for pushes, where the store Passes
+  user,       \* what the clients know of their tickets, and their users' holds, see NoUser
   taken       \* names of the parts of actions that the trace took
 
-vars == <<trace, at, event, store, client, seen, left, overdue, died, deaf, taken>>
+vars == <<trace, at, event, store, client, seen, left, overdue, died, deaf, user, taken>>
 
 \* An event is a tuple; of a request whose ticket is 0 the rest does not matter. The
 \* next one is a variable, since TLC walks through all of Traces for each definition
@@ -51,9 +52,12 @@ Extra == event[10]    \* see the actions
 Floor == event[11]    \* rank of the lowest token that the ticket accepts
 Now == event[12]      \* ms since the trace began
 Took == event[13]     \* units until the answer; 0 where not Loose
-Coming == IF What = "end" THEN {} ELSE event[15]   \* tickets that had an event, and have this one or a later one
-MayBeDeaf(c) == Passes /\ (event[14] \div (2 ^ (c - 1))) % 2 = 1   \* no push of its came since, before a gap
-Meanwhile == IF What = "end" THEN {} ELSE event[16]   \* tickets that a push called held before the request was answered
+Coming == IF What = "end" THEN {} ELSE event[16]   \* tickets that had an event, and have this one or a later one
+Given == event[14]    \* <<sent, lease, heard>>, ms, of an answer that its client was given; else <<>>
+Hold == event[14][1]  \* of an event of the core: the hold's number, by LockDone
+Local == event[14][2] \* and the part of its token that is the core's
+MayBeDeaf(c) == Passes /\ (event[15] \div (2 ^ (c - 1))) % 2 = 1   \* no push of its came since, before a gap
+Meanwhile == IF What = "end" THEN {} ELSE event[17]   \* tickets that a push called held before the request was answered
 
 OwnerOf(t) == t \div 1000000   \* 0: the ticket owns itself
 OneOwnerHere(t, u) == t = u \/ (OwnerOf(t) > 0 /\ OwnerOf(t) = OwnerOf(u))   \* in place of OneOwner
@@ -64,11 +68,15 @@ TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
 RECURSIVE Sum(_), AgedOf(_, _), Serve(_), Cleared(_, _), Met(_, _)
 Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
 
+\* known: of a ticket, the tokens that it was called Held with, and the ms at which its claim
+\* ends; broken: those that an operator broke; holds, by number, and the open ones; last: the
+\* highest token of one that excludes all others.
+NoUser == [known |-> <<>>, broken |-> {}, holds |-> <<>>, open |-> {}, last |-> 0]
 NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}, unsure |-> {}]
 Init ==
   /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = EmptyPlaces
   /\ client = [c \in Clients |-> NoClient] /\ seen = {} /\ left = {} /\ overdue = {}
-  /\ died = [t \in Tickets |-> 0] /\ deaf = {} /\ taken = {}
+  /\ died = [t \in Tickets |-> 0] /\ deaf = {} /\ user = NoUser /\ taken = {}
 
 \* The trace and the specification agree about one thing, or why they do not.
 Same(what, spec, code) ==
@@ -91,7 +99,7 @@ Over(s) == {t \in Queued(s) : s.left[t] <= 0}
 InTheWay(s) == IF Loose THEN {} ELSE
   {t \in Over(s) : ~Lazy \/ s.token[t] > 0 \/ (Waits(s) # {} /\ OneOwner(s.queue[NextUp(s)], t))}
 \* Without an order a ticket is granted when its client is told, behind those that hold.
-Told(s) == State = "held" /\ StateAt(s, Id) = "waiting"
+SaysHeld(s) == State = "held" /\ StateAt(s, Id) = "waiting"
 Called(s, u) == LET Those(P(_)) == SelectSeq(s.queue, LAMBDA t : t # u /\ P(t)) IN
   [s EXCEPT !.queue = Those(LAMBDA t : s.token[t] > 0) \o <<u>> \o Those(LAMBDA t : s.token[t] = 0)]
 \* A waiter whose client is deaf is passed over, but for its own request (guarantees.md, Order).
@@ -102,9 +110,9 @@ Heard(s) == IF deaf = {} THEN s
 KeptHere == IF Fair THEN Keep ELSE Lease   \* in place of Kept: a lease that is short is believed
 Serve(s) == IF s.queue = <<>> THEN s
             ELSE LET way == InTheWay(s)
-                     r == IF ~Fair /\ Told(s) THEN Called(s, Id) ELSE Heard(s) IN
+                     r == IF ~Fair /\ SaysHeld(s) THEN Called(s, Id) ELSE Heard(s) IN
                  IF way # {} THEN Serve(Drop(s, CHOOSE t \in way : TRUE))
-                 ELSE IF (Fair \/ Told(s)) /\ Fits(r) /\ ~Deaf(r.queue[NextUp(r)]) THEN Serve(Grant(r, r.queue[NextUp(r)])) ELSE s
+                 ELSE IF (Fair \/ SaysHeld(s)) /\ Fits(r) /\ ~Deaf(r.queue[NextUp(r)]) THEN Serve(Grant(r, r.queue[NextUp(r)])) ELSE s
 
 \* A request about t finds its place dropped if that is overdue.
 Found(t) == LET s == Serve(Aged) IN IF ~Loose /\ t \in Over(s) THEN Serve(Drop(s, t)) ELSE s
@@ -117,6 +125,25 @@ Cleared(s, t) ==
 \* Join 7: who joins an owner's place finds the overdue tickets there dropped.
 Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Over(s) IN
              IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
+
+(************************* The clients *************************************)
+\* What an answer, or a push without a claim, tells a client of a ticket. The claim counts
+\* from the sending, and leaves 1 % for the rates of clocks.
+Knows(t, token, end) ==
+  LET k == IF t \in DOMAIN user.known THEN user.known[t] ELSE [tokens |-> {}, end |-> 0] IN
+  [user EXCEPT !.known = (t :> [tokens |-> k.tokens \cup token, end |-> Max(k.end, end)]) @@ @]
+Learns == IF Given = <<>> THEN user
+          ELSE IF State # "gone" THEN Knows(Id, IF State = "held" THEN {Token} ELSE {}, Given[1] + Given[2] - Given[2] \div 100)
+          ELSE IF Id \in DOMAIN user.known /\ user.known[Id].end > Given[3] THEN [user EXCEPT !.known[Id].end = Given[3]] ELSE user
+\* A ticket is given up: that ends what is known of it.
+Forgets(u, S) == IF S \cap DOMAIN u.known = {} THEN u
+                 ELSE [u EXCEPT !.known = [t \in DOMAIN @ \ S |-> @[t]]]
+HoldsOf(S) == {n \in user.open : user.holds[n].ticket \in S}
+\* The tickets of others that have a hold. An operator may break a ticket under its hold.
+Others(t) == {user.holds[n].ticket : n \in user.open} \ (user.broken \cup {u \in Tickets : OneOwnerHere(t, u)})
+\* Readers of one client hold together, with one ticket; 64 units stand for those of a read/write lock.
+Reads(t) == Limit = 64 /\ UnitsOf(t) = 1
+Excludes(t) == UnitsOf(t) = Limit
 
 (************************* States that are one *****************************)
 \* Where times and outcomes are open, states that differ in nothing that a later event can

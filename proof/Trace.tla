@@ -15,15 +15,19 @@ EXTENDS Served
 
 Lapsed(s, leaving) == Queued(store) \ (Queued(s) \cup leaving)
 Gone(S) == died' = IF S = {} THEN died ELSE [t \in Tickets |-> IF t \in S THEN Now ELSE died[t]]
+\* The end of the claim to a ticket, as far as its client knows.
+End(t) == IF t \in DOMAIN user.known THEN user.known[t].end ELSE 0
 \* A request has found the store as s, and made it r; leaving has left by itself.
 Becomes(s, r, leaving) ==
   /\ store' = r /\ overdue' = overdue \cup Lapsed(s, {}) \cup Lapsed(r, leaving)
   /\ Gone(Lapsed(s, {}) \cup Lapsed(r, leaving) \cup (IF What = "leave" /\ Extra = 1 THEN {Id} ELSE {}))
 \* The event is taken, by a part of its action that has this name.
-Takes(name) ==
-  /\ trace' = trace /\ at' = at + 1 /\ deaf' = deaf /\ taken' = taken \cup {name}
+TakesWith(name, u) ==
+  /\ trace' = trace /\ at' = at + 1 /\ deaf' = deaf /\ user' = u /\ taken' = taken \cup {name}
   /\ event' = LET all == Traces[trace] IN IF at < Len(all) THEN all[at + 1] ELSE <<"end">>
-  /\ IF event'[1] = "end" THEN PrintT(<<"ACCEPTED", trace, taken'>>) ELSE TRUE
+  /\ user.open = {} \/ Must("a loss is told", \A n \in user.open : Now <= End(user.holds[n].ticket))
+  /\ IF event'[1] = "end" THEN Must("each hold has ended", \A n \in DOMAIN u.holds : u.holds[n].done /\ u.holds[n].state = "out") /\ PrintT(<<"ACCEPTED", trace, taken'>>) ELSE TRUE
+Takes(name) == TakesWith(name, user)
 Waited == store' = Aged /\ UNCHANGED <<overdue, died>>   \* no request: time has passed
 
 (************************* The answers *************************************)
@@ -68,9 +72,9 @@ Joins(name, s, replaced) ==
   LET leaves == IF Stays(s) THEN {} ELSE replaced
       marked == [s EXCEPT !.tombstone = IF Stays(s) THEN @ \cup {Id} ELSE @ \ {Id}]
       r == [Cleared(JoinAt(IF Stays(s) THEN marked ELSE Met(marked, Id), Id, leaves), Id) EXCEPT !.tombstone = s.tombstone]
-  IN /\ Served /\ Must("no upgrade", Stays(s) \/ ~Upgrades(Met(marked, Id), Id))
+  IN /\ Served /\ Must("its holds have ended", HoldsOf(replaced) = {}) /\ Must("no upgrade", Stays(s) \/ ~Upgrades(Met(marked, Id), Id))
      /\ Must("Join of a ticket that left", Id \notin left) /\ left' = left \cup leaves
-     /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id) /\ Takes(name)
+     /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id) /\ TakesWith(name, Forgets(Learns, leaves))
 Join ==
   \/ /\ What = "join" /\ Error = ""
      /\ LET s == Found(Id)
@@ -88,7 +92,7 @@ Renew ==
      /\ LET s == Found(Id)
             r == Cleared(RenewAt(s, Id), Id)
         IN /\ Served /\ Answered(r, Id) /\ Becomes(s, r, {}) /\ Uses(Id) /\ left' = left
-           /\ Takes(IF In(s, Id) THEN "RenewHere" ELSE "RenewGone")
+           /\ TakesWith(IF In(s, Id) THEN "RenewHere" ELSE "RenewGone", Learns)
   \/ Refused("renew")
 \* Leave 1, 2, 4 and 5; Extra is 1 where a Join may be pending. The token of the hold
 \* that it ends may be left out; the stores in memory give it.
@@ -96,19 +100,19 @@ Leave ==
   \/ /\ What = "leave" /\ Error = ""
      /\ LET s == Found(Id)
             pending == Extra = 1
-        IN /\ Served /\ Same("state", StateAt(s, Id), State) /\ Same("lease", 0, Lease)
+        IN /\ Served /\ Must("its holds have ended", HoldsOf({Id}) = {}) /\ Same("state", StateAt(s, Id), State) /\ Same("lease", 0, Lease)
            /\ IF State = "held" /\ ~(Loose /\ Token = 0) THEN TokenFits(s, Id, Token) ELSE NoToken
            /\ Becomes(s, LeaveAt(s, Id, pending), {Id}) /\ Uses(Id)
            /\ left' = IF pending THEN left ELSE left \cup {Id}
-           /\ Takes(IF pending THEN "LeavesPending" ELSE IF State = "held" THEN "Releases"
-                    ELSE IF State = "waiting" THEN "Abandons" ELSE "LeftBefore")
+           /\ TakesWith(IF pending THEN "LeavesPending" ELSE IF State = "held" THEN "Releases"
+                        ELSE IF State = "waiting" THEN "Abandons" ELSE "LeftBefore", Forgets(user, {Id}))
   \/ Refused("leave")
 \* Break 1 and 3. Its id stays gone (Join 2).
 BreaksOne ==
   LET s == Found(Id) IN
   /\ What = "break" /\ Error = "" /\ Open /\ Must("there is such a ticket", In(s, Id))
   /\ Becomes(s, [Remove(s, Id) EXCEPT !.tombstone = @ \cup {Id}], {})
-  /\ Takes("BreaksOne") /\ UNCHANGED <<client, seen, left>>
+  /\ TakesWith("BreaksOne", [user EXCEPT !.broken = @ \cup {Id}]) /\ UNCHANGED <<client, seen, left>>
 BreaksNone ==
   LET s == Found(Id) IN
   /\ What = "break" /\ Error = "refused" /\ Open /\ Must("there is no such ticket", ~In(s, Id))
@@ -145,7 +149,7 @@ PushHeld ==
   /\ LET i == CHOOSE j \in granted : \A k \in granted : k <= j IN
      TokenFits([token |-> (Id :> s.grants[i][2])], Id, Token)
   /\ Same("lease", 0, Lease)   \* Watch 2
-  /\ store' = s /\ UNCHANGED <<client, left, overdue, died>> /\ Takes("PushHeld")
+  /\ store' = s /\ UNCHANGED <<client, left, overdue, died>> /\ TakesWith("PushHeld", Knows(Id, {Token}, 0))
 PushGone ==
   /\ What = "push" /\ State # "held" /\ Same("state", "gone", State)
   /\ Must("the client watches", client[Sender].watches) /\ Must("its own ticket", Id \in client[Sender].mine)
@@ -185,7 +189,7 @@ Lapse ==
   /\ \E t \in Queued(store) :
        /\ store.left[t] <= Passed + Took + Grain /\ Tells(t)
        /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t}
-  /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, taken>>
+  /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, user, taken>>
 
 \* A request of which the client lost its connection takes effect, unseen. Its time is
 \* not noted, here and in Lapse: it would make a state of each. So a place that a Join takes
@@ -202,7 +206,7 @@ Arrive ==
                   [] OTHER -> [gone EXCEPT !.tombstone = @ \cup {t}]
        IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r
           /\ Tells(t) /\ (t = Id \/ r.queue # store.queue)   \* a tombstone tells in its own requests alone
-  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, taken>>
+  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, user, taken>>
 
 \* Without an order a ticket is granted when its client is told. A push that comes during a
 \* request may have been granted before the request took effect.
@@ -211,7 +215,7 @@ Foretold ==
   /\ \E t \in Meanwhile :
        LET r == Called(store, t) IN
        /\ StateAt(store, t) = "waiting" /\ Fits(r) /\ store' = Grant(r, t)
-  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, taken>>
+  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, user, taken>>
 
 \* Where a store passes over those who do not listen, a client that may be deaf is, or not.
 Hears ==
@@ -219,10 +223,51 @@ Hears ==
   /\ \E c \in Clients :
        \/ c \notin deaf /\ MayBeDeaf(c) /\ (\E t \in client[c].mine : StateAt(store, t) = "waiting") /\ deaf' = deaf \cup {c}
        \/ c \in deaf /\ deaf' = deaf \ {c}
-  /\ UNCHANGED <<trace, at, event, store, client, seen, left, overdue, died, taken>>
+  /\ UNCHANGED <<trace, at, event, store, client, seen, left, overdue, died, user, taken>>
+
+(************************* What a client tells its user ********************)
+\* A hold rests on what its client was told, and ends before that does. The
+\* Observer says which calls return a hold.
+CoreToken == 256 * Token + Local
+LockDone ==
+  /\ What = "lockdone" /\ Must("holds are numbered", Hold = Len(user.holds) + 1)
+  /\ Waited /\ UNCHANGED <<client, seen, left>>
+  /\ TakesWith("LockDone", [user EXCEPT !.holds = Append(@, [client |-> Sender, token |-> CoreToken, ticket |-> 0, state |-> "said", done |-> FALSE])])
+This == user.holds[Hold]
+OfHold == /\ Must("LockDone came before", Hold \in DOMAIN user.holds /\ This.client = Sender)
+          /\ Same("the token of the hold", This.token, CoreToken)
+          /\ Waited /\ UNCHANGED <<client, seen, left>>
+Becoming(state) == [user EXCEPT !.holds[Hold].state = state, !.open = @ \ {Hold}]
+Got ==
+  LET free == Id \in user.broken
+      others == Others(Id) IN
+  /\ What = "got" /\ OfHold /\ Same("a hold that is new", "said", This.state)
+  /\ Must("a grant that the client knows", Id \in DOMAIN user.known /\ Token \in user.known[Id].tokens)
+  /\ Must("its own ticket", Id \in client[Sender].mine) /\ Must("its claim lasts", Now <= End(Id))
+  /\ Must("alone with its ticket", Reads(Id) \/ HoldsOf({Id}) = {})
+  /\ Must("others have ended", free \/ ( /\ Sum({t \in others : OwnerOf(t) = 0} \cup {Id}) <= Limit
+                                        /\ \A t \in others : UnitsOf(t) + UnitsOf(Id) <= Limit))
+  /\ Must("tokens grow", free \/ ~Excludes(Id) \/ (IF OwnerOf(Id) > 0 THEN Token >= user.last \div 256 ELSE CoreToken > user.last))
+  /\ TakesWith(IF Local > 0 THEN "GotHandedOn" ELSE IF HoldsOf({Id}) # {} THEN "GotShared" ELSE "GotGranted",
+       [user EXCEPT !.holds[Hold].state = "open", !.holds[Hold].ticket = Id, !.open = @ \cup {Hold},
+                    !.last = IF Excludes(Id) THEN Max(@, CoreToken) ELSE @])
+\* The user is about to unlock, and looks at Err before.
+Out ==
+  /\ What = "out" /\ OfHold /\ Must("a hold that was got", This.state \in {"open", "told"})
+  /\ Must("a loss is told first", Error # "lost" \/ This.state = "told")
+  /\ TakesWith(IF Error = "lost" THEN "OutLost" ELSE "Out", Becoming("out"))
+\* A loss may be told as the hold ends.
+Told ==
+  /\ What = "told" /\ OfHold /\ Must("a hold that was got", This.state \in {"open", "out"}) /\ Same("lost", "lost", Error)
+  /\ TakesWith("Told", Becoming(IF This.state = "open" THEN "told" ELSE "out"))
+HoldDone ==
+  /\ What = "holddone" /\ OfHold /\ Must("one HoldDone of a hold", ~This.done)
+  /\ Must("HoldDone of a hold that has ended", Error = "lost" \/ This.state = "out")
+  /\ TakesWith(IF Error = "lost" THEN "HoldDoneLost" ELSE IF Error = "" THEN "HoldDone" ELSE "HoldDoneUnsure", [user EXCEPT !.holds[Hold].done = TRUE])
 
 Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
         \/ Push \/ Gap \/ Traits \/ Watch \/ Close \/ Step
+        \/ LockDone \/ Got \/ Out \/ Told \/ HoldDone
 Spec == Init /\ [][Next \/ Lapse \/ Arrive \/ Foretold \/ Hears]_vars
 
 (************************* What must hold **********************************)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
 )
@@ -19,6 +21,7 @@ const (
 	naiveSchedules = 40  // of the second store, which is refused nothing either
 	flawSchedules  = 200 // in one of these each flaw has to be refused
 	flawFirst      = 20  // are recorded and checked first: most flaws show in them
+	coreFirst      = 10  // of a core with a mistake, before flawSchedules
 	changesOfEach  = 40  // traces that are changed in each way
 	changesRefused = 95  // per cent that have to be refused
 )
@@ -149,51 +152,144 @@ func (k *Checker) refusedOf(ctx context.Context, name string, recorded map[strin
 	return refused, nil
 }
 
-// coreBugs are mistakes in the core, made in a copy of one file, whose requests the
-// specification refuses.
-var coreBugs = []struct{ name, file, is, was, refused string }{
+// coreBugs are mistakes in the core, made in a copy of one file, whose requests, or whose
+// words to its user, the specification refuses.
+var coreBugs = []coreBug{
 	{
 		"a Leave does not say that a Join may be pending", "cleaner.go",
 		"pendingLeave{ref, until})", "pendingLeave{driver.Ref{Ticket: ref.Ticket, State: ref.State}, until})",
-		"Join of a ticket that left",
+		"Join of a ticket that left", 1,
+	},
+	{
+		"a claim lasts for the whole lease", "ticket.go",
+		"sent.add(lease - lease/100 - min(lease/100, 20*time.Millisecond))", "sent.add(lease)",
+		"a loss is told", 1,
+	},
+	{
+		"a claim counts from the answer", "queue.go",
+		"t.extend(sent, st.Lease)\n\t\tif st.Holder", "t.extend(q.c.clock.now(), st.Lease)\n\t\tif st.Holder",
+		"a loss is told", 1,
+	},
+	{
+		"a claim that is over ends no hold", "expiry.go",
+		"t.queue.loseHeld(t, LossExpired)", "_ = t",
+		"a loss is told", 1,
+	},
+	{
+		"a renewal answered gone ends no hold", "queue.go",
+		"case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n\t\t\tq.loseHeld(t, LossGone)\n", "case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n",
+		"a loss is told", 91,
+	},
+	{
+		"a push grants a ticket whose claim is over", "queue.go",
+		"if t.valid(q.c.clock.now()) {\n\t\t\tq.onGrant(t, st.Token)", "if true {\n\t\t\tq.onGrant(t, st.Token)",
+		"its claim lasts", 51,
+	},
+	{
+		"a hand-off keeps the token", "queue.go",
+		"t.handOffs++\n\t\t\tnext.wait.local = true", "next.wait.local = true",
+		"tokens grow", 41,
+	},
+	{
+		"a grant goes to all goroutines that wait", "queue.go",
+		"if q.key.readers() {\n\t\tq.openTicket = t", "if true {\n\t\tq.openTicket = t",
+		"alone with its ticket", 21,
+	},
+	{
+		"the first reader that unlocks leaves", "queue.go",
+		"t.holds.remove(h)\n\tif t.holds.first != nil {", "t.holds.remove(h)\n\tif false {",
+		"its holds have ended", 31,
+	},
+	{
+		"a renewal that fails leaves the ticket", "renewer.go",
+		"st.State = 0\n", "t.queue.c.cleaner.addHeld(t)\n",
+		"its holds have ended", 1,
+	},
+	{
+		"a loss is no HoldDone", "release.go",
+		"q.c.report.ended(lost...)", "_ = lost",
+		"each hold has ended", 1,
 	},
 }
 
-// refusesCores returns the mistakes in the core that no refusal names.
+// coreBug is a mistake in the core: a text of a file that is another one, and the part of
+// module Trace that refuses what comes of it, soonest from a seed on.
+type coreBug struct {
+	name, file, is, was, refused string
+	seed                         int
+}
+
+// refusesCores returns the mistakes in the core that no refusal names. Most show in a few
+// schedules from their seed on; the others have all of them.
 func (k *Checker) refusesCores(ctx context.Context) (wrong []string, err error) {
-	for _, bug := range coreBugs {
-		r, err := k.refusedCore(ctx, bug.file, bug.is, bug.was, bug.refused)
+	open := coreBugs
+	for _, few := range []bool{true, false} {
+		recorded, err := k.recordCores(ctx, open, few)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", bug.name, err)
+			return nil, err
 		}
-		if r == nil {
-			wrong = append(wrong, fmt.Sprintf("a core in which %s: %q is the reason of no refusal in %d schedules", bug.name, bug.refused, flawSchedules))
-			continue
+		if open, err = k.acceptedCores(ctx, open, recorded); err != nil {
+			return nil, err
 		}
-		fmt.Printf("%-45s refused: seed %d, %s of %q: %s\n", "core: "+bug.file, r.Trace.Seed, r.Trace.Events[r.At].Kind, r.Trace.Name, r.What)
+	}
+	for _, bug := range open {
+		wrong = append(wrong, fmt.Sprintf("a core in which %s: %q is the reason of no refusal in %d schedules", bug.name, bug.refused, flawSchedules))
 	}
 	return wrong, nil
 }
 
-// refusedCore records a core with a text of a file replaced, and returns a refusal
-// for that reason.
-func (k *Checker) refusedCore(ctx context.Context, file, is, was, reason string) (*Refusal, error) {
-	all, err := recordChanged(ctx, file, is, was, func(overlay string) (map[string][]trace.Trace, error) {
-		return record(ctx, "memory", 1, flawSchedules, overlay)
-	})
+// recordCores records a few schedules of a core with each of these mistakes, or all.
+func (k *Checker) recordCores(ctx context.Context, bugs []coreBug, few bool) ([][]trace.Trace, error) {
+	recorded, failed := make([][]trace.Trace, len(bugs)), make([]error, len(bugs))
+	var working sync.WaitGroup
+	room := make(chan struct{}, max(k.Jobs, 1))
+	for i, bug := range bugs {
+		room <- struct{}{}
+		working.Go(func() {
+			defer func() { <-room }()
+			first, schedules := 1, flawSchedules
+			if few {
+				first, schedules = bug.seed, coreFirst
+			}
+			all, err := recordChanged(ctx, bug.file, bug.is, bug.was, func(overlay string) (map[string][]trace.Trace, error) {
+				return record(ctx, "memory", first, schedules, overlay)
+			})
+			if err != nil {
+				failed[i] = fmt.Errorf("%s: %w", bug.name, err)
+			}
+			recorded[i] = all["memory"]
+		})
+	}
+	working.Wait()
+	return recorded, errors.Join(failed...)
+}
+
+// acceptedCores returns the mistakes that are the reason of no refusal of their records.
+func (k *Checker) acceptedCores(ctx context.Context, bugs []coreBug, recorded [][]trace.Trace) (open []coreBug, err error) {
+	if len(bugs) == 0 {
+		return nil, nil
+	}
+	a, err := k.checkTraces(ctx, "cores", slices.Concat(recorded...), true)
 	if err != nil {
 		return nil, err
 	}
-	a, err := k.checkTraces(ctx, "core", all["memory"], true)
-	if err != nil {
-		return nil, err
-	}
+	refusals := map[*trace.Event]*Refusal{}
 	for _, r := range a.Refused {
-		if r.What == reason {
-			return r, nil
-		}
+		refusals[&r.Trace.Events[0]] = r
 	}
-	return nil, nil
+	for i, bug := range bugs {
+		j := slices.IndexFunc(recorded[i], func(t trace.Trace) bool {
+			r := refusals[&t.Events[0]]
+			return r != nil && r.What == bug.refused
+		})
+		if j < 0 {
+			open = append(open, bug)
+			continue
+		}
+		r := refusals[&recorded[i][j].Events[0]]
+		fmt.Printf("%-45s refused: seed %d, %s of %q: %s\n", "core: "+bug.name, r.Trace.Seed, r.Trace.Events[r.At].Kind, r.Trace.Name, r.What)
+	}
+	return open, nil
 }
 
 // recordChanged records what is built with a text of a file replaced by another one.

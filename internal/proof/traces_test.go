@@ -149,7 +149,7 @@ func TestPartsOfActionsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(parts, " ")
-	if want := "Abandons BreaksNone BreaksOne Close Enters Gap Inspect LeavesPending LeftBefore Names PushGone PushHeld Refused RefusesUpgrade Releases RenewGone RenewHere Repeats Shares StaysGone Step TakesOver Traits TryGone TryHeld Watch"; all != want {
+	if want := "Abandons BreaksNone BreaksOne Close Enters Gap GotGranted GotHandedOn GotShared HoldDone HoldDoneLost HoldDoneUnsure Inspect LeavesPending LeftBefore LockDone Names Out OutLost PushGone PushHeld Refused RefusesUpgrade Releases RenewGone RenewHere Repeats Shares StaysGone Step TakesOver Told Traits TryGone TryHeld Watch"; all != want {
 		t.Errorf("parts are %s", all)
 	}
 }

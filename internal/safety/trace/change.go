@@ -7,13 +7,14 @@ import (
 
 // Changes returns the ways in which [Change] changes a trace.
 func Changes() []string {
-	return []string{"state", "token", "lease", "ahead", "order", "left out", "ticket"}
+	return []string{"state", "token", "lease", "ahead", "order", "left out", "ticket", "got early", "hold token", "told left out", "done left out", "out late"}
 }
 
 // Change returns a copy of t in which one thing is changed that a store may not
 // change, drawn by rnd: a state, a token, a lease or Ahead in an answer, the ticket
 // that it is about, the order of two requests that found each other's effect, or a
-// request that is left out. It reports false if t has nothing of this kind.
+// request that is left out; or one that a client may not change: the order of a hold's
+// events and of its ticket's, its token, or an event that is left out. It reports false if t has nothing of this kind.
 func Change(rnd *rand.Rand, t *Trace, what string) (*Trace, bool) {
 	c := &Trace{Seed: t.Seed, Name: t.Name, Events: slices.Clone(t.Events)}
 	var at []int
@@ -47,6 +48,28 @@ func Change(rnd *rand.Rand, t *Trace, what string) (*Trace, bool) {
 	case "ticket":
 		others := slices.DeleteFunc(c.ids(e.Units, e.Owner), func(id string) bool { return id == e.ID })
 		e.ID = others[rnd.IntN(len(others))]
+	case "got early": // with its LockDone, before the answer or push that called it held
+		j, k := c.doneOf(i), c.heldBy(i)
+		said, got := c.Events[j], c.Events[i]
+		said.At, got.At = c.Events[k].At, c.Events[k].At
+		c.Events = slices.Delete(slices.Delete(c.Events, i, i+1), j, j+1)
+		c.Events = slices.Insert(c.Events, k, said, got)
+	case "hold token":
+		others := slices.DeleteFunc(c.tokens(), func(n uint64) bool { return n == e.storeToken() })
+		token := others[rnd.IntN(len(others))]<<8 | e.Token&0xff
+		for j, hold := range c.Events {
+			if hold.Hold == e.Hold && hold.ofCore() {
+				c.Events[j].Token = token
+			}
+		}
+	case "told left out", "done left out":
+		c.Events = slices.Delete(c.Events, i, i+1)
+	case "out late": // after the Leave of its ticket
+		j := c.leaveOf(i)
+		out := *e
+		out.At = c.Events[j].At
+		c.Events = slices.Insert(c.Events, j+1, out)
+		c.Events = slices.Delete(c.Events, i, i+1)
 	}
 	return c, true
 }
@@ -74,8 +97,42 @@ func (t *Trace) changeable(what string, i int) bool {
 		return took && e.Kind == Join && t.firstOf(i) && t.asked(i)
 	case "ticket":
 		return took && e.Kind != Join && len(t.ids(e.Units, e.Owner)) > 1
+	case "got early":
+		return e.Kind == Got && t.heldBy(i) >= 0 && t.heldBy(i) < t.doneOf(i)
+	case "hold token":
+		return e.Kind == Got && len(t.tokens()) > 1
+	case "told left out": // of a hold that was not being unlocked
+		return e.Kind == Told && slices.ContainsFunc(t.Events[i:], func(o Event) bool { return o.Kind == Out && o.Hold == e.Hold })
+	case "done left out":
+		return e.Kind == HoldDone
+	case "out late":
+		return e.Kind == Out && e.Err == "" && t.leaveOf(i) >= 0
 	}
 	return false
+}
+
+// doneOf returns the index of the LockDone of the hold of event i.
+func (t *Trace) doneOf(i int) int {
+	return slices.IndexFunc(t.Events, func(e Event) bool { return e.Kind == LockDone && e.Hold == t.Events[i].Hold })
+}
+
+// heldBy returns the index of the first answer or push that called the ticket of event i
+// held, or -1.
+func (t *Trace) heldBy(i int) int {
+	return slices.IndexFunc(t.Events[:i], func(e Event) bool {
+		return e.ID == t.Events[i].ID && e.State == "held" && e.Err == "" && e.Kind != Leave
+	})
+}
+
+// leaveOf returns the index of the first Leave, after event i, of its ticket, or -1 if
+// it has another hold first.
+func (t *Trace) leaveOf(i int) int {
+	later := t.Events[i+1:]
+	j := slices.IndexFunc(later, func(e Event) bool { return e.ID == t.Events[i].ID && (e.Kind == Got || e.Kind == Leave) })
+	if j < 0 || later[j].Kind == Got || later[j].Err != "" {
+		return -1
+	}
+	return i + 1 + j
 }
 
 // next returns the index of the next request about a ticket of the lock, or 0.
@@ -106,7 +163,7 @@ func (t *Trace) asked(i int) bool {
 func (t *Trace) tokens() []uint64 {
 	var all []uint64
 	for _, e := range t.Events {
-		if e.Token != 0 {
+		if e.Token != 0 && !e.ofCore() {
 			all = append(all, e.Token)
 		}
 	}

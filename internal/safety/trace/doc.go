@@ -8,6 +8,10 @@
 // folder proof accepts or refuses. Command internal/proof does all of it:
 // make proof-traces.
 //
+// A driver that the recorder wraps also notes what the core tells its user: the events of an
+// Observer, and what becomes of holds. They stand between the requests, so that a hold
+// is judged by what its client has heard.
+//
 // The recorder serialises requests, so that the order of the events is the order of
 // their effects. One for stores on servers ([NewServerRecorder]) carries each request
 // out to its end: there only the time of an effect stays unknown. One for clients that are

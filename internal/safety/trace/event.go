@@ -16,8 +16,8 @@ const Version = 1
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds. Each is an action of module Trace, and all but Push, Gap and Step are
-// methods of [driver.Driver].
+// The kinds. Each is an action of module Trace. The first are methods of [driver.Driver],
+// and the last what the core told its user.
 const (
 	Traits  Kind = "traits"
 	Join    Kind = "join"
@@ -32,14 +32,21 @@ const (
 	Push Kind = "push" // the store reported a grant or a removal
 	Gap  Kind = "gap"  // the subscription had a gap
 	Step Kind = "step" // the store's clock was set
+
+	LockDone Kind = "lockdone" // the Observer was told that a call returns a hold
+	Got      Kind = "got"      // the call has returned it
+	Out      Kind = "out"      // the user is about to unlock it
+	Told     Kind = "told"     // its context has ended with a loss
+	HoldDone Kind = "holddone" // the Observer was told that it has ended
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return []Kind{Traits, Join, Renew, Leave, Watch, Inspect, Names, Break, Close, Push, Gap, Step}
+	return []Kind{Traits, Join, Renew, Leave, Watch, Inspect, Names, Break, Close, Push, Gap, Step, LockDone, Got, Out, Told, HoldDone}
 }
 
-// Event is one request with its answer, a push, or a step of the store's clock.
+// Event is one request with its answer, a push, a step of the store's clock, or what the
+// core told its user: of that the token is the core's.
 // Times are in nanoseconds of the store's clock. A zero field is not written.
 type Event struct {
 	Version int    `json:"v"`
@@ -68,11 +75,15 @@ type Event struct {
 	Token   uint64   `json:"token,omitempty"`
 	Lease   int64    `json:"lease,omitempty"`
 	Ahead   int      `json:"ahead,omitempty"`
-	Err     string   `json:"err,omitempty"` // the class of the error
+	Err     string   `json:"err,omitempty"` // the class of the error, or the end of a hold
 	Text    string   `json:"text,omitempty"`
+	Sent    int64    `json:"sent,omitempty"`    // from the sending to At; of an answer that the client heard
+	Heard   int64    `json:"heard,omitempty"`   // from At until the client heard the answer; 0: it did not
 	Tickets []Entry  `json:"tickets,omitempty"` // of inspect
 	Found   []string `json:"found,omitempty"`   // of names
 	Traits  string   `json:"traits,omitempty"`
+
+	Hold int `json:"hold,omitempty"` // the number of a hold in the run
 
 	deaf int // bits of the clients that may have no connection for pushes; see noteDeaf
 }

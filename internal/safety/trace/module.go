@@ -117,7 +117,8 @@ type encoding struct {
 	tokens  []uint64       // all of the trace, in order
 	traits  []string
 	clients int
-	name    string // of the lock
+	holds   map[int]int // the number of a hold in the trace
+	name    string      // of the lock
 
 	last    int64 // units at the last event, by a clock that is never set
 	began   int64 // nanoseconds at the first event
@@ -132,7 +133,7 @@ func newEncoding(t *Trace) (*encoding, error) {
 	if ttl%UnitsTTL != 0 {
 		return nil, fmt.Errorf("a TTL of %v is no multiple of %v", time.Duration(ttl), time.Duration(UnitsTTL))
 	}
-	m := &encoding{name: t.Name, unit: ttl / UnitsTTL, number: map[string]int{}}
+	m := &encoding{name: t.Name, unit: ttl / UnitsTTL, number: map[string]int{}, holds: map[int]int{}}
 	if len(t.Events) > 0 {
 		m.began, m.last = t.Events[0].At, t.Events[0].At/m.unit
 	}
@@ -141,7 +142,10 @@ func newEncoding(t *Trace) (*encoding, error) {
 	owners, numbers := map[string]string{}, map[string]int{"": 0}
 	for _, e := range t.Events {
 		m.clients = max(m.clients, e.Client)
-		tokens[e.Token], tokens[e.MinToken] = true, true
+		tokens[e.storeToken()], tokens[e.MinToken] = true, true
+		if e.Kind == LockDone {
+			m.holds[e.Hold] = len(m.holds) + 1
+		}
 		for _, x := range e.Tickets {
 			tokens[x.Token] = true
 		}
@@ -266,8 +270,22 @@ func (m *encoding) tuple(e *Event, coming, meanwhile string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %d, %s, %s>>",
-		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.Token), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), e.deaf, coming, meanwhile), nil
+	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %s, %d, %s, %s>>",
+		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.storeToken()), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), m.told(e), e.deaf, coming, meanwhile), nil
+}
+
+// told returns what an event says of its client: when the request was sent whose answer it
+// has heard, the lease, and when it heard that; or the hold, and the core's part of its token.
+func (m *encoding) told(e *Event) string {
+	ms := func(ns int64) int64 { return (ns + int64(time.Millisecond) - 1) / int64(time.Millisecond) }
+	at := e.At - m.stepped - m.began
+	switch {
+	case e.ofCore():
+		return fmt.Sprintf("<<%d, %d>>", m.holds[e.Hold], e.Token&0xff)
+	case e.Heard > 0:
+		return fmt.Sprintf("<<%d, %d, %d>>", ms(at-e.Sent), ms(e.Lease), ms(at+e.Heard))
+	}
+	return "<<>>"
 }
 
 // extra returns the part of a tuple that each kind has for itself.

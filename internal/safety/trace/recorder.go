@@ -23,6 +23,8 @@ type Recorder struct {
 	stepped time.Duration
 	clients int
 	events  []Event
+	at      []time.Time // of each event, by a clock that is never set
+	holds   int         // that an Observer was told of
 }
 
 // NewRecorder returns a Recorder for the run of a seed. In a bubble of
@@ -88,7 +90,7 @@ func (r *Recorder) add(e Event) int {
 	defer r.mu.Unlock()
 	e.Version, e.Seed, e.Seq = Version, r.seed, int64(len(r.events)+1)
 	e.At = int64(time.Since(r.began) + r.stepped)
-	r.events = append(r.events, e)
+	r.events, r.at = append(r.events, e), append(r.at, time.Now())
 	return len(r.events) - 1
 }
 
@@ -138,6 +140,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	e := Event{Kind: Join, Client: d.client, Wait: wait}
 	e.request(t)
 	i := d.r.add(e)
+	carry(ctx, i, 1)
 	s, err := d.d.Join(d.r.within(ctx), t, wait)
 	d.r.change(i, func(e *Event) { e.answer(s, err) })
 	return s, err
@@ -164,6 +167,7 @@ func (d *Driver) batch(ctx context.Context, kind Kind, refs []driver.Ref, send f
 			first = i
 		}
 	}
+	carry(ctx, first, len(refs))
 	all, err := send(d.r.within(ctx), refs)
 	for n := range refs {
 		d.r.change(first+n, func(e *Event) {

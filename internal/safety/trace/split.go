@@ -50,7 +50,7 @@ func Split(events []Event) ([]Trace, error) {
 		for i := range all {
 			t := &all[i]
 			switch e.Kind {
-			case Join, Renew, Leave, Break, Inspect:
+			case Join, Renew, Leave, Break, Inspect, LockDone, Got, Out, Told, HoldDone:
 				if e.Name != t.Name {
 					continue
 				}
