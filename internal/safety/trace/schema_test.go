@@ -122,6 +122,40 @@ func TestModuleNeedsWhatTheSpecificationHas(t *testing.T) {
 	}
 }
 
+// TestHoldsAreNumberedByTrace checks that the holds of a trace have the order of their
+// LockDone, that one without LockDone has no number, and that a token is written in its
+// two parts.
+func TestHoldsAreNumberedByTrace(t *testing.T) {
+	event := func(kind trace.Kind, hold int, token uint64) trace.Event {
+		e := trace.Event{Version: trace.Version, Kind: kind, Client: 1, Name: "n", Hold: hold, Token: token}
+		if kind != trace.LockDone && kind != trace.HoldDone {
+			e.ID = "a:1"
+		}
+		return e
+	}
+	join := event(trace.Join, 0, 9)
+	join.Units, join.Limit, join.TTL, join.Wait, join.State = 1, 1, 1e9, true, "held"
+	other := event(trace.LockDone, 4, 9<<8)
+	other.Name = "other"
+	traces, err := trace.Split([]trace.Event{
+		join, other, event(trace.LockDone, 7, 9<<8), event(trace.LockDone, 5, 9<<8+3), event(trace.Got, 5, 9<<8+3), event(trace.Got, 6, 8<<8),
+	})
+	if err != nil || len(traces) != 1 {
+		t.Fatalf("%d traces: %v", len(traces), err)
+	}
+	var text strings.Builder
+	if err := trace.Module(&text, "Recorded", []*trace.Trace{&traces[0]}); err != nil {
+		t.Fatal(err)
+	}
+	var is []string
+	for _, m := range regexp.MustCompile(`<<"(?:lockdone|got)", \d+, 1, \d+, "", (\d+), .*, <<(\d+, \d+)>>, 1, `).FindAllStringSubmatch(text.String(), -1) {
+		is = append(is, m[1]+": "+m[2])
+	}
+	if want := []string{"2: 1, 0", "2: 2, 3", "2: 2, 3", "1: 0, 0"}; !slices.Equal(is, want) {
+		t.Errorf("holds are %q, want %q, in\n%s", is, want, text.String())
+	}
+}
+
 // TestDeafClientsAreNoted checks that a client may be passed over until it has subscribed,
 // and from its last push until the gap that it hears of, or the end, and at no other time.
 func TestDeafClientsAreNoted(t *testing.T) {
