@@ -41,10 +41,10 @@ once-simulated:
 # 1,000 slots of 20 jobs that 50 hosts start with Once on a real store, with kills
 # and pauses, in some five minutes: STORE=redis://localhost:6379 is the store, and
 # for STORE=sqlite, redis, sentinel, cluster, etcd, zk, postgres, mariadb or nats it
-# starts one of its own.
+# starts one of its own. On NATS the leases are longer, and it takes 25 minutes.
 once:
 ifeq ($(STORE),nats)
-	cd natslock && go test . -v -run SlotsOnNATS -timeout 30m -once.all -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
+	cd natslock && go test . -v -run SlotsOnNATS -timeout 45m -once.all -once.ttl=30s -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
 else
 	go test ./internal/safety/once -v -run OnAStore -timeout 30m -once.store=$(STORE) -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
 endif

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	onceAll   = flag.Bool("once.all", false, "run all 1,000 slots of TestSlotsOnNATS, in five minutes")
+	onceAll   = flag.Bool("once.all", false, "run all 1,000 slots of TestSlotsOnNATS, in 25 minutes with leases of 30 s")
 	onceSeed  = flag.Uint64("once.seed", 1, "the seed of its world")
 	onceHosts = flag.Int("once.hosts", 50, "how many hosts it has, if all slots are run")
 	onceTTL   = flag.Duration("once.ttl", 6*time.Second, "their leases: a longer one lets a busy server keep up with the renewals of hosts that wait")
