@@ -403,7 +403,7 @@ func (p *edgePlayer) inspect(to edgeState) error {
 	var held, waiting []string
 	for _, e := range q.Tickets {
 		name, ok := names[e.ID]
-		if p.expired && e.Left <= 0 {
+		if p.expired && e.Left < 0 { // one that is due in this millisecond still counts on Redis
 			continue
 		}
 		if !ok {
