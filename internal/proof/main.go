@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 	result := flags.String("result", "", "write the result to this file")
 	keep := flags.String("keep", "", "write the output of each run to this folder")
 	limit := flags.Duration("limit", 20*time.Minute, "stop a run after this time, as one that did not end")
-	jobs := flags.Int("jobs", 2, "how many runs are made at once, each with about one processor")
+	jobs := flags.Int("jobs", 3, "how many runs are made at once, each with less than one processor")
 	list := flags.Bool("list", false, "print the runs and make none")
 	traces := flags.Int("traces", 0, "hold the traces of so many schedules against the specification, and nothing else")
 	draws := flags.Bool("pictures", false, "write the counterexamples that are published, and nothing else")
