@@ -102,6 +102,7 @@ func TestDeadlineStaysBeyondHalfOfTheTTL(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait() // for a renewal that is due now
 		d.cut()
 		joins, renews, leaves, now := d.joins, d.sentRenews(), d.leaves, time.Now()
 		for range 100 {
