@@ -417,10 +417,10 @@ func (q *queue) onPush(t *ticket, st driver.Status) {
 			t.extra.earlyPush = st
 		}
 	case st.State == driver.Held:
-		if t.valid(q.c.clock.now()) {
+		if t.valid(q.c.clock.now()) && !t.mayHearStalePush() {
 			q.onGrant(t, st.Token)
 		} else {
-			q.c.renewer.renewNow(t) // t may hold only with a fresh lease
+			q.c.renewer.renewNow(t) // t may hold only with a fresh lease, in its present place
 		}
 	case t.state == driver.Waiting:
 		q.onPlaceLost(t)
@@ -450,6 +450,11 @@ func (q *queue) onRenewReply(t *ticket, st driver.Status, sent instant) {
 			q.loseHeld(t, LossGone)
 			q.c.cleaner.addHeld(t)
 			return
+		}
+		if t.state == driver.Waiting && t.joinPending && !t.valid(q.c.clock.now()) {
+			// The place may have expired, and the earlier Join, which came late, may
+			// have taken this one: a push about the first one would grant the second.
+			t.ensureExtra().stalePush = true
 		}
 		t.extend(sent, st.Lease)
 		if st.Holder != "" {

@@ -406,6 +406,70 @@ func TestF49_PushOfAnExpiredPlaceGrantsNothing(t *testing.T) {
 	})
 }
 
+// TestF49_LatePushAfterALateJoin covers F49. A place that was granted expires before
+// the push of its grant arrives, and a Join that comes late takes another one in the
+// name of the same ticket, which a renewal confirms. The push then grants nothing: Lock
+// waits for the turn of the new place.
+func TestF49_LatePushAfterALateJoin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, o := client(t, d), client(t, memlock.New(s))
+		first := must(t)(o.Mutex("a").Lock(bg))
+		joins, deliver := 0, func() {}
+		d.set(func(d *hooked) {
+			d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Status, error) {
+				if joins++; joins == 1 {
+					return driver.Status{}, driver.Errorf(driver.Unknown, "cut")
+				}
+				return next()
+			}
+			d.push = func(id string, p driver.Status, next func(string, driver.Status)) {
+				deliver = func() { next(id, p) }
+			}
+		})
+		got := make(chan *holdfast.Hold, 1)
+		go func() { got <- must(t)(c.Mutex("a").Lock(bg)) }()
+		time.Sleep(ttl / 5) // the Join is repeated, and takes a place
+		d.set(func(d *hooked) {
+			d.renew = func(context.Context, []driver.Ref, batchFunc) ([]driver.Status, error) {
+				return nil, driver.Errorf(driver.Unavailable, "no")
+			}
+		})
+		unlock(t, first) // grants the place; the push is under way
+		second := must(t)(o.Mutex("a").Lock(bg))
+		found := make(chan struct{})
+		d.set(func(d *hooked) {
+			d.push = nil
+			d.renew = func(_ context.Context, refs []driver.Ref, next batchFunc) ([]driver.Status, error) {
+				if len(refs) != 1 || refs[0].State != driver.Waiting {
+					return next()
+				}
+				// A store without tombstones of expired tickets has queued it again, by
+				// the first Join.
+				d.set(func(d *hooked) { d.renew = nil })
+				defer close(found)
+				return []driver.Status{{State: driver.Waiting, Lease: ttl, Ahead: 1}}, nil
+			}
+		})
+		<-found
+		synctest.Wait()
+		deliver()
+		synctest.Wait()
+		select {
+		case h := <-got:
+			t.Fatalf("two hold: %v, %v", h.Err(), second.Err())
+		default:
+		}
+		unlock(t, second)
+		if h := <-got; h.Token() <= second.Token() {
+			t.Errorf("token %d after %d", h.Token(), second.Token())
+		} else {
+			unlock(t, h)
+		}
+	})
+}
+
 // TestLocalWaitersQueueWhenTheirHoldEnds checks what the pages of etcd and ZooKeeper
 // say of the order: a goroutine that waits behind a hold of its own client takes a
 // place at the store when that hold ends, behind a client that came meanwhile.

@@ -39,6 +39,7 @@ type ticketExtra struct {
 	awaitReplyAfter instant       // no Join before the store has replied after this
 	ahead           int32         // of a waiting ticket: places before it, -1 where not known
 	renewal         *userRenewal  // the renewal that Client.Renew waits for
+	stalePush       bool          // a push may be about a place that has expired since; never reset
 }
 
 // ensureExtra returns the extra record of t, which it creates if necessary.
@@ -48,6 +49,9 @@ func (t *ticket) ensureExtra() *ticketExtra {
 	}
 	return t.extra
 }
+
+// mayHearStalePush reports whether a push may be about an earlier place of t.
+func (t *ticket) mayHearStalePush() bool { return t.extra != nil && t.extra.stalePush }
 
 // noteHolder records the holder that keeps t waiting.
 func (t *ticket) noteHolder(holder string) {

@@ -185,7 +185,9 @@ OnPush(c) == \E n \in news :
       i == n[2]
   IN /\ n[1] = c
      /\ \/ q.t[i].state = "new" /\ q.joiner \notin Trying /\ q.t[i].early # n[4] /\ Section(c, [q EXCEPT !.t[i].early = n[4]])
-        \/ q.t[i].state = "waiting" /\ q.t[i].valid /\ Section(c, OnGrant(q, i, n[4]))
+        \/ /\ q.t[i].state = "waiting" /\ q.t[i].valid
+           /\ ~(q.t[i].pending /\ q.t[i].lapsed) \/ Flaw("stale-push-trusted")   \* stalePush: it renews instead
+           /\ Section(c, OnGrant(q, i, n[4]))
 
 (************************* The world ***************************************)
 

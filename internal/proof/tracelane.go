@@ -182,7 +182,7 @@ var coreBugs = []coreBug{
 	},
 	{
 		"a push grants a ticket whose claim is over", "queue.go",
-		"if t.valid(q.c.clock.now()) {\n\t\t\tq.onGrant(t, st.Token)", "if true {\n\t\t\tq.onGrant(t, st.Token)",
+		"if t.valid(q.c.clock.now()) && !t.mayHearStalePush() {\n\t\t\tq.onGrant(t, st.Token)", "if true {\n\t\t\tq.onGrant(t, st.Token)",
 		"its claim lasts", 51,
 	},
 	{
