@@ -39,7 +39,7 @@ type snippet struct {
 // importable are the packages that snippets may use without an import, with the
 // names that snippets give them.
 var importable = []string{
-	"context", "database/sql", "errors", "fmt", "log/slog", "net/http", "os", "sync", "testing", "testing/synctest", "time",
+	"context", "database/sql", "errors", "fmt", "log/slog", "net/http", "os", "runtime/pprof", "sync", "testing", "testing/synctest", "time",
 	"go.etcd.io/etcd/client/v3 clientv3",
 	"github.com/jackc/pgx/v5/pgxpool",
 	"github.com/redis/go-redis/v9 redis",
