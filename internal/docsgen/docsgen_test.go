@@ -211,7 +211,7 @@ func TestGenerate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/expiry.svg", "docs/faults.md", "docs/guarantees.md", "docs/handover.svg", "docs/stores/other.md"}) {
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"README.md", "docs/cli.md", "docs/faults.md", "docs/guarantees.md", "docs/handover.svg", "docs/stores/other.md", "docs/timeline.svg"}) {
 		t.Errorf("made %q", got)
 	}
 	if s := string(files["README.md"]); !strings.Contains(s, "-->\n```go\npackage main\n\nfunc main() {}\n```\n<!--") || !strings.Contains(s, "| fencing tokens |") {

@@ -19,7 +19,7 @@
 // The names are: traits, the table of stores; code FILE, a Go file of the
 // module from its package clause on; versions PACKAGE, the servers on which all
 // tests of a package passed; peers TABLE, a few columns of a table of
-// docs/performance.md; and outages, a few columns of one of docs/safety.md. docs/cli.md, docs/faults.md, docs/expiry.svg and
+// docs/performance.md; and outages, a few columns of one of docs/safety.md. docs/cli.md, docs/faults.md, docs/timeline.svg and
 // docs/handover.svg are generated as a whole.
 //
 // Its tests compile every other block of Go in those pages; a comment before
@@ -157,7 +157,7 @@ func generate(fsys fs.FS) (map[string][]byte, error) {
 		return nil, err
 	}
 	files[catalogue] = faults
-	files[picture] = expiryPicture()
+	files[picture] = timelinePicture()
 	if files[handoverPicture], err = drawRecorded(fsys); err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// TestExpiryPlayedInMemory plays the scene of the picture in memory: the lock is
+// TestLeasePlayedInMemory plays the first scene of the picture in memory: the lock is
 // granted when the picture says so, and a living holder stops when it says so.
-func TestExpiryPlayedInMemory(t *testing.T) {
+func TestLeasePlayedInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.NewStore()
 		a := memlock.New(store)
@@ -70,8 +70,8 @@ func TestExpiryPlayedInMemory(t *testing.T) {
 	})
 }
 
-func TestExpiryIsXML(t *testing.T) {
-	d := xml.NewDecoder(bytes.NewReader(expiryPicture()))
+func TestTimelineIsXML(t *testing.T) {
+	d := xml.NewDecoder(bytes.NewReader(timelinePicture()))
 	for {
 		if _, err := d.Token(); err == io.EOF {
 			return
