@@ -55,8 +55,8 @@ func TestUnitsOfPageVerified(t *testing.T) {
 func TestLinesOfPageRun(t *testing.T) {
 	text, binary := page(t)
 	lines := runLine.FindAllStringSubmatch(text, -1)
-	if len(lines) != 4 {
-		t.Fatalf("%d lines, want two of units and two of a crontab", len(lines))
+	if len(lines) != 5 {
+		t.Fatalf("%d lines, want two of units and three of a crontab", len(lines))
 	}
 	store := filepath.Join(t.TempDir(), "store")
 	if err := os.WriteFile(store, []byte("sqlite:locks.db\n"), 0o600); err != nil {
