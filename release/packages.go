@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/apk"
 	_ "github.com/goreleaser/nfpm/v2/deb"
 	"github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
@@ -27,13 +28,16 @@ Comment:
  /usr/share/doc/holdfast/THIRD_PARTY_LICENSES.
 `
 
-// makePackages makes a deb and an rpm for each target on Linux.
+// description is the first line of what packages say about themselves.
+const description = "locks that processes and machines share"
+
+// makePackages makes a deb, an rpm and an apk for each target on Linux.
 func (r *release) makePackages() error {
 	for _, t := range r.targets {
 		if t.os != "linux" {
 			continue
 		}
-		for _, format := range []string{"deb", "rpm"} {
+		for _, format := range []string{"deb", "rpm", "apk"} {
 			if err := r.makePackage(t, format); err != nil {
 				return err
 			}
@@ -50,7 +54,7 @@ func (r *release) makePackage(t target, format string) error {
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "holdfast", Arch: t.arch, Platform: t.os, Version: r.version, Release: "1",
 		Section: "admin", Priority: "optional", Maintainer: "The Holdfast authors <holdfast-go@users.noreply.github.com>",
-		Description: "locks that processes and machines share\n" +
+		Description: description + "\n" +
 			"Holdfast holds named locks in a store that processes and machines share: Redis,\n" +
 			"Valkey, etcd, ZooKeeper, PostgreSQL, MySQL, MariaDB, or a SQLite file. It runs a\n" +
 			"command while holding a lock, renews the lock, and stops the command when the\n" +
@@ -64,6 +68,10 @@ func (r *release) makePackage(t target, format string) error {
 	})
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return err
+	}
+	if format == "apk" { // whose versions have no dot after _rc, and whose description is one line
+		info.Prerelease = strings.ReplaceAll(info.Prerelease, ".", "")
+		info.Description = description
 	}
 	packager, err := nfpm.Get(format)
 	if err != nil {
@@ -84,7 +92,7 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 		return nil, err
 	}
 	docs, zsh := "/usr/share/doc/holdfast/", "/usr/share/zsh/vendor-completions/"
-	if format == "rpm" {
+	if format != "deb" {
 		zsh = "/usr/share/zsh/site-functions/"
 	}
 	all := files.Contents{r.content(r.binaryOf(t), "/usr/bin/holdfast", 0o755)}
@@ -116,7 +124,7 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 			to = zsh + name
 		case strings.HasPrefix(e.name, "completions/"):
 			to = "/usr/share/bash-completion/completions/" + name
-		case name == "LICENSE" && format == "rpm":
+		case name == "LICENSE" && format != "deb":
 			to = "/usr/share/licenses/holdfast/" + name
 		case name == "LICENSE":
 			to, data = docs+"copyright", []byte(copyright)

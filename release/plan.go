@@ -29,6 +29,7 @@ func (t target) binary() string {
 // allTargets are the systems of a release, ordered as the folder lists them.
 var allTargets = []target{
 	{"darwin", "amd64"}, {"darwin", "arm64"},
+	{"freebsd", "amd64"}, {"freebsd", "arm64"},
 	{"linux", "amd64"}, {"linux", "arm64"},
 	{"windows", "amd64"},
 }

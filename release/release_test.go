@@ -124,3 +124,36 @@ func TestRootCertificatesAreMany(t *testing.T) {
 		t.Errorf("%d certificates", n)
 	}
 }
+
+// TestPackagesNamedAsTheirFormatsWant makes the packages of a pre-release, of a binary
+// and texts that are none.
+func TestPackagesNamedAsTheirFormatsWant(t *testing.T) {
+	r := &release{version: "v1.2.3-rc.1", date: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), out: t.TempDir(), stage: t.TempDir(),
+		targets: []target{{"freebsd", "amd64"}, {"linux", "arm64"}}}
+	binary := r.binaryOf(r.targets[1])
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, []byte("binary"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"LICENSE", "CHANGELOG.md", "man/holdfast.1", "completions/_holdfast"} {
+		if err := r.writeText(name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.makePackages(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(r.out, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	want := []string{"holdfast-1.2.3~rc.1-1.aarch64.rpm", "holdfast_1.2.3_rc1-r1_aarch64.apk", "holdfast_1.2.3~rc.1-1_arm64.deb"}
+	if !slices.Equal(files, want) {
+		t.Errorf("made %q, want %q", files, want)
+	}
+}

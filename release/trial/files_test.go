@@ -125,7 +125,7 @@ func checkFormat(t *testing.T, target string, data []byte) {
 	r := bytes.NewReader(data)
 	var machine fmt.Stringer
 	switch system, _, _ := strings.Cut(target, "/"); system {
-	case "linux":
+	case "linux", "freebsd":
 		f, err := elf.NewFile(r)
 		if err != nil {
 			t.Fatal(err)
@@ -151,6 +151,7 @@ func checkFormat(t *testing.T, target string, data []byte) {
 	}
 	want := map[string]string{
 		"linux/amd64": "EM_X86_64", "linux/arm64": "EM_AARCH64", "darwin/amd64": "CpuAmd64", "darwin/arm64": "CpuArm64",
+		"freebsd/amd64": "EM_X86_64", "freebsd/arm64": "EM_AARCH64",
 	}
 	if machine.String() != want[target] {
 		t.Errorf("it is for %v, want %s", machine, want[target])

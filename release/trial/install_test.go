@@ -1,9 +1,13 @@
 package trial
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -111,6 +115,44 @@ func TestRPMInstallsInFreshRoot(t *testing.T) {
 			t.Errorf("after its removal there is %s", folder)
 		}
 	}
+}
+
+// TestAPKUnpacksInFreshRoot reads the apk as Alpine's apk does: the first of its parts
+// describes it and has the sum of the second, whose files work in an empty root folder.
+// Debian has no apk that could install it.
+func TestAPKUnpacksInFreshRoot(t *testing.T) {
+	data, err := os.ReadFile(one(t, "holdfast_0.9.8_rc1-r1_x86_64.apk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bytes.NewReader(data)
+	control, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control.Multistream(false)
+	description, err := io.ReadAll(control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := data[len(data)-in.Len():]
+	for _, want := range []string{
+		"pkgname = holdfast\n", "pkgver = 0.9.8_rc1-r1\n", "arch = x86_64\n", "license = Apache-2.0\n",
+		fmt.Sprintf("datahash = %x\n", sha256.Sum256(contents)),
+	} {
+		if !bytes.Contains(description, []byte(want)) {
+			t.Errorf("its description lacks %q:\n%s", want, description)
+		}
+	}
+	root := t.TempDir()
+	unpack(t, bytes.NewReader(contents), root)
+	use(t, root, "0:0", []string{"HOME=/root"})
+	for _, file := range []string{"share/man/man1/holdfast-run.1.gz", "share/licenses/holdfast/LICENSE", "share/zsh/site-functions/_holdfast"} {
+		if _, err := os.Stat(filepath.Join(root, "usr", file)); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d files", len(filesOf(t, root)))
 }
 
 // TestImageEntryPointRuns unpacks the image of this platform, and runs its entry

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var only = flag.String("trial.only", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64",
+var only = flag.String("trial.only", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,freebsd/amd64,freebsd/arm64,windows/amd64",
 	"`TARGETS` of the releases; linux/amd64 has to be among them")
 
 var in = flag.String("trial.in", "", "`FOLDER` in which the releases are made and stay; a second run uses those in it again")
