@@ -18,8 +18,9 @@
 //
 // The names are: traits, the table of stores; code FILE, a Go file of the
 // module from its package clause on; versions PACKAGE, the servers on which all
-// tests of a package passed; peers TABLE, a few columns of a table of
-// docs/performance.md; and outages, a few columns of one of docs/safety.md. docs/cli.md, docs/faults.md, docs/timeline.svg and
+// tests of a package passed; supported, the oldest and the newest of these; peers
+// TABLE, a few columns of a table of docs/performance.md; and outages, a few columns
+// of one of docs/safety.md. docs/cli.md, docs/faults.md, docs/timeline.svg and
 // docs/handover.svg are generated as a whole.
 //
 // Its tests compile every other block of Go in those pages; a comment before
@@ -114,11 +115,12 @@ func run(root string, check bool) error {
 // generate returns the files as they should be.
 func generate(fsys fs.FS) (map[string][]byte, error) {
 	kinds := map[string]kind{
-		"traits":   func(string) (string, error) { return traitsTable(stores), nil },
-		"code":     func(file string) (string, error) { return code(fsys, file) },
-		"versions": func(pkg string) (string, error) { return versionsTable(fsys, pkg) },
-		"peers":    func(name string) (string, error) { return peersTable(fsys, name) },
-		"outages":  func(string) (string, error) { return outagesTable(fsys) },
+		"traits":    func(string) (string, error) { return traitsTable(stores), nil },
+		"code":      func(file string) (string, error) { return code(fsys, file) },
+		"versions":  func(pkg string) (string, error) { return versionsTable(fsys, pkg) },
+		"supported": func(string) (string, error) { return supportedTable(fsys) },
+		"peers":     func(name string) (string, error) { return peersTable(fsys, name) },
+		"outages":   func(string) (string, error) { return outagesTable(fsys) },
 	}
 	names := []string{"README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
