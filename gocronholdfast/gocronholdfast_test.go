@@ -73,7 +73,13 @@ type machine struct {
 
 func newMachine(t *testing.T, store *memlock.Store, opts func(*holdfast.Client) []gocron.SchedulerOption) *machine {
 	t.Helper()
-	locks, err := holdfast.New(memlock.New(store))
+	return newMachineOf(t, memlock.New(store), opts)
+}
+
+// newMachineOf returns a machine whose requests go through a driver.
+func newMachineOf(t *testing.T, d holdfast.Driver, opts func(*holdfast.Client) []gocron.SchedulerOption) *machine {
+	t.Helper()
+	locks, err := holdfast.New(d)
 	if err != nil {
 		t.Fatal(err)
 	}
