@@ -20,7 +20,7 @@ func (a *app) breakTicket() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break [flags] NAME",
 		Short: "Take a lock away from who holds it",
-		Long: `Break removes a ticket from the line of the lock NAME: by default that of the one
+		Long: `Break removes a ticket from the queue of the lock NAME: by default that of the one
 who holds it, with --ticket any, holding or waiting. The next in line gets the
 lock.
 

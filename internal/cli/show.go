@@ -18,7 +18,7 @@ func (a *app) show() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [flags] NAME",
 		Short: "Show who holds a lock and who waits for it",
-		Long: `Show shows the line of the lock NAME: those who hold it, then those who wait, in
+		Long: `Show shows the queue of the lock NAME: those who hold it, then those who wait, in
 the order in which they will get it. For each it shows the ticket (which break
 takes), who that is (owner, process, host, note), since when by their own clock,
 and the time left until the store drops them unless they renew; for holders also

@@ -43,7 +43,7 @@ var quotes = []quote{
 	{"stores/postgresql.md", "| renewing 1,000 locks | 4 | 8 |", []string{"pglock/cost_test.go TestRequestCosts"}},
 	{"stores/postgresql.md", "Each client in use deletes the rows of queues that have been idle for a minute",
 		[]string{"drivertest/cases_rows.go idle-rows"}},
-	{"stores/mysql.md", "A line's row can be locked by hand (`SELECT … FOR UPDATE`), and stops its line for as long",
+	{"stores/mysql.md", "A queue's row can be locked by hand (`SELECT … FOR UPDATE`), and stops its queue for as long",
 		[]string{"drivertest/cases_rows.go locked-row"}},
 	{"stores/postgresql.md", "locks are taken all the same, and waiters ask by themselves",
 		[]string{"pglock/fault_listen_test.go TestF124_LockWithoutListener"}},
