@@ -5,6 +5,7 @@ package cli
 import (
 	"crypto/rand"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,32 @@ func TestOncePerRunsACommandOnce(t *testing.T) {
 		run(t, "--store", url, "show", "--json", job).want(t, 0, `"last_done"`, "")
 		run(t, sh(url, "--once-per day --slot 2026-11-24T00:00:00Z "+job, "echo next")...).want(t, 0, "next", "")
 	})
+}
+
+// TestOncePerTellsATerminal checks that a run whose slot is done says so on a terminal, in
+// one line with the machine and the time, and that it does not with -q.
+func TestOncePerTellsATerminal(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	const slot = "--once-per day --slot 2026-11-23T00:00:00Z job"
+	run(t, sh(url, "--note first "+slot, "true")...).want(t, 0, "", "")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := command(t, sh(url, slot, "echo again")...)
+	s := p.onScreen(24, 200)
+	s.expect("holdfast: job is done for ", 1)
+	p.wait()
+	if shown := s.shows(); strings.Count(shown, "\n") != 1 || !strings.Contains(shown, " on "+host+" ") || !strings.Contains(shown, " at ") || strings.Contains(shown, "again") {
+		t.Errorf("the terminal shows %q", shown)
+	}
+	q := command(t, sh(url, "-q "+slot, "echo again")...)
+	s = q.onScreen(24, 200)
+	q.wait()
+	if shown := s.shows(); shown != "" {
+		t.Errorf("with -q the terminal shows %q", shown)
+	}
 }
 
 // TestOncePerStatus75LeavesTheSlotOpen checks that a command that ends with 75, or
