@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,16 +126,17 @@ func TestRootCertificatesAreMany(t *testing.T) {
 	}
 }
 
-// TestPackagesNamedAsTheirFormatsWant makes the packages of a pre-release, of a binary
-// and texts that are none.
-func TestPackagesNamedAsTheirFormatsWant(t *testing.T) {
+// packagesOf makes the packages of a pre-release, of a binary and texts that are none,
+// and returns their contents by name.
+func packagesOf(t *testing.T) map[string]string {
+	t.Helper()
 	r := &release{version: "v1.2.3-rc.1", date: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), out: t.TempDir(), stage: t.TempDir(),
 		targets: []target{{"freebsd", "amd64"}, {"linux", "arm64"}}}
 	binary := r.binaryOf(r.targets[1])
 	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(binary, []byte("binary"), 0o755); err != nil {
+	if err := os.WriteFile(binary, bytes.Repeat([]byte("binary"), 1<<20), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"LICENSE", "CHANGELOG.md", "man/holdfast.1", "completions/_holdfast"} {
@@ -145,15 +147,35 @@ func TestPackagesNamedAsTheirFormatsWant(t *testing.T) {
 	if err := r.makePackages(); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(r.out, "*"))
+	packages := map[string]string{}
+	files, err := os.ReadDir(r.out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range files {
-		files[i] = filepath.Base(files[i])
+	for _, f := range files {
+		data, err := os.ReadFile(filepath.Join(r.out, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages[f.Name()] = string(data)
 	}
+	return packages
+}
+
+// TestPackagesNamedAsTheirFormatsWant checks the names of packages, and that another
+// run in other folders makes the same bytes.
+func TestPackagesNamedAsTheirFormatsWant(t *testing.T) {
+	packages := packagesOf(t)
+	names := slices.Sorted(maps.Keys(packages))
 	want := []string{"holdfast-1.2.3~rc.1-1.aarch64.rpm", "holdfast_1.2.3_rc1-r1_aarch64.apk", "holdfast_1.2.3~rc.1-1_arm64.deb"}
-	if !slices.Equal(files, want) {
-		t.Errorf("made %q, want %q", files, want)
+	if !slices.Equal(names, want) {
+		t.Errorf("made %q, want %q", names, want)
+	}
+	time.Sleep(1100 * time.Millisecond) // tar has whole seconds
+	again := packagesOf(t)
+	for _, name := range names {
+		if packages[name] != again[name] {
+			t.Errorf("%s differs in another run", name)
+		}
 	}
 }
