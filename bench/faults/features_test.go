@@ -58,6 +58,7 @@ func TestFeaturesOfLibraries(t *testing.T) {
 	for name, l := range libraries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			reentrantLock, renewedLock := name+"/reentrant", name+"/renewed" // some use the bare name as their key
 			one, other := l.open(t, at[l.store].addr), l.open(t, at[l.store].addr)
 			excluded := func(lock string) bool {
 				_, release, err := other.take(t.Context(), lock)
@@ -75,30 +76,30 @@ func TestFeaturesOfLibraries(t *testing.T) {
 				}
 			}
 
-			again, release, err := one.take(t.Context(), "reentrant")
+			again, release, err := one.take(t.Context(), reentrantLock)
 			if err != nil {
 				t.Fatal(err)
 			}
 			inner, err := again()
-			reentrant := err == nil && excluded("reentrant")
+			reentrant := err == nil && excluded(reentrantLock)
 			if err == nil {
 				if err := inner(); err != nil {
 					t.Error(err)
 				}
-				reentrant = reentrant && excluded("reentrant")
+				reentrant = reentrant && excluded(reentrantLock)
 			}
 			check("reentrant", reentrant)
 			_ = release() // of a lock that the inner release may have freed
 
-			_, release, err = one.take(t.Context(), "renewed")
+			_, release, err = one.take(t.Context(), renewedLock)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !excluded("renewed") {
+			if !excluded(renewedLock) {
 				t.Error("a lock that was just taken excludes nobody")
 			}
 			time.Sleep(2*ttl + time.Second) // etcd ends sessions late
-			check("renewed", excluded("renewed"))
+			check("renewed", excluded(renewedLock))
 			_ = release() // of a lock that may have expired
 		})
 	}
