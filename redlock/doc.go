@@ -57,5 +57,6 @@
 // majority of three nodes. Read/write locks would be right, but the seam has
 // one trait for both. There are no named owners: the owner's second ticket
 // would have to find a majority of places that one ticket has, while nodes come
-// and go. The order of tickets is only the home's: Traits.Fair is false.
+// and go. There are no marks yet, and so no Once: Traits.Marks is false. The order of
+// tickets is only the home's: Traits.Fair is false.
 package redlock
