@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 		if k == nil {
 			return err
 		}
-		k.Jobs = *jobs
+		k.Jobs = max(*jobs-1, 1) // beside them run those that have to be refused
 		return runTraces(ctx, k, *traces, *result)
 	}
 	if torture.Stores != "" {

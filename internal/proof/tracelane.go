@@ -31,37 +31,42 @@ const (
 // counts become a section of the file result, if that has a name.
 func runTraces(ctx context.Context, k *Checker, schedules int, result string) error {
 	var wrong []string
-	memory, err := k.sound(ctx, "memory", schedules, true, &wrong)
+	traces, err := recordHalves(ctx, "memory", schedules)
 	if err != nil {
 		return err
 	}
-	naive, err := k.sound(ctx, "naive", min(naiveSchedules, schedules), false, &wrong)
+	// The traces that have to be refused are recorded, with mistakes built in, while those
+	// of memory are checked: either alone leaves a processor idle for half of the time.
+	var memory *Accepted
+	var failed error
+	var checking sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	checking.Go(func() {
+		if memory, failed = k.sound(ctx, "memory", schedules, traces, true); failed != nil {
+			cancel()
+		}
+	})
+	naive, refused, err := k.others(ctx, schedules, traces)
 	if err != nil {
+		cancel()
+	}
+	checking.Wait()
+	if err := errors.Join(failed, err); err != nil {
 		return err
 	}
+	wrong = slices.Concat(wrongOf("memory", memory), wrongOf("naive", naive), refused)
 	parts, err := takenParts(filepath.Join(k.Modules, "Trace.tla"))
 	if err != nil {
 		return err
 	}
 	for _, part := range parts {
-		if memory.accepted.Taken[part]+naive.accepted.Taken[part] == 0 {
+		if memory.Taken[part]+naive.Taken[part] == 0 {
 			wrong = append(wrong, fmt.Sprintf("no trace took %s of module Trace", part))
 		}
 	}
-	for _, bite := range []func(context.Context) ([]string, error){
-		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "flaws", false) },
-		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "planted", true) },
-		k.refusesCores,
-		func(ctx context.Context) ([]string, error) { return k.refusesChanges(ctx, memory.traces) },
-	} {
-		more, err := bite(ctx)
-		if err != nil {
-			return err
-		}
-		wrong = append(wrong, more...)
-	}
 	if result != "" {
-		if err := addTraces(result, schedules, memory.accepted, naive.accepted, len(wrong)); err != nil {
+		if err := addTraces(result, schedules, memory, naive, len(wrong)); err != nil {
 			return err
 		}
 	}
@@ -71,27 +76,65 @@ func runTraces(ctx context.Context, k *Checker, schedules int, result string) er
 	return nil
 }
 
-// soundTraces are traces with the checker's word about them.
-type soundTraces struct {
-	traces   []trace.Trace
-	accepted *Accepted
+// recordHalves records schedules in two parts at once: each takes one processor.
+func recordHalves(ctx context.Context, source string, schedules int) ([]trace.Trace, error) {
+	var (
+		recording sync.WaitGroup
+		halves    [2]map[string][]trace.Trace
+		failed    [2]error
+	)
+	half := schedules / 2
+	for i, part := range [2][2]int{{1, half}, {half + 1, schedules - half}} {
+		if part[1] > 0 {
+			recording.Go(func() { halves[i], failed[i] = record(ctx, source, part[0], part[1], "") })
+		}
+	}
+	recording.Wait()
+	return slices.Concat(halves[0][source], halves[1][source]), errors.Join(failed[:]...)
 }
 
-// sound records a store without a flaw, all of whose traces have to be accepted.
-func (k *Checker) sound(ctx context.Context, source string, schedules int, lazy bool, wrong *[]string) (*soundTraces, error) {
-	all, err := record(ctx, source, 1, schedules, "")
+// others checks the traces of the second store, which have to be accepted, and those
+// that have to be refused. It returns what was not as it has to be of the latter.
+func (k *Checker) others(ctx context.Context, schedules int, traces []trace.Trace) (naive *Accepted, wrong []string, err error) {
+	schedules = min(naiveSchedules, schedules)
+	recorded, err := record(ctx, "naive", 1, schedules, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	a, err := k.checkTraces(ctx, source, all[source], lazy)
+	if naive, err = k.sound(ctx, "naive", schedules, recorded["naive"], false); err != nil {
+		return nil, nil, err
+	}
+	for _, bite := range []func(context.Context) ([]string, error){
+		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "flaws", false) },
+		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "planted", true) },
+		k.refusesCores,
+		func(ctx context.Context) ([]string, error) { return k.refusesChanges(ctx, traces) },
+	} {
+		more, err := bite(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		wrong = append(wrong, more...)
+	}
+	return naive, wrong, nil
+}
+
+// wrongOf returns the refusals of a store without a flaw.
+func wrongOf(store string, a *Accepted) (wrong []string) {
+	for _, r := range a.Refused {
+		wrong = append(wrong, store+": "+r.String())
+	}
+	return wrong
+}
+
+// sound checks the traces of a store without a flaw, all of which have to be accepted.
+func (k *Checker) sound(ctx context.Context, source string, schedules int, traces []trace.Trace, lazy bool) (*Accepted, error) {
+	a, err := k.checkTraces(ctx, source, traces, lazy)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Printf("%-45s %d schedules, %d traces, %d events: %d refused, %.0f s\n", source, schedules, a.Traces, a.Events, len(a.Refused), a.Seconds)
-	for _, r := range a.Refused {
-		*wrong = append(*wrong, source+": "+r.String())
-	}
-	return &soundTraces{all[source], a}, nil
+	return a, nil
 }
 
 // refusesStores returns the stores none of whose traces is refused.

@@ -373,7 +373,7 @@ func recordBy(ctx context.Context, module, pkg, sources string, args []string, w
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	args = append(append([]string{"test", "-C", module, pkg, "-count", "1", "-timeout", "30m"}, args...), "-trace.out", dir)
+	args = append(append([]string{"test", "-C", module, "-vet=off", "-ldflags=-w", pkg, "-count", "1", "-timeout", "30m"}, args...), "-trace.out", dir)
 	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("recording %s: %w\n%s", sources, err, text)
 	}
