@@ -1,9 +1,11 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,14 +86,43 @@ func (r *Recorder) Wrap(d driver.Driver) *Driver {
 	return &Driver{d: d, r: r, client: r.clients}
 }
 
-// add notes an event, and returns its place, which stays the same.
-func (r *Recorder) add(e Event) int {
+// add notes events, and returns the place of the first one, which stays the same. No
+// other event comes between them, such as a push that the store sends meanwhile.
+func (r *Recorder) add(events ...Event) (first int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.Version, e.Seed, e.Seq = Version, r.seed, int64(len(r.events)+1)
-	e.At = int64(time.Since(r.began) + r.stepped)
-	r.events, r.at = append(r.events, e), append(r.at, time.Now())
-	return len(r.events) - 1
+	first = len(r.events)
+	for _, e := range events {
+		e.Version, e.Seed, e.Seq = Version, r.seed, int64(len(r.events)+1)
+		e.At = int64(time.Since(r.began) + r.stepped)
+		r.events, r.at = append(r.events, e), append(r.at, time.Now())
+	}
+	return first
+}
+
+// arrange brings n answered Leaves of one call, from first on, into an order in which the
+// store may have carried them out: a server takes the tickets of a call in an order of
+// its own. A ticket that waited left before the ones that held, and these left in the
+// order of their grants.
+func (r *Recorder) arrange(first, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.events[first : first+n]
+	now := slices.Clone(was)
+	rank := func(e *Event) uint64 {
+		switch {
+		case e.State == driver.Waiting.String():
+			return 0
+		case e.State != driver.Held.String():
+			return 1
+		}
+		return 2 + e.Token
+	}
+	slices.SortStableFunc(now, func(x, y Event) int { return cmp.Compare(rank(&x), rank(&y)) })
+	for i := range now {
+		now[i].Seq, now[i].At, now[i].Took = was[i].Seq, was[i].At, was[i].Took
+	}
+	copy(was, now)
 }
 
 // change changes an event whose answer has come.
@@ -159,14 +190,12 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 func (d *Driver) batch(ctx context.Context, kind Kind, refs []driver.Ref, send func(context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
 	d.r.order.Lock()
 	defer d.r.order.Unlock()
-	first := 0
+	events := make([]Event, len(refs))
 	for n, ref := range refs {
-		e := Event{Kind: kind, Client: d.client, Pending: ref.JoinPending}
-		e.request(ref.Ticket)
-		if i := d.r.add(e); n == 0 {
-			first = i
-		}
+		events[n] = Event{Kind: kind, Client: d.client, Pending: ref.JoinPending}
+		events[n].request(ref.Ticket)
 	}
+	first := d.r.add(events...)
 	carry(ctx, first, len(refs))
 	all, err := send(d.r.within(ctx), refs)
 	for n := range refs {
@@ -180,6 +209,9 @@ func (d *Driver) batch(ctx context.Context, kind Kind, refs []driver.Ref, send f
 				e.answer(all[n], nil)
 			}
 		})
+	}
+	if kind == Leave && d.r.server {
+		d.r.arrange(first, len(refs))
 	}
 	return all, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +68,95 @@ func TestRecorderNotesRequestsAnswersAndPushes(t *testing.T) {
 	if e := events[7]; e.Err != driver.Refused.String() {
 		t.Errorf("%v", e)
 	}
+}
+
+// leavesAll is a driver that answers as a server which takes the tickets of a Leave in
+// another order, and sends pushes at any time.
+type leavesAll struct {
+	*memlock.Driver
+	push   func(string, driver.Status)
+	answer []driver.Status
+}
+
+func (d *leavesAll) Watch(_ context.Context, notify func(string, driver.Status)) error {
+	d.push = notify
+	return nil
+}
+
+func (d *leavesAll) Leave(context.Context, []driver.Ref) ([]driver.Status, error) {
+	return d.answer, nil
+}
+
+// TestRecorderOrdersTheLeavesOfOneCall checks that the Leaves of one call to a server have
+// an order in which they may have been carried out: a holder that leaves makes room for
+// another ticket of the call.
+func TestRecorderOrdersTheLeavesOfOneCall(t *testing.T) {
+	held := func(token uint64) driver.Status { return driver.Status{State: driver.Held, Token: token} }
+	d := &leavesAll{Driver: memlock.New(memlock.NewStore()), answer: []driver.Status{held(8), {State: driver.Gone}, held(7), {State: driver.Waiting}}}
+	for server, want := range map[bool][]string{false: {"a:1", "a:2", "a:3", "a:4"}, true: {"a:4", "a:2", "a:3", "a:1"}} {
+		r := trace.NewRecorder(1)
+		if server {
+			r = trace.NewServerRecorder(1)
+		}
+		all, err := r.Wrap(d).Leave(context.Background(), refs("a:1", "a:2", "a:3", "a:4"))
+		if err != nil || !slices.Equal(all, d.answer) {
+			t.Fatalf("%v: %v", all, err)
+		}
+		var got []string
+		for i, e := range r.Events() {
+			got = append(got, e.ID)
+			if e.Seq != int64(i+1) || i > 0 && e.At < r.Events()[i-1].At {
+				t.Errorf("%v", e)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("server %v: %q, want %q", server, got, want)
+		}
+	}
+}
+
+// TestPushesComeBetweenNoTicketsOfACall checks that each ticket of a call has its own
+// answer, though the store sends pushes meanwhile.
+func TestPushesComeBetweenNoTicketsOfACall(t *testing.T) {
+	ctx := context.Background()
+	d := &leavesAll{Driver: memlock.New(memlock.NewStore()), answer: []driver.Status{{State: driver.Waiting}, {State: driver.Gone}, {State: driver.Held, Token: 7}}}
+	r := trace.NewServerRecorder(1)
+	wrapped := r.Wrap(d)
+	if err := wrapped.Watch(ctx, func(string, driver.Status) {}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var pushing sync.WaitGroup
+	pushing.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				d.push("b:1", driver.Status{State: driver.Held, Token: 9})
+			}
+		}
+	})
+	for range 2000 {
+		if _, err := wrapped.Leave(ctx, refs("a:1", "a:2", "a:3")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	pushing.Wait()
+	want := map[string]string{"a:1": "waiting", "a:2": "gone", "a:3": "held", "b:1": "held"}
+	for _, e := range r.Events() {
+		if e.Kind != trace.Watch && e.State != want[e.ID] {
+			t.Fatalf("%v", e)
+		}
+	}
+}
+
+func refs(ids ...string) (all []driver.Ref) {
+	for _, id := range ids {
+		all = append(all, driver.Ref{Ticket: &driver.Ticket{ID: id, Name: "n", Units: 1, Limit: 1, TTL: time.Minute}})
+	}
+	return all
 }
 
 // TestRecorderDoesNotDisturb checks that schedules end as they do without it: the
