@@ -70,7 +70,7 @@ func (r *runner) notice(n job.Notice) {
 		r.say(e, why+": killing the command")
 	case job.Suspended:
 		r.say(e, fmt.Sprintf("stopped; lock %s is not renewed meanwhile, and the command is ended if this lasts longer than %s",
-			name, formatDuration(max(0, n.Left-r.grace))))
+			name, formatDuration(max(0, n.Left-n.Grace))))
 	case job.Unguarded:
 		r.say(e, "the process that guards the command has ended: if holdfast is killed now, the command may run on")
 	}

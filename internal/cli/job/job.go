@@ -72,7 +72,8 @@ type Notice struct {
 	Kind   Kind
 	Reason Reason        // of Stopping and Killing
 	PID    int           // of Started
-	Left   time.Duration // until the deadline, of Stopping, Killing and Suspended
+	Left   time.Duration // until the deadline, or the end of MaxDuration, of Stopping, Killing and Suspended
+	Grace  time.Duration // from SIGTERM to that end, of Suspended
 }
 
 // Kind is the kind of a Notice.
@@ -236,7 +237,7 @@ func (r *run) decide() time.Duration {
 		r.stopping = why
 		r.killAt = r.limits.killAt(r.Deadline())
 		if !over && now.Before(r.killAt) {
-			r.Notice(Notice{Stopping, why, 0, time.Until(r.Deadline())})
+			r.Notice(Notice{Kind: Stopping, Reason: why, Left: r.left(why)})
 			r.signal(syscall.SIGTERM)
 			r.signal(syscall.SIGCONT) // a stopped process could not act on SIGTERM
 			r.updateGuard()
@@ -249,11 +250,19 @@ func (r *run) decide() time.Duration {
 	// deadline moves on again.
 	if over || !now.Before(r.killAt) {
 		r.killed = true
-		r.Notice(Notice{Killing, r.stopping, 0, time.Until(r.Deadline())})
+		r.Notice(Notice{Kind: Killing, Reason: r.stopping, Left: r.left(r.stopping)})
 		r.signal(syscall.SIGKILL)
 		return next
 	}
 	return min(next, r.killAt.Sub(now))
+}
+
+// left returns the time that is left to the command, which was stopped for why.
+func (r *run) left(why Reason) time.Duration {
+	if why == MaxDuration {
+		return time.Until(r.limits.start.Add(r.MaxDuration))
+	}
+	return time.Until(r.Deadline())
 }
 
 func (r *run) isExpired() bool {
@@ -308,7 +317,8 @@ func (r *run) stopped(s syscall.Signal) {
 			return
 		}
 	}
-	r.Notice(Notice{Kind: Suspended, Left: time.Until(r.Deadline())})
+	end, grace := r.limits.end(r.Deadline())
+	r.Notice(Notice{Kind: Suspended, Left: time.Until(end), Grace: grace})
 	r.terminal.suspend(r.stops)
 	r.updateGuard()
 	r.signal(syscall.SIGCONT)

@@ -297,6 +297,11 @@ func TestMaxDurationStopsTheCommand(t *testing.T) {
 	if d := time.Since(began); d < tr.MaxDuration/2 {
 		t.Errorf("it was stopped after %v, and may run for %v", d, tr.MaxDuration)
 	}
+	if got := tr.kinds(); !slices.Equal(got, []Kind{Started, Stopping}) {
+		t.Errorf("notices %v", got)
+	} else if left := tr.notices[1].Left; left > tr.MaxDuration/5 {
+		t.Errorf("it was told that %v are left, of the %v that it may run", left, tr.MaxDuration)
+	}
 }
 
 func TestSignalsArePassedOn(t *testing.T) {

@@ -50,6 +50,16 @@ func (l *limits) decide(now, deadline time.Time, over bool) (Reason, time.Durati
 	return "", min(next, max(l.grace/4, time.Millisecond), checkInterval)
 }
 
+// end returns the end of the command's time for which SIGTERM is due first, by
+// the deadline or by the longest duration, and the time from SIGTERM to that end.
+func (l *limits) end(deadline time.Time) (end time.Time, grace time.Duration) {
+	longest := l.start.Add(l.maxDuration)
+	if l.maxDuration > 0 && longest.Add(-l.longGrace).Before(deadline.Add(-l.grace)) {
+		return longest, l.longGrace
+	}
+	return deadline, l.grace
+}
+
 // killAt returns the instant at which a command is killed after SIGTERM.
 func (l *limits) killAt(deadline time.Time) time.Time {
 	at := deadline.Add(-l.margin)
