@@ -63,8 +63,10 @@ Once for each slot. With --once-per, COMMAND runs once for each day, week, month
 other period of NAME, on one machine of all that say so, however wrong their clocks
 are. While it runs elsewhere, run waits, and then exits with 0 if the slot is done;
 a run that comes later exits with 0 at once. A slot is done when COMMAND has ended,
-with any status but 75, which leaves the slot open, as its death does: then the next
-in line runs it. Weeks begin on Monday, and the last 10 s before a slot count for it.
+also by a signal, with any status but 75. That leaves the slot open, as the death of
+run and a lock that was lost do: then the next in line runs it. Weeks begin on
+Monday. The last 10 s before a slot count for it; of slots below 200 s, the last
+twentieth.
 
 When holdfast itself dies. A second process of it, the guard, is in the group of
 COMMAND. If holdfast is killed with SIGKILL, the guard kills the group at once;
