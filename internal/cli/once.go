@@ -102,7 +102,7 @@ func (o *onceRun) command(ctx context.Context) error {
 	o.ran = true
 	o.acquireStop()
 	o.r.event(eventJSON{Event: "acquired", Token: hold.Token(), Waited: new(seconds(time.Since(o.r.startedAt)))})
-	env := append(o.r.environment(hold, os.Environ()), "HOLDFAST_SLOT="+o.r.slot.Format(time.RFC3339))
+	env := append(o.r.environment(hold, os.Environ()), "HOLDFAST_SLOT="+o.r.slot.Format(time.RFC3339Nano))
 	o.res, o.err = o.r.job(hold, env).Run()
 	o.over = hold.Err() // read at the instant at which the command had ended
 	_ = hold.Unlock()
@@ -147,8 +147,8 @@ func (r *runner) doneElsewhere(done holdfast.Done) error {
 	return exitWith(status)
 }
 
-// slotText returns a slot in local time.
-func slotText(slot time.Time) string { return slot.Local().Format(time.RFC3339) }
+// slotText returns a slot in local time, with a fraction of a second if it has one.
+func slotText(slot time.Time) string { return slot.Local().Format(time.RFC3339Nano) }
 
 // doneText returns a slot, and by whom and when it was done.
 func doneText(d holdfast.Done) string {
@@ -157,7 +157,7 @@ func doneText(d holdfast.Done) string {
 		s += " by " + holderText(d.By)
 	}
 	if !d.At.IsZero() {
-		s += " at " + slotText(d.At)
+		s += " at " + d.At.Local().Format(time.RFC3339)
 	}
 	return s
 }

@@ -79,6 +79,16 @@ func TestOncePerRunsACommandOnce(t *testing.T) {
 	})
 }
 
+// TestOncePerTellsTheWholeSlot checks that two slots of one second are told apart
+// where a slot is shown: the command's environment, and show.
+func TestOncePerTellsTheWholeSlot(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	slot := "--once-per 100ms --slot 2026-11-23T00:00:00.25Z job"
+	run(t, sh(url, slot, `echo "slot $HOLDFAST_SLOT"`)...).want(t, 0, "slot 2026-11-23T00:00:00.25Z", "")
+	run(t, "--store", url, "show", "job").want(t, 0, ":00.25", "")
+}
+
 // TestOncePerTellsATerminal checks that a run whose slot is done says so on a terminal, in
 // one line with the machine and the time, and that it does not with -q.
 func TestOncePerTellsATerminal(t *testing.T) {
