@@ -42,6 +42,9 @@ func classify(err error, commits bool) error {
 		if !commits {
 			class = driver.Unavailable
 		}
+		if code(err) == lib.SQLITE_IOERR_SHMSIZE {
+			return driver.Errorf(class, "the disk is full, or the -shm file beside the file cannot grow: %w", err)
+		}
 	case lib.SQLITE_CORRUPT:
 		return driver.Errorf(driver.Refused, "the file is damaged: %w", err)
 	case lib.SQLITE_NOTADB:
