@@ -20,10 +20,11 @@ type Waiting struct {
 	Until time.Time
 }
 
-// WithWaiting has f called while Lock, RLock, Acquire or Do waits: at each answer of
-// the store about the place, and when the place is lost. f runs on the goroutine
-// that waits, outside of all mutexes, and may take and release locks; while it
-// blocks, that goroutine takes no grant. Panics of f are dropped. Nil, the default,
+// WithWaiting has f called while Lock, RLock, Acquire, Do, Once or Lead waits: at each
+// answer of the store about the place, and when the place is lost. f runs on the
+// goroutine that waits, outside of all mutexes, and may take and release locks; while
+// it blocks, that goroutine takes no grant. f must not call Close or Shutdown, which
+// would wait for the call that f is part of. Panics of f are dropped. Nil, the default,
 // is none. Try calls do not wait, and do not call f.
 func WithWaiting(f func(w Waiting)) Option {
 	return option(func(s *settings) { s.waiting = f })
