@@ -37,17 +37,12 @@ func absolute(storeURL, dir string) (string, error) {
 	if scheme != "sqlite" && fileOptions[scheme] == nil {
 		return storeURL, nil
 	}
-	if dir == "" {
-		var err error
-		if dir, err = os.Getwd(); err != nil {
-			return "", fail(exitUnavailable, "the working folder: %w", err)
-		}
-	}
 	if scheme == "sqlite" {
 		if rest == "" || strings.ContainsRune("/:?", rune(rest[0])) || strings.HasPrefix(rest, "~/") {
 			return storeURL, nil
 		}
-		return userstore.FileURL(dir) + "/" + rest, nil
+		dir, err := folder(dir)
+		return userstore.FileURL(dir) + "/" + rest, err
 	}
 	before, query, ok := strings.Cut(storeURL, "?")
 	if !ok {
@@ -61,9 +56,25 @@ func absolute(storeURL, dir string) (string, error) {
 			name == "sslrootcert" && path == "system" { // a word of libpq
 			continue
 		}
+		if dir, err = folder(dir); err != nil {
+			return "", err
+		}
 		options[i] = name + "=" + escapePath.Replace(neturl.QueryEscape(filepath.Join(dir, path)))
 	}
 	return before + "?" + strings.Join(options, "&"), nil
+}
+
+// folder returns dir, or the working folder if dir is "". Only a relative path needs
+// it: the working folder may have been removed.
+func folder(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fail(exitUnavailable, "the working folder: %w", err)
+	}
+	return dir, nil
 }
 
 // escapePath makes an escaped path readable. It writes a space as %20, since some
