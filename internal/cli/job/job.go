@@ -259,10 +259,14 @@ func (r *run) decide() time.Duration {
 
 // left returns the time that is left to the command, which was stopped for why.
 func (r *run) left(why Reason) time.Duration {
-	if why == MaxDuration {
+	left := time.Until(r.Deadline())
+	switch why {
+	case MaxDuration:
 		return time.Until(r.limits.start.Add(r.MaxDuration))
+	case Expired: // maybe earlier than Deadline said
+		return min(left, 0)
 	}
-	return time.Until(r.Deadline())
+	return left
 }
 
 func (r *run) isExpired() bool {

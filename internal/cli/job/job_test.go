@@ -268,6 +268,8 @@ func TestPastDeadlineSkipsTERM(t *testing.T) {
 	gone(t, tr.pid("pid"))
 	if got := tr.kinds(); !slices.Equal(got, []Kind{Started, Killing}) || tr.read("out") != "" {
 		t.Errorf("notices %v, output %q", got, tr.read("out"))
+	} else if left := tr.notices[1].Left; left > 0 {
+		t.Errorf("after the deadline %v were left", left)
 	}
 }
 
