@@ -72,15 +72,22 @@ func parseDoneRecord(value []byte) (doneRecord, error) {
 }
 
 // parseSlots reads the greatest slot and the distances to the next ones, in
-// base 36; "d*n" is n times the distance d.
+// base 36; "d*n" is n times the distance d. A distance may be greater than an int64.
 func parseSlots(s string) ([]int64, error) {
-	var slots []int64
 	if s == "" {
 		return nil, nil
 	}
-	for i, field := range strings.Split(s, ",") {
+	first, rest, more := strings.Cut(s, ",")
+	greatest, err := strconv.ParseInt(first, 36, 64)
+	if err != nil {
+		return nil, err
+	}
+	slots := []int64{greatest}
+	for more {
+		var field string
+		field, rest, more = strings.Cut(rest, ",")
 		d, count, repeated := strings.Cut(field, "*")
-		n, err := strconv.ParseInt(d, 36, 64)
+		n, err := strconv.ParseUint(d, 36, 64)
 		times := 1
 		if err == nil && repeated {
 			times, err = strconv.Atoi(count)
@@ -88,14 +95,16 @@ func parseSlots(s string) ([]int64, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case i == 0 && !repeated:
-			slots = append(slots, n)
-			continue
-		case i == 0 || n < 1 || times < 1 || len(slots)+times > maxSlots:
+		case times < 1 || len(slots)+times > maxSlots:
 			return nil, fmt.Errorf("slots %q", s)
 		}
 		for range times {
-			slots = append(slots, slots[len(slots)-1]-n)
+			prev := slots[len(slots)-1]
+			slot := int64(uint64(prev) - n)
+			if slot >= prev { // no distance, or one beyond the least slot
+				return nil, fmt.Errorf("slots %q", s)
+			}
+			slots = append(slots, slot)
 		}
 	}
 	return slots, nil
@@ -110,11 +119,11 @@ func formatSlots(slots []int64) string {
 			i++
 			continue
 		}
-		d, n := slots[i-1]-slots[i], 1
-		for i+n < len(slots) && slots[i+n-1]-slots[i+n] == d {
+		d, n := distance(slots, i), 1
+		for i+n < len(slots) && distance(slots, i+n) == d {
 			n++
 		}
-		b.WriteString("," + strconv.FormatInt(d, 36))
+		b.WriteString("," + strconv.FormatUint(d, 36))
 		if n > 1 {
 			b.WriteString("*" + strconv.Itoa(n))
 		}
@@ -122,6 +131,9 @@ func formatSlots(slots []int64) string {
 	}
 	return b.String()
 }
+
+// distance returns how much less slots[i] is than the one before it.
+func distance(slots []int64, i int) uint64 { return uint64(slots[i-1]) - uint64(slots[i]) }
 
 // format returns the value of a mark, with as many of the last Dones as fit.
 func (r *doneRecord) format() ([]byte, error) {

@@ -3,8 +3,11 @@ package holdfast
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +134,25 @@ func TestF66_DoneRecordLayout(t *testing.T) {
 	}
 	if fmt.Sprint(through(t, r).slots) != fmt.Sprint(r.slots) {
 		t.Errorf("%v is read back as %v", r.slots, through(t, r).slots)
+	}
+}
+
+// TestRecordOfSlotsFarApart keeps slots whose distance in nanoseconds is greater than
+// an int64.
+func TestRecordOfSlotsFarApart(t *testing.T) {
+	first := time.Date(1678, time.January, 1, 0, 0, 0, 0, time.UTC)
+	last := time.Date(2261, time.December, 31, 23, 59, 59, 0, time.UTC)
+	var r doneRecord
+	for _, slot := range []time.Time{first, last} {
+		r = through(t, r.with(Done{Slot: slot, At: time.UnixMilli(1), Token: 1}))
+	}
+	if want := []int64{last.UnixNano(), first.UnixNano()}; !slices.Equal(r.slots, want) {
+		t.Errorf("slots %v, want %v", r.slots, want)
+	}
+	least := strconv.FormatInt(math.MinInt64, 36)
+	for _, s := range []string{least + ",1", "0," + strconv.FormatUint(1<<63+1, 36), "5,0", least + ",1*2"} {
+		if got, err := parseSlots(s); err == nil {
+			t.Errorf("%s: %v, want an error", s, got)
+		}
 	}
 }
