@@ -149,10 +149,15 @@ func (c *Client) storeName(name string) (string, error) {
 	if name == "" {
 		return "", errors.New("holdfast: name is empty")
 	}
-	if err := driver.CheckName(c.settings.prefix + name); err != nil {
-		return "", fmt.Errorf("holdfast: %w", err)
+	full := c.settings.prefix + name
+	err := driver.CheckName(full)
+	if err == nil {
+		return full, nil
 	}
-	return c.settings.prefix + name, nil
+	if own := driver.CheckName(name); own != nil {
+		return "", fmt.Errorf("holdfast: %w", own)
+	}
+	return "", fmt.Errorf("holdfast: with the prefix of %d bytes: %w", len(c.settings.prefix), err)
 }
 
 // Inspect returns the holders of a name and its waiters, in order. A name that

@@ -112,3 +112,19 @@ func TestPrefixSeparates(t *testing.T) {
 		unlock(t, h2)
 	})
 }
+
+// TestNameThatThePrefixMakesTooLong checks that the error of a name that is too long
+// with the prefix alone names the prefix: the length is not that of the name.
+func TestNameThatThePrefixMakesTooLong(t *testing.T) {
+	c, err := holdfast.New(memlock.New(memlock.NewStore()), holdfast.WithPrefix("app/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Inspect(bg, strings.Repeat("x", 4093)); err == nil || !strings.Contains(err.Error(), "prefix of 4 bytes") {
+		t.Errorf("a name of 4093 bytes after a prefix of 4: %v", err)
+	}
+	if _, err := c.Inspect(bg, strings.Repeat("x", 4092)); err != nil {
+		t.Errorf("a name of 4092 bytes after a prefix of 4: %v", err)
+	}
+}
