@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -101,6 +102,9 @@ func stopParent(t *testing.T, lease, grace time.Duration) (wrong []string) {
 	}
 	_ = cmd.Process.Signal(syscall.SIGCONT)
 	f.wait("log", "[result 137")
+	if log := f.read("log"); strings.Contains(log, "[unguarded ]") {
+		wrong = append(wrong, "the guard, which killed the command, was reported as gone: "+log)
+	}
 	return wrong
 }
 

@@ -174,6 +174,10 @@ func (j *Job) Run() (Result, error) {
 	return r.result(status), nil
 }
 
+// groupEnds is the time that a command has to end after its guard, which kills the
+// group, itself included, when this process stood still.
+const groupEnds = 100 * time.Millisecond
+
 // loop handles events until the command has ended, and returns its status.
 func (r *run) loop() syscall.WaitStatus {
 	changes := make(chan syscall.WaitStatus)
@@ -183,6 +187,7 @@ func (r *run) loop() syscall.WaitStatus {
 	signal.Notify(r.stops, unix.SIGTSTP, unix.SIGCONT)
 	defer signal.Stop(r.stops)
 	over, unguarded := r.Expired, (<-chan struct{})(r.guard.gone)
+	var report <-chan time.Time
 	for {
 		select {
 		case status := <-changes:
@@ -199,7 +204,10 @@ func (r *run) loop() syscall.WaitStatus {
 			over = nil
 		case <-timer.C:
 		case <-unguarded:
-			if unguarded = nil; r.killed {
+			unguarded, report = nil, time.After(groupEnds)
+			continue
+		case <-report:
+			if r.killed {
 				continue // with the rest of the group
 			}
 			r.Notice(Notice{Kind: Unguarded})
