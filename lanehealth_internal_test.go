@@ -1,10 +1,12 @@
 package holdfast
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -42,5 +44,29 @@ func TestF106_OwnStarvationIsNoSilence(t *testing.T) {
 		lh.requestSent()
 		time.Sleep(2 * patience)
 		expect(patience / 2)
+	})
+}
+
+// TestSilenceErrorSaysItsClassOnce checks the error of a Lock that ends since the store is
+// silent: its class comes once, and then the last error of the store.
+func TestSilenceErrorSaysItsClassOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newCell(t, false, false)
+		refused := errors.New("connection refused")
+		lh := x.q.laneHealth
+		lh.lastErr = driver.Wrap(driver.Unavailable, refused)
+		for class, want := range map[driver.Class]string{
+			driver.Unavailable: "store unavailable: the store has not answered for 0s: connection refused",
+			driver.Unknown:     "outcome unknown: the store has not answered for 0s: store unavailable: connection refused",
+		} {
+			err := lh.silenceError(class)
+			if err.Error() != want || !errors.Is(err, refused) || driver.ClassOf(err) != class {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		x.c.calls.Done()
+		if err := x.c.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -235,5 +235,8 @@ func (lh *laneHealth) silenceError(class driver.Class) error {
 	if why == nil || errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded) {
 		return driver.Errorf(class, "the store has not answered for %v", silence)
 	}
+	if e, ok := why.(*driver.Error); ok && e.Class == class { // the class is said once
+		why = e.Err
+	}
 	return driver.Errorf(class, "the store has not answered for %v: %w", silence, why)
 }
