@@ -357,6 +357,23 @@ func TestStrictOrderOverClients(t *testing.T) {
 	}
 }
 
+// holdsAfter checks that a Lock has no hold beside second, and gets one with a greater
+// token when second is unlocked.
+func holdsAfter(t *testing.T, got <-chan *holdfast.Hold, second *holdfast.Hold) {
+	t.Helper()
+	select {
+	case h := <-got:
+		t.Fatalf("two hold: %v, %v", h.Err(), second.Err())
+	default:
+	}
+	unlock(t, second)
+	h := <-got
+	if h.Token() <= second.Token() {
+		t.Errorf("token %d after %d", h.Token(), second.Token())
+	}
+	unlock(t, h)
+}
+
 // TestF49_PushOfAnExpiredPlaceGrantsNothing covers F49. The reply to a Join is
 // lost, its place is granted by push and expires, and a repeated Join takes
 // another place: the push says nothing about that one, and Lock waits for its
@@ -392,17 +409,7 @@ func TestF49_PushOfAnExpiredPlaceGrantsNothing(t *testing.T) {
 			t.Fatalf("the place ended after %v", since)
 		}
 		time.Sleep(ttl / 2)
-		select {
-		case h := <-got:
-			t.Fatalf("two hold: %v, %v", h.Err(), second.Err())
-		default:
-		}
-		unlock(t, second)
-		if h := <-got; h.Token() <= second.Token() {
-			t.Errorf("token %d after %d", h.Token(), second.Token())
-		} else {
-			unlock(t, h)
-		}
+		holdsAfter(t, got, second)
 	})
 }
 
@@ -456,17 +463,7 @@ func TestF49_LatePushAfterALateJoin(t *testing.T) {
 		synctest.Wait()
 		deliver()
 		synctest.Wait()
-		select {
-		case h := <-got:
-			t.Fatalf("two hold: %v, %v", h.Err(), second.Err())
-		default:
-		}
-		unlock(t, second)
-		if h := <-got; h.Token() <= second.Token() {
-			t.Errorf("token %d after %d", h.Token(), second.Token())
-		} else {
-			unlock(t, h)
-		}
+		holdsAfter(t, got, second)
 	})
 }
 

@@ -30,7 +30,6 @@ const (
 // those of stores with a flaw, of a core with a bug, and changed ones are refused. Its
 // counts become a section of the file result, if that has a name.
 func runTraces(ctx context.Context, k *Checker, schedules int, result string) error {
-	var wrong []string
 	traces, err := recordHalves(ctx, "memory", schedules)
 	if err != nil {
 		return err
@@ -55,7 +54,7 @@ func runTraces(ctx context.Context, k *Checker, schedules int, result string) er
 	if err := errors.Join(failed, err); err != nil {
 		return err
 	}
-	wrong = slices.Concat(wrongOf("memory", memory), wrongOf("naive", naive), refused)
+	wrong := slices.Concat(wrongOf("memory", memory), wrongOf("naive", naive), refused)
 	parts, err := takenParts(filepath.Join(k.Modules, "Trace.tla"))
 	if err != nil {
 		return err
