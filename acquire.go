@@ -7,59 +7,92 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// acquire waits until h, which is new, holds. With try, acquire does not wait
-// for a turn and does not overtake waiters.
-func (q *queue) acquire(ctx context.Context, h *Hold, try bool) error {
-	h.wait.try = try
+// wait is the wait of one goroutine for its hold, and the state of the hold
+// before its grant; queue.mu guards it. It is apart from Hold, so that the many
+// holds of a program stay small. The goroutine sleeps in acquire until its queue
+// grants the hold or ends the wait; while it is the joiner, it sends Join.
+type wait struct {
+	hold         *Hold
+	spec         *spec
+	askedAt      time.Time
+	begunAt      instant       // askedAt, on the client's clock
+	wakeUp       chan struct{} // made when the goroutine has to sleep
+	try          bool
+	err          error     // why the wait ended without a hold
+	spareTicket  *ticket   // for the first Join
+	limitAtStore int64     // the queue's limit, after a LimitError
+	storeErr     error     // why the store cannot give a place yet
+	storeUntil   time.Time // the store surely refuses until then
+	turnDue      bool      // LockWait was due: it is not the caller's turn
+	storeDue     bool      // LockWait was due: storeErr
+	local        bool      // another goroutine of this client handed the lock over
+	placeDue     bool      // the function of WithWaiting was due
+	newsSeen     uint16    // waiters.news when it was last called
+}
+
+// wake wakes the goroutine that sleeps in acquire, if any.
+func (w *wait) wake() {
+	if w.wakeUp == nil {
+		return // the goroutine is not asleep
+	}
+	select {
+	case w.wakeUp <- struct{}{}:
+	default:
+	}
+}
+
+// acquire waits until the hold, which is new, holds. With try, acquire does not
+// wait for a turn and does not overtake waiters.
+func (w *wait) acquire(ctx context.Context, try bool) error {
+	h, q := w.hold, w.hold.queue
+	w.try = try
 	q.mu.Lock()
 	if q.admitReader(h) {
 		q.mu.Unlock()
 		return nil
 	}
-	if h.wait.try {
+	if try {
 		if err := q.tryBlocked(); err != nil {
 			q.mu.Unlock()
 			return err
 		}
-		q.tryCount++
 	}
 	q.waiters.pushBack(h)
 	q.ensureJoiner()
 	for {
 		switch {
-		case h.wait.err != nil:
+		case w.err != nil:
 			q.mu.Unlock()
-			return h.wait.err
+			return w.err
 		case h.ticket != nil && q.c.closing(): // Close may have missed this grant
 			q.mu.Unlock()
-			return q.giveUpWait(h, nil)
+			return w.giveUp(nil)
 		case h.ticket != nil:
-			if h.takeLocked() {
+			if w.takeGrantLocked() {
 				q.mu.Unlock()
 				return nil
 			}
 			// The grant was lost before this goroutine woke: back to the
 			// front, and a new Join. A Try does not overtake goroutines that
 			// came in the meantime.
-			h.ticket, h.wait.local = nil, false
-			if h.wait.try {
-				if h.wait.err = q.tryBlocked(); h.wait.err != nil {
+			h.ticket, w.local = nil, false
+			if try {
+				if w.err = q.tryBlocked(); w.err != nil {
 					continue
 				}
-				q.tryCount++
 			}
 			q.waiters.pushFront(h)
 			q.ensureJoiner()
 			continue
-		case q.joiner == h && !q.c.closing():
-			if q.reportWaitLocked(h, false) || q.reportPlaceLocked(h, false) {
+		case q.waiters.joiner == h && !q.c.closing():
+			if w.reportWaitLocked(false) || w.reportPlaceLocked(false) {
 				continue
 			}
-			q.joining = true
+			q.waiters.joining = true
 			q.mu.Unlock()
-			q.join(ctx, h)
-			q.joining = false
-			if q.joiner == h && !h.queuedLocked() {
+			w.join(ctx)
+			q.waiters.joining = false
+			if q.waiters.joiner == h && !h.queuedLocked() {
 				q.passJoiner() // a local hand-off overtook its Join
 			}
 			if !h.queuedLocked() || ctx.Err() == nil && !q.c.closing() {
@@ -68,14 +101,14 @@ func (q *queue) acquire(ctx context.Context, h *Hold, try bool) error {
 		}
 		if q.c.closing() { // Close wakes only those that it finds asleep
 			q.mu.Unlock()
-			return q.giveUpWait(h, nil)
+			return w.giveUp(nil)
 		}
-		wake := h.wait.wakeUp
+		wake := w.wakeUp
 		if wake == nil {
 			wake = make(chan struct{}, 1)
-			h.wait.wakeUp = wake
+			w.wakeUp = wake
 		}
-		if q.joiner != h && (q.reportWaitLocked(h, true) || q.reportPlaceLocked(h, true)) {
+		if q.waiters.joiner != h && (w.reportWaitLocked(true) || w.reportPlaceLocked(true)) {
 			continue
 		}
 		q.mu.Unlock()
@@ -89,35 +122,68 @@ func (q *queue) acquire(ctx context.Context, h *Hold, try bool) error {
 		case <-wake:
 			q.mu.Lock()
 		case <-over:
-			return q.giveUpWait(h, ctx)
+			return w.giveUp(ctx)
 		}
 	}
 }
 
-// giveUpWait ends a wait because its context ended, or, with a nil ctx, because
-// of Shutdown or Close.
-func (q *queue) giveUpWait(h *Hold, ctx context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	err := error(&nameError{name: q.name(), err: ErrClosed})
-	if ctx != nil && !q.c.closing() {
-		err = waitError(ctx, q.name(), h.wait.askedAt, parseHolder(q.holder()))
+// takeGrantLocked turns the grant into a hold, on the goroutine that waited for
+// it. It returns false if the grant was lost before. queue.mu guards the state.
+func (w *wait) takeGrantLocked() bool {
+	h := w.hold
+	t, c := h.ticket, h.queue.c
+	if t.state != driver.Held {
+		return false
 	}
-	return q.withdraw(h, err)
+	h.taken = true
+	h.root = (*rootHold)(h)
+	h.unlocksLeft = 1
+	h.token = t.currentToken()
+	if h.queue.key.readers() {
+		h.token = t.storeToken << 8
+	}
+	h.since = c.clock.now()
+	h.mu.Lock() // the timer may fire at once
+	startMaxHoldLocked(h)
+	h.mu.Unlock()
+	return true
 }
 
-// join sends one Join for the pending ticket; h is the joiner. The queue has
-// the result afterwards: a grant, a place, a failure, or a reason to try again,
-// in which case h is still the joiner.
+// giveUp ends the wait because its context ended, or, with a nil ctx, because of
+// Shutdown or Close.
+func (w *wait) giveUp(ctx context.Context) error {
+	q := w.hold.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.closedError()
+	if ctx != nil && !q.c.closing() {
+		err = waitError(ctx, q.name(), w.askedAt, parseHolder(q.holder()))
+	}
+	return q.withdraw(w.hold, err)
+}
+
+// giveUpUnlessReturned gives the wait up if a callback has ended the goroutine,
+// so that the queue does not wait for it.
+func (w *wait) giveUpUnlessReturned(returned *bool) {
+	if !*returned {
+		_ = w.giveUp(nil)
+		w.hold.queue.c.queues.release(w.hold.queue)
+	}
+}
+
+// join sends one Join for the pending ticket; the goroutine is the joiner. The
+// queue has the result afterwards: a grant, a place, a failure, or a reason to
+// try again, in which case the goroutine is still the joiner.
 //
-// join is called without q.mu and returns with q.mu locked, so that no
+// join is called without queue.mu and returns with it locked, so that no
 // successor starts before the reply is processed.
-func (q *queue) join(ctx context.Context, h *Hold) {
+func (w *wait) join(ctx context.Context) {
+	h, q := w.hold, w.hold.queue
 	t := q.pending // only the joiner changes it
-	if !q.awaitJoinAllowed(ctx, h, t) {
+	if !w.awaitJoinAllowed(ctx, t) {
 		return
 	}
-	if !h.wait.try {
+	if !w.try {
 		if !q.c.subscription.ensure(ctx) {
 			q.mu.Lock()
 			return
@@ -133,8 +199,8 @@ func (q *queue) join(ctx context.Context, h *Hold) {
 	t.joinsSent++
 	ttl := q.key.ttl
 	limit := min(q.laneHealth.requestTimeout(requestJoin, callTimeout(ttl), ttl*2/3), max(t.joinSentAt.add(ttl).sub(now), ttl/50))
-	if h.wait.try {
-		limit = min(limit, max(h.retryBudget()-time.Since(h.wait.askedAt), time.Millisecond))
+	if w.try {
+		limit = min(limit, max(w.retryBudget()-time.Since(w.askedAt), time.Millisecond))
 	}
 	call.begin(ctx, limit)
 	q.joinCall = call
@@ -143,8 +209,8 @@ func (q *queue) join(ctx context.Context, h *Hold) {
 	if closing {
 		call.stop()
 	}
-	sent := q.laneHealth.joinSent(&q.key, h.troubleDelay()/2)
-	st, err := q.c.drv.Join(call, &t.Ticket, !h.wait.try)
+	sent := q.laneHealth.joinSent(&q.key, w.troubleDelay()/2)
+	st, err := q.c.drv.Join(call, &t.Ticket, !w.try)
 	q.laneHealth.joinEnded(call, sent, err)
 	call.end()
 
@@ -160,11 +226,12 @@ func (q *queue) join(ctx context.Context, h *Hold) {
 	q.onJoinReply(h, t, st, sent)
 }
 
-// awaitJoinAllowed waits until a Join may be sent. It pauses before a
+// awaitJoinAllowed waits until a Join of t may be sent. It pauses before a
 // repetition, waits for a store that is not ready, and, after a silence longer
 // than a lease, waits until the store has replied again. When no Join is needed
-// any more, it returns false with q.mu locked.
-func (q *queue) awaitJoinAllowed(ctx context.Context, h *Hold, t *ticket) bool {
+// any more, it returns false with queue.mu locked.
+func (w *wait) awaitJoinAllowed(ctx context.Context, t *ticket) bool {
+	q := w.hold.queue
 	var pause time.Duration
 	var after instant
 	q.mu.Lock()
@@ -176,10 +243,10 @@ func (q *queue) awaitJoinAllowed(ctx context.Context, h *Hold, t *ticket) bool {
 		pause = max(pause, t.extra.notBefore.sub(now))
 		after = t.extra.awaitReplyAfter
 	}
-	placed := q.hadPlace(h)
+	placed := w.hadPlace()
 	q.mu.Unlock()
 	if pause > 0 {
-		q.laneHealth.probeAfterFailure(&q.key, h.troubleDelay()/2)
+		q.laneHealth.probeAfterFailure(&q.key, w.troubleDelay()/2)
 		if !q.pause(ctx, pause) {
 			q.mu.Lock()
 			return false
@@ -188,22 +255,23 @@ func (q *queue) awaitJoinAllowed(ctx context.Context, h *Hold, t *ticket) bool {
 	if since, long := q.laneHealth.silentLongerThan(q.key.ttl); long {
 		after = max(after, since)
 	}
-	if after == 0 || q.awaitStore(ctx, h, after, placed) {
+	if after == 0 || w.awaitStore(ctx, after, placed) {
 		return true
 	}
 	q.mu.Lock()
 	if ctx.Err() == nil && !q.c.closing() {
-		q.onJoinError(h, t, q.laneHealth.silenceError(driver.Unavailable))
+		q.onJoinError(w.hold, t, q.laneHealth.silenceError(driver.Unavailable))
 	}
 	return false
 }
 
-// awaitStore waits until the store has replied after an instant. If h had a
-// place, the wait has no bound, else it ends with the retry budget.
-func (q *queue) awaitStore(ctx context.Context, h *Hold, after instant, placed bool) bool {
+// awaitStore waits until the store has replied after an instant. If the wait had
+// a place, it has no bound, else it ends with the retry budget.
+func (w *wait) awaitStore(ctx context.Context, after instant, placed bool) bool {
+	q := w.hold.queue
 	if !placed {
-		budget := h.retryBudget()
-		rest := max(budget-time.Since(h.wait.askedAt), budget-q.laneHealth.silence(), time.Millisecond)
+		budget := w.retryBudget()
+		rest := max(budget-time.Since(w.askedAt), budget-q.laneHealth.silence(), time.Millisecond)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, rest)
 		defer cancel()

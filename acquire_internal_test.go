@@ -46,16 +46,16 @@ func TestJoinerKeepsTheLine(t *testing.T) {
 			defer stop()
 			s := c.spec("n", kindSemaphore, 2, nil)
 			s.key.units = 1
-			q, h := c.queues.get(s.key, false)
+			q, h := c.queues.get(s.key)
 			defer c.calls.Done()
 			h.wait.spec, h.ctx, h.wait.askedAt = s, ctx, time.Now()
 			q.waiters.pushBack(h)
 			q.ensureJoiner()
-			q.joining = true
+			q.waiters.joining = true
 			if q.pending.joinsSent = tt.tries; tt.tries > 0 {
 				stop()
 			}
-			q.join(ctx, h)
+			h.wait.join(ctx)
 			if q.mu.TryLock() {
 				t.Error("the line was free for others before the joiner was done with it")
 			}

@@ -41,7 +41,7 @@ func (s *shutdown) close() error {
 	c.mu.Unlock()
 
 	for t := range c.renewer.heldTickets() {
-		t.queue.abandonHolds(t)
+		t.abandonHolds()
 	}
 	c.renewer.stop()
 	c.lanes.stopProbes()
@@ -79,7 +79,8 @@ func (s *shutdown) close() error {
 
 // abandonHolds ends the holds of t and, if a function still runs under one of
 // them, keeps t at the store until its lease ends.
-func (q *queue) abandonHolds(t *ticket) {
+func (t *ticket) abandonHolds() {
+	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.state != driver.Held {
@@ -91,28 +92,28 @@ func (q *queue) abandonHolds(t *ticket) {
 	for h := t.holds.first; h != nil; {
 		next := h.next
 		if !h.taken {
-			h.wakeUp()
+			h.wait.wake()
 		} else {
 			t.holds.remove(h)
-			if h.runsFunction() {
+			if h.root.runsFunction() {
 				running++
 				q.c.shutdown.noteAbandoned(q.name())
 			}
-			last, reported := h.end(over)
+			last, reported := h.root.end(over)
 			if last {
-				q.c.shutdown.holdEnded(h)
+				q.c.shutdown.holdEnded(h.root)
 			}
 			if last && !reported {
-				ended = append(ended, endedHold{h, q.c.clock.now(), over})
+				ended = append(ended, endedHold{h.root, q.c.clock.now(), over})
 			}
 		}
 		h = next
 	}
 	switch {
 	case running > 0:
-		q.retireHeld(t)
+		q.endTicket(t, kept)
 	case t.holds.first == nil:
-		q.discardHeld(t)
+		q.endTicket(t, left)
 	}
 	q.c.report.ended(ended...)
 }

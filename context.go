@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -65,17 +64,18 @@ type tokenKey string
 
 // Value answers the package's own keys; the parent answers others.
 func (c *holdCtx) Value(key any) any {
-	if c.hold.matches(key) {
+	if isHoldOf(c.hold, key) {
 		return c.hold
 	}
 	return c.Context.Value(key)
 }
 
-// matches reports whether h is the hold that a context key stands for.
-func (h *Hold) matches(key any) bool {
+// isHoldOf reports whether h is the hold that a context key stands for.
+func isHoldOf(h *Hold, key any) bool {
 	switch k := key.(type) {
 	case *queue:
-		return k.sameLock(h.root.queue)
+		q := h.root.queue
+		return k.c == q.c && k.key.name == q.key.name && k.key.limit == q.key.limit
 	case *spec:
 		return k.isLockOf(h.root.queue)
 	case tokenKey:
@@ -91,11 +91,6 @@ func (c *holdCtx) Err() error {
 	}
 	_ = c.hold.Err() // ends the context if the claim is over
 	return c.Context.Err()
-}
-
-// sameLock reports whether two queues of a client are one lock to reentrancy.
-func (q *queue) sameLock(other *queue) bool {
-	return q.c == other.c && q.key.name == other.key.name && q.key.limit == other.key.limit
 }
 
 // isLockOf reports whether a call on s nests in a hold of q.
@@ -115,93 +110,3 @@ func Token(ctx context.Context, name string) uint64 {
 	h, _ := ctx.Value(tokenKey(name)).(*Hold)
 	return h.Token()
 }
-
-// nest takes a hold inside the hold outer, without a request. Holds opened with
-// one context exclude each other, unless they only read, so that goroutines
-// that share a context are still serialised.
-func (h *Hold) nest(ctx context.Context, outer *Hold, key queueKey, try bool) error {
-	if err := outer.Err(); err != nil {
-		return err
-	}
-	r := outer.root
-	if key.units > r.queue.key.units {
-		return &nameError{h.Name(), ErrUpgrade, "inside " + kindOfKey(r.queue.key) + " of the same name"}
-	}
-	if err := h.wait.spec.fits(&r.queue.key); err != nil {
-		return err
-	}
-	shared := r.queue.key.readers()
-	if !shared {
-		if err := outer.takeSlot(ctx, h, try); err != nil {
-			return err
-		}
-	}
-	h.outer, h.root, h.queue, h.ticket, h.taken = outer, r, r.queue, r.ticket, true
-	h.token, h.since = r.token, r.queue.c.clock.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	over := outer.endErr
-	if over == nil && r.stopping {
-		over = &nameError{name: outer.Name(), err: ErrClosed}
-	}
-	if over != nil {
-		if !shared {
-			outer.freeSlot()
-		}
-		return over
-	}
-	r.unlocksLeft++
-	in := r.nestedLocked()
-	in.holds = append(in.holds, h)
-	h.startMaxHoldLocked()
-	return nil
-}
-
-// fits refuses options of a nested lock that its outer hold, of the given key,
-// does not have: both share the outer hold's ticket.
-func (s *spec) fits(outer *queueKey) error {
-	switch {
-	case s.given&givenOwner != 0 && s.key.owner != outer.owner:
-		return fmt.Errorf("holdfast: %q: owner %q inside a hold of owner %q: a nested lock has the owner of the outer hold",
-			s.name, s.key.owner, outer.owner)
-	case s.given&givenTTL != 0 && s.key.ttl != outer.ttl:
-		return fmt.Errorf("holdfast: %q: TTL %v inside a hold with a TTL of %v: a nested lock shares the lease of the outer hold",
-			s.name, s.key.ttl, outer.ttl)
-	}
-	return nil
-}
-
-// takeSlot takes the only slot inside a hold.
-func (h *Hold) takeSlot(ctx context.Context, in *Hold, try bool) error {
-	h.root.mu.Lock()
-	if h.nestedLocked().slot == nil {
-		h.nested.slot = make(chan struct{}, 1)
-	}
-	slot := h.nested.slot
-	h.root.mu.Unlock()
-	select {
-	case slot <- struct{}{}:
-		return nil
-	default:
-	}
-	if try {
-		return &HeldError{Name: in.Name(), Holder: parseHolder(h.root.ticket.Meta)}
-	}
-	over := h.Context()
-	select {
-	case slot <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-	case <-over.Done():
-	}
-	switch {
-	case h.root.queue.c.closing():
-		return &nameError{name: in.Name(), err: ErrClosed}
-	case over.Err() != nil:
-		return context.Cause(over)
-	}
-	return waitError(ctx, in.Name(), in.wait.askedAt, Holder{})
-}
-
-// freeSlot frees the slot that takeSlot took.
-func (h *Hold) freeSlot() { <-h.nested.slot }

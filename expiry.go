@@ -57,7 +57,7 @@ func (r *renewer) onExpiry() {
 	r.armClaimTimerLocked()
 	r.mu.Unlock()
 	for _, t := range over {
-		t.queue.loseHeld(t, LossExpired)
+		t.lose(LossExpired)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Hold is a lock that is held. The client renews it until Unlock, and it ends
@@ -13,7 +11,7 @@ import (
 // use. A nil Hold, or one that no lock call returned, behaves as a released one.
 type Hold struct {
 	queue *queue
-	root  *Hold           // the hold that a nested one is part of; itself otherwise
+	root  *rootHold       // the hold that a nested one is part of; itself otherwise
 	outer *Hold           // the hold whose context a nested one was opened with
 	ctx   context.Context // Lock's, with the values that Observers added
 
@@ -45,99 +43,9 @@ type Hold struct {
 	unlockErr error // of Unlock
 }
 
-// wait is the state of a hold before its grant; guarded by queue.mu. It is
-// apart from Hold, so that the many holds of a program stay small.
-type wait struct {
-	spec         *spec
-	askedAt      time.Time
-	begunAt      instant       // askedAt, on the client's clock
-	wakeUp       chan struct{} // made when the goroutine has to sleep
-	try          bool
-	err          error     // why the wait ended without a hold
-	spareTicket  *ticket   // for the first Join
-	limitAtStore int64     // the queue's limit, after a LimitError
-	storeErr     error     // why the store cannot give a place yet
-	storeUntil   time.Time // the store surely refuses until then
-	turnDue      bool      // LockWait was due: it is not the caller's turn
-	storeDue     bool      // LockWait was due: storeErr
-	local        bool      // another goroutine of this client handed the lock over
-	placeDue     bool      // the function of WithWaiting was due
-	newsSeen     uint16    // queue.news when it was last called
-}
-
-// nestedHolds is the record of the holds nested in a hold.
-type nestedHolds struct {
-	holds []*Hold // of a root: ended together with it
-	slot  chan struct{}
-}
-
-// nestedLocked returns the record of the holds nested in h. The root's mu
-// guards it.
-func (h *Hold) nestedLocked() *nestedHolds {
-	if h.nested == nil {
-		h.nested = new(nestedHolds)
-	}
-	return h.nested
-}
-
-// wakeUp wakes the goroutine that sleeps in acquire, if any.
-func (h *Hold) wakeUp() {
-	if h.wait.wakeUp == nil {
-		return // the goroutine is not asleep
-	}
-	select {
-	case h.wait.wakeUp <- struct{}{}:
-	default:
-	}
-}
-
 // queuedLocked reports whether h still waits: h is among its queue's waiters
 // until it is granted or fails. queue.mu guards the answer.
 func (h *Hold) queuedLocked() bool { return h.ticket == nil && h.wait.err == nil }
-
-// retryBudget returns how long a Lock without a place keeps trying a silent
-// store, and a Try any store.
-func (h *Hold) retryBudget() time.Duration {
-	ttl := h.queue.key.ttl
-	if h.wait.try {
-		least := max(callTimeout(ttl), minSilence)
-		return h.queue.laneHealth.requestTimeout(requestJoin, least, silenceBudget(ttl))
-	}
-	return silenceBudget(ttl)
-}
-
-// troubleDelay returns how long a wait may go without a reply before the
-// Observer learns of it. The first probe is sent after half of that time.
-func (h *Hold) troubleDelay() time.Duration {
-	if h.wait.try {
-		return callTimeout(h.queue.key.ttl)
-	}
-	return releaseTimeout(h.queue.key.ttl)
-}
-
-// overBudget reports whether the retry budget is spent.
-func (h *Hold) overBudget() bool { return time.Since(h.wait.askedAt) >= h.retryBudget() }
-
-// takeLocked turns the grant into a hold, on the goroutine that waited for it.
-// It returns false if the grant was lost before. queue.mu guards the state.
-func (h *Hold) takeLocked() bool {
-	t, c := h.ticket, h.queue.c
-	if t.state != driver.Held {
-		return false
-	}
-	h.taken = true
-	h.root = h
-	h.unlocksLeft = 1
-	h.token = t.currentToken()
-	if h.queue.key.readers() {
-		h.token = t.storeToken << 8
-	}
-	h.since = c.clock.now()
-	h.mu.Lock() // the timer may fire at once
-	h.startMaxHoldLocked()
-	h.mu.Unlock()
-	return true
-}
 
 // Name returns the name of the lock, as given by the user.
 func (h *Hold) Name() string {
@@ -192,11 +100,11 @@ func (h *Hold) errAt(now instant) error {
 	r := h.root
 	for n := h; n != nil; n = n.outer {
 		if n.maxHold != nil && now >= n.maxHold.until {
-			n.onMaxHold()
+			n.maxHold.onBound()
 		}
 	}
 	if !r.ticket.valid(now) {
-		r.queue.loseHeld(r.ticket, LossExpired)
+		r.ticket.lose(LossExpired)
 	}
 	return h.endError()
 }

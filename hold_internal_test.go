@@ -73,7 +73,7 @@ func TestF52_HandOverOfAnEndedClaim(t *testing.T) {
 			t.Fatal("a hold whose claim was over was handed on")
 		}
 		c.cleaner.addHeld(left)
-		h.end(ErrReleased)
+		h.root.end(ErrReleased)
 		c.queues.release(q)
 		if err := <-done; err != nil {
 			t.Error(err)

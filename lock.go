@@ -17,7 +17,6 @@ type spec struct {
 	name         string
 	kind         kind
 	key          queueKey
-	manual       bool // WithManualRenewal
 	maxHold      time.Duration
 	maxWait      time.Duration
 	existingSize bool // of a semaphore: WithExistingSize
@@ -59,8 +58,7 @@ func (c *Client) spec(name string, k kind, limit int64, opts []Option) *spec {
 	s.maxHold, s.maxWait, s.given = st.maxHold, st.maxWait, st.given
 	s.existingSize = st.existingSize && k == kindSemaphore
 	s.waiting = st.waiting
-	s.key = queueKey{name: full, limit: limit, owner: st.owner, ttl: st.ttl}
-	s.manual = st.manual
+	s.key = queueKey{name: full, limit: limit, owner: st.owner, ttl: st.ttl, manual: st.manual}
 	if s.meta = c.meta; st.owner != c.settings.owner || st.note != c.settings.note || st.holder != c.settings.holder ||
 		st.replacesHolder != c.settings.replacesHolder {
 		s.meta = newMetaEncoder(&st)
@@ -134,7 +132,6 @@ func (s *spec) lockWithin(ctx, wait context.Context, units int64, try bool) (*Ho
 // and may be nil.
 func (s *spec) lockUnits(a attempt, units int64) (*Hold, error) {
 	key := s.key
-	key.units = units
 	if units > key.limit { // only with WithExistingSize
 		have, err := s.sizeAtStore(a, units)
 		if err != nil {
@@ -142,6 +139,7 @@ func (s *spec) lockUnits(a attempt, units int64) (*Hold, error) {
 		}
 		key.limit = have
 	}
+	key.units = int32(units)
 	for {
 		h, err := s.lockKey(a, key)
 		if err == nil {
@@ -194,7 +192,7 @@ func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
 	if a.wait.Err() != nil && !c.closing() {
 		return nil, waitError(a.wait, s.name, a.askedAt, Holder{})
 	}
-	q, h := c.queues.get(key, s.manual)
+	q, h := c.queues.get(key)
 	if q == nil {
 		return nil, &nameError{name: s.name, err: ErrClosed}
 	}
@@ -210,7 +208,7 @@ func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
 		}
 		return h, nil
 	}
-	if err := q.acquire(a.wait, h, a.try); err != nil {
+	if err := h.wait.acquire(a.wait, a.try); err != nil {
 		c.queues.release(q)
 		return h, err
 	}
@@ -236,7 +234,7 @@ func (s *spec) checkFunc(fn func(ctx context.Context) error) error {
 		return nil
 	case fn == nil:
 		return fmt.Errorf("holdfast: %q: the function is nil", s.name)
-	case s.manual:
+	case s.key.manual:
 		return errManualFunction(s.name)
 	}
 	return nil

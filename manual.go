@@ -32,7 +32,7 @@ type userRenewal struct {
 }
 
 // isLeftToUser reports whether only the user renews t. queue.mu guards the state.
-func (t *ticket) isLeftToUser() bool { return t.queue.manual && t.state == driver.Held }
+func (t *ticket) isLeftToUser() bool { return t.queue.key.manual && t.state == driver.Held }
 
 // endRenewalLocked ends the renewal that Client.Renew waits for, if any. queue.mu
 // guards it.
@@ -99,7 +99,7 @@ func (c *Client) Renew(ctx context.Context, holds ...*Hold) []error {
 	c.renewer.renewAllNow(due)
 	for i, h := range holds {
 		if errs[i] == nil {
-			errs[i] = h.awaitRenewal(ctx, asked[i])
+			errs[i] = asked[i].await(ctx, h)
 		}
 	}
 	return errs
@@ -123,26 +123,26 @@ func checkManual(c *Client, h *Hold) error {
 		return ErrReleased
 	case h.root.queue.c != c:
 		return fmt.Errorf("holdfast: renew %q: the hold is another client's", h.Name())
-	case !h.root.queue.manual:
+	case !h.root.queue.key.manual:
 		return fmt.Errorf("holdfast: renew %q: the client renews the hold: it has no WithManualRenewal", h.Name())
 	}
 	return h.Err()
 }
 
-// awaitRenewal waits for the end of a renewal, nil if the ticket had ended, and
-// returns its result for h.
-func (h *Hold) awaitRenewal(ctx context.Context, asked *userRenewal) error {
+// await waits for the end of a renewal, nil if the ticket had ended, and returns
+// its result for h.
+func (u *userRenewal) await(ctx context.Context, h *Hold) error {
 	q := h.root.queue
-	if asked == nil {
-		return h.ended()
+	if u == nil {
+		return ticketEnd(h)
 	}
 	select {
-	case <-asked.done:
+	case <-u.done:
 	default:
 		select {
-		case <-asked.done:
+		case <-u.done:
 		case <-q.c.done:
-			return h.ended()
+			return ticketEnd(h)
 		case <-ctx.Done():
 			if err := h.Err(); err != nil {
 				return err
@@ -151,7 +151,7 @@ func (h *Hold) awaitRenewal(ctx context.Context, asked *userRenewal) error {
 		}
 	}
 	q.mu.Lock() // a loss ends the ticket and its holds under it
-	err := asked.err
+	err := u.err
 	q.mu.Unlock()
 	if over := h.Err(); over != nil {
 		return over
@@ -162,14 +162,15 @@ func (h *Hold) awaitRenewal(ctx context.Context, asked *userRenewal) error {
 	return nil
 }
 
-// ended returns why the ticket of h ended, whose end may be under way.
-func (h *Hold) ended() error {
-	h.root.queue.mu.Lock()
-	defer h.root.queue.mu.Unlock()
+// ticketEnd returns why the ticket of h ended, whose end may be under way.
+func ticketEnd(h *Hold) error {
+	q := h.root.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if err := h.endError(); err != nil {
 		return err
 	}
-	return h.root.queue.closedError()
+	return q.closedError()
 }
 
 // renewAllNow renews tickets at once, in as few requests as their lanes allow.

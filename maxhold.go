@@ -7,21 +7,23 @@ import "time"
 // released, unless Unlock came first. In between, the lock is kept and renewed,
 // so that no other client holds it while the work stops.
 type maxHoldTimer struct {
+	hold  *Hold
 	until instant
 	timer *time.Timer
 }
 
 // startMaxHoldLocked sets the timer of MaxHold. The root's mu guards it.
-func (h *Hold) startMaxHoldLocked() {
+func startMaxHoldLocked(h *Hold) {
 	if d := h.wait.spec.maxHold; d > 0 {
-		h.maxHold = &maxHoldTimer{until: h.since.add(d)}
-		h.maxHold.timer = time.AfterFunc(d, h.onMaxHold)
+		h.maxHold = &maxHoldTimer{hold: h, until: h.since.add(d)}
+		h.maxHold.timer = time.AfterFunc(d, h.maxHold.onBound)
 	}
 }
 
-func (h *Hold) stopMaxHoldLocked() {
-	if h.maxHold != nil {
-		h.maxHold.timer.Stop()
+// stop stops the timer, if there is one. The root's mu guards it.
+func (m *maxHoldTimer) stop() {
+	if m != nil {
+		m.timer.Stop()
 	}
 }
 
@@ -37,32 +39,32 @@ func (h *Hold) maxHoldEnd() instant {
 	return end
 }
 
-// onMaxHold ends a hold that has reached its MaxHold, and the holds nested in
-// it. They keep the lock until they are unlocked or onMaxHoldOver runs.
-func (h *Hold) onMaxHold() {
-	r := h.root
+// onBound ends a hold that has reached its MaxHold, and the holds nested in it.
+// They keep the lock until they are unlocked or onOver runs.
+func (m *maxHoldTimer) onBound() {
+	h, r := m.hold, m.hold.root
 	err := h.lostError(LossMaxHold)
 	ended := false
 	r.mu.Lock()
-	for n := range r.withNestedLocked() {
+	for n := range r.holdsLocked() {
 		if n.isNestedIn(h) && n.endErr == nil {
 			ended = true
 			n.finishLocked(err)
 		}
 	}
 	if ended {
-		h.maxHold.timer.Stop()
-		h.maxHold.timer = time.AfterFunc(releaseTimeout(r.queue.key.ttl), h.onMaxHoldOver)
+		m.timer.Stop()
+		m.timer = time.AfterFunc(releaseTimeout(r.queue.key.ttl), m.onOver)
 	}
 	r.mu.Unlock()
-	if ended && h == r {
+	if ended && h.outer == nil {
 		r.queue.c.report.ended(endedHold{r, r.queue.c.clock.now(), err})
 	}
 }
 
-// onMaxHoldOver releases what a hold that reached its MaxHold still keeps.
-func (h *Hold) onMaxHoldOver() {
-	q := h.root.queue
+// onOver releases what a hold that reached its MaxHold still keeps.
+func (m *maxHoldTimer) onOver() {
+	h, q := m.hold, m.hold.root.queue
 	if !q.c.beginCall() {
 		return // Close has ended the hold
 	}

@@ -30,7 +30,7 @@ func (c *Client) Multi(names []string, opts ...Option) *Multi {
 		if mu.s.err != nil {
 			m.err = mu.s.err
 		}
-		if m.err == nil && mu.s.manual {
+		if m.err == nil && mu.s.key.manual {
 			m.err = errManualFunction(n)
 		}
 		m.ms = append(m.ms, mu)
@@ -200,7 +200,7 @@ func (m *MultiHold) release() (ended []endedHold) {
 				if errs[i] = h.unlockErr; last {
 					mu.Lock()
 					defer mu.Unlock()
-					ended = append(ended, endedHold{h, at, done})
+					ended = append(ended, endedHold{h.root, at, done})
 				}
 			})
 		}
@@ -244,7 +244,7 @@ type multiCtx struct {
 // parent's value.
 func (c *multiCtx) Value(key any) any {
 	for _, h := range c.hold.holds {
-		if h.matches(key) {
+		if isHoldOf(h, key) {
 			return h
 		}
 	}

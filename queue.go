@@ -34,22 +34,25 @@ import (
 //	last one gives up  left, unless never sent   left                 left
 //	unlock             -                         -                    handed on, replaced or left
 //
-// A ticket ends in one of these ways, and is then out of the queue:
+// A ticket ends in endTicket, and is then out of the queue. The second column has
+// the argument atStore, and what follows from it:
 //
-//	why                             at the store            next
-//	unlock, 255 hand-offs or 10 ms  replaced by the head's  the head joins
-//	unlock, nobody waits            left by the caller      -
-//	the store has no place for it   absent                  the head joins anew
-//	no reply about it is to rely on left in the background  the head joins anew
-//	nobody waits for it             left in the background  -
-//	lost, or ended by Close         left in the background  the head joins
-//	detached, or Close gave up      kept until its lease    the head joins
+//	why                             at the store                     next
+//	unlock, 255 hand-offs or 10 ms  kept: replaced by the head's     the head joins
+//	unlock, nobody waits            kept: left by the caller         -
+//	lost                            kept until its holds have ended  the head joins
+//	detached, or Close gave up      kept until its lease ends        the head joins
+//	the store has no place for it   absent                           the head joins anew
+//	refused                         absent                           the head fails
+//	no reply about it is to rely on left in the background           the head joins anew
+//	nobody waits for it             left in the background           -
+//	ended by Close                  left in the background           -
 
 // queue holds the goroutines of one client that use one key. However many wait,
 // it has at most one pending ticket (joining or waiting), which belongs to the
 // queue: when the goroutine that asked for it gives up, the next one inherits
-// its place. One goroutine at a time is the joiner: only the joiner sends Join
-// and replaces pending. The role passes on with the head of the queue.
+// its place. waiters has the goroutines, endTicket and its callers in ending.go
+// the ends of tickets.
 //
 // Lock order: queue.mu, a laneHealth.mu, Client.mu, lanes.mu; under queue.mu
 // also the root's Hold.mu and the mu of renewer, cleaner, subscription,
@@ -63,18 +66,13 @@ type queue struct {
 	sameHash *queue // guarded by Client.mu: the next queue with the same hash in queues.byHash
 
 	mu          sync.Mutex
-	waiters     holdList // goroutines that wait, first come first served
+	waiters     waiters  // the goroutines that wait, and which of them joins
 	pending     *ticket  // the ticket that joins or waits; nil: none
-	joiner      *Hold    // nil when pending needs no Join
 	openTicket  *ticket  // a held ticket that admits more readers
 	lastGranted *ticket  // of the held tickets, the one granted last
 	joinCall    *callCtx // the call of the Join in flight
 	heldCount   int32    // number of held tickets
-	tryCount    int32    // number of Try calls among waiters
 	refs        int32    // guarded by Client.mu: callers and holds that use the queue
-	manual      bool     // WithManualRenewal: apart from the queue of the same key without it
-	joining     bool     // the joiner is in join, and appoints its successor itself
-	news        uint16   // counts the answers about the place of pending, for WithWaiting; wraps
 	placedAt    instant  // when the store last gave a place, or a place last ended
 }
 
@@ -107,7 +105,7 @@ func (q *queue) admitReader(h *Hold) bool {
 	t.handOffs++
 	h.ticket, h.wait.local = t, true
 	t.holds.pushBack(h)
-	return h.takeLocked()
+	return h.wait.takeGrantLocked()
 }
 
 // tryBlocked returns the error of a Try if another goroutine of this client is
@@ -129,16 +127,11 @@ func (q *queue) ensureJoiner() {
 		return
 	}
 	q.pending = q.newTicket(h)
-	q.appointJoiner(h)
-}
-
-func (q *queue) appointJoiner(h *Hold) {
-	q.joiner = h
-	h.wakeUp()
+	q.waiters.appointJoiner(h)
 }
 
 // clearPending forgets the pending ticket, and the joiner with it.
-func (q *queue) clearPending() { q.pending, q.joiner = nil, nil }
+func (q *queue) clearPending() { q.pending, q.waiters.joiner = nil, nil }
 
 func (q *queue) newTicket(h *Hold) *ticket {
 	t := h.wait.spareTicket
@@ -149,7 +142,7 @@ func (q *queue) newTicket(h *Hold) *ticket {
 	id, meta := q.c.ids.next(h.wait.spec.meta, time.Now())
 	t.Ticket = driver.Ticket{
 		ID: id, Owner: q.key.owner, Name: q.key.name,
-		Units: q.key.units, Limit: q.key.limit, TTL: q.key.ttl,
+		Units: int64(q.key.units), Limit: q.key.limit, TTL: q.key.ttl,
 		Meta: meta,
 	}
 	return t
@@ -163,18 +156,18 @@ func (q *queue) onGrant(t *ticket, token uint64) {
 	t.state, t.storeToken, t.grantedAt = driver.Held, token, q.c.clock.now()
 	q.heldCount++
 	q.lastGranted = t
-	if q.manual {
+	if q.key.manual {
 		q.c.renewer.leaveToUser(t)
 	}
 	q.c.renewer.watchClaim(t)
 	h := q.waiters.first
 	if h == nil {
-		q.discardHeld(t)
+		q.endTicket(t, left)
 		return
 	}
 	if token > driver.MaxToken {
-		q.discardHeld(t)
-		q.failWait(h, &StoreError{Op: "acquire", Name: q.name(),
+		q.endTicket(t, left)
+		q.waiters.endWait(h, &StoreError{Op: "acquire", Name: q.name(),
 			Err: driver.Errorf(driver.Refused, "the store's tokens are at their end: %d of its own is more than %d", token, uint64(driver.MaxToken))})
 		q.ensureJoiner()
 		return
@@ -189,49 +182,19 @@ func (q *queue) onGrant(t *ticket, token uint64) {
 		}
 	}
 	if q.key.exclusive() {
-		q.failTries(t.Meta, 0)
+		q.waiters.endTries(q.name(), t.Meta, 0)
 	}
 	q.ensureJoiner()
 }
 
-// removeWaiter takes h out of the queue.
-func (q *queue) removeWaiter(h *Hold) {
-	q.waiters.remove(h)
-	if h.wait.try {
-		q.tryCount--
-	}
-}
-
 // grantTo grants t to h, a waiter.
 func (q *queue) grantTo(t *ticket, h *Hold) {
-	q.removeWaiter(h)
+	q.waiters.remove(h)
 	h.ticket = t
 	t.holds.pushBack(h)
-	h.wakeUp()
-	if q.joiner == h || q.waiters.first == nil {
+	h.wait.wake()
+	if q.waiters.joiner == h || q.waiters.first == nil {
 		q.passJoiner() // a semaphore's local hand-off while a ticket was pending
-	}
-}
-
-// failWait ends the wait of h with err, unless h has been granted.
-func (q *queue) failWait(h *Hold, err error) {
-	if !h.queuedLocked() {
-		return
-	}
-	q.removeWaiter(h)
-	h.wait.err = err
-	h.wakeUp()
-}
-
-// failTries ends all Try calls in the queue, because another ticket holds. left
-// is the time after which the store drops the holder, 0 if not known.
-func (q *queue) failTries(holder string, left time.Duration) {
-	for h := q.waiters.first; h != nil && q.tryCount > 0; {
-		next := h.next
-		if h.wait.try {
-			q.failWait(h, &HeldError{Name: q.name(), Holder: parseHolder(holder), Left: left})
-		}
-		h = next
 	}
 }
 
@@ -248,9 +211,9 @@ func (q *queue) withdraw(h *Hold, err error) error {
 	if h.wait.err != nil {
 		return h.wait.err
 	}
-	q.removeWaiter(h)
+	q.waiters.remove(h)
 	h.wait.err = err
-	if q.joiner == h || q.waiters.first == nil {
+	if q.waiters.joiner == h || q.waiters.first == nil {
 		q.passJoiner()
 	}
 	return err
@@ -262,11 +225,11 @@ func (q *queue) withdraw(h *Hold, err error) error {
 // afterwards.
 func (q *queue) passJoiner() {
 	switch first := q.waiters.first; {
-	case q.pending == nil || q.joining || q.joiner != nil && q.joiner.queuedLocked():
+	case q.pending == nil || q.waiters.hasJoiner():
 	case first != nil:
-		q.appointJoiner(first)
+		q.waiters.appointJoiner(first)
 	default:
-		q.abandonPending()
+		q.endPending(left)
 	}
 }
 
@@ -275,15 +238,15 @@ func (q *queue) onJoinReply(h *Hold, t *ticket, st driver.Status, sent instant) 
 	t.noteHolder(st.Holder)
 	if st.State == driver.Gone && h.wait.try {
 		q.clearPending()
-		q.forgetPlace(t)
-		q.failTries(st.Holder, st.Recheck) // h is one of them
+		q.endTicket(t, absent)
+		q.waiters.endTries(q.name(), st.Holder, st.Recheck) // h is one of them
 		q.ensureJoiner()
 		return
 	}
 	if st.State == driver.Waiting && t.joinPending && q.c.clock.now() >= claimEnd(t.joinSentAt, q.key.ttl) {
 		// An earlier Join may have taken a place that has expired since, and this
 		// one another: a push about the first one would grant the second.
-		q.leaveDoubtful(h, t)
+		q.endDoubtful(h, t)
 		return
 	}
 	if t.extra != nil && t.extra.earlyPush.State > st.State { // the push overtook the answer
@@ -293,57 +256,28 @@ func (q *queue) onJoinReply(h *Hold, t *ticket, st driver.Status, sent instant) 
 	switch {
 	case st.State == driver.Gone || st.State == 0:
 		// The id has a tombstone or was broken; a new id may succeed.
-		q.forgetPlace(t)
+		q.endTicket(t, absent)
 		q.replaceTicket(h, t)
 	case !t.valid(q.c.clock.now()):
 		// The reply is older than its lease (F15), so it proves nothing.
-		q.leaveDoubtful(h, t)
+		q.endDoubtful(h, t)
 	case st.State == driver.Held:
 		q.placedAt = q.c.clock.now()
 		q.onGrant(t, st.Token)
-		if !q.manual {
+		if !q.key.manual {
 			q.c.renewer.add(t, sent, st.Recheck)
 		}
 	default:
 		q.placedAt = q.c.clock.now()
 		t.state = driver.Waiting
 		q.notePlaceLocked(t, st)
-		q.joiner = nil
+		q.waiters.joiner = nil
 		q.c.renewer.add(t, sent, st.Recheck)
-		q.failTries(st.Holder, 0)
+		q.waiters.endTries(q.name(), st.Holder, 0)
 		if q.waiters.first == nil {
-			q.abandonPending()
+			q.endPending(left)
 		}
 	}
-}
-
-// leaveDoubtful leaves a ticket whose state at the store is in doubt, though the
-// store replied, and replaces it.
-func (q *queue) leaveDoubtful(h *Hold, t *ticket) {
-	q.c.cleaner.addHeld(t)
-	t.state = driver.Gone
-	q.c.renewer.remove(t)
-	q.replaceTicket(h, t)
-}
-
-// replaceTicket replaces a ticket that failed, though the store replied, by a
-// fresh one.
-func (q *queue) replaceTicket(h *Hold, t *ticket) {
-	fresh := q.newTicket(h)
-	fresh.joinsSent = max(t.joinsSent, 1) // pauses keep growing
-	q.pending = fresh
-	if !h.overBudget() {
-		return
-	}
-	err := &StoreError{Op: "acquire", Name: q.name(),
-		Err: driver.Errorf(driver.Unknown, "the store's answers were older than their leases")}
-	if !h.wait.try {
-		h.wait.noteStoreWait(err, 0)
-		return
-	}
-	q.clearPending()
-	q.failWait(h, err)
-	q.ensureJoiner()
 }
 
 // onJoinError handles a failed Join. While the failure may pass, h repeats the
@@ -354,9 +288,9 @@ func (q *queue) onJoinError(h *Hold, t *ticket, err error) {
 	if class == driver.Unknown {
 		t.joinPending = true
 	}
-	if q.mayRetryJoin(h, t, err) {
+	if h.wait.mayRetryJoin(t, err) {
 		if t.joinPending && q.c.clock.now() >= t.joinSentAt.add(q.key.ttl-q.key.ttl/50) {
-			q.dropLapsed(t)
+			q.endLapsed(t)
 		}
 		return
 	}
@@ -364,47 +298,23 @@ func (q *queue) onJoinError(h *Hold, t *ticket, err error) {
 	if errors.As(err, &le) {
 		h.wait.limitAtStore = le.Have
 	}
-	if class == driver.Refused && !t.joinPending {
-		q.c.renewer.remove(t)
-		t.state = driver.Gone
-		q.clearPending()
-		if old := t.Replaces; old != nil {
-			q.c.cleaner.add(driver.Ref{Ticket: old, State: driver.Held})
-		}
-	} else {
-		q.abandonPending()
+	at := left
+	if class == driver.Refused {
+		at = absent
 	}
+	q.endPending(at)
 	if _, notReady := driver.IsNotReady(err); class != driver.Refused && !notReady {
 		// Waiters whose budget is spent too need no Join of their own to fail.
 		for w := q.waiters.first; w != nil; {
 			next := w.next
-			if q.budgetLeft(w) <= 0 {
-				q.failWait(w, storeError("acquire", q.name(), err))
+			if w.wait.budgetLeft() <= 0 {
+				q.waiters.endWait(w, storeError("acquire", q.name(), err))
 			}
 			w = next
 		}
 	}
-	q.failWait(h, storeError("acquire", q.name(), err))
+	q.waiters.endWait(h, storeError("acquire", q.name(), err))
 	q.ensureJoiner()
-}
-
-// dropLapsed gives up a ticket whose lease passed without a reply. The ticket
-// may hold by now, and repeating its Join would block other clients without
-// this client's knowledge. The next ticket joins when the store has replied
-// again.
-func (q *queue) dropLapsed(t *ticket) {
-	now := q.c.clock.now()
-	if t.state == driver.Waiting {
-		q.placedAt = now
-		q.news++
-	}
-	if q.pending == t {
-		q.abandonPending()
-		q.ensureJoiner()
-	}
-	if q.pending != nil && q.pending.joinsSent == 0 {
-		q.pending.ensureExtra().awaitReplyAfter = now
-	}
 }
 
 // onPush handles a push about t.
@@ -426,7 +336,7 @@ func (q *queue) onPush(t *ticket, st driver.Status) {
 		q.onPlaceLost(t)
 	default:
 		q.mu.Unlock()
-		q.loseHeld(t, LossGone)
+		t.lose(LossGone)
 		return
 	}
 	q.mu.Unlock()
@@ -447,7 +357,7 @@ func (q *queue) onRenewReply(t *ticket, st driver.Status, sent instant) {
 			// The store went back to an older state without the grant (F27).
 			// The place in that state is given up too.
 			q.mu.Unlock()
-			q.loseHeld(t, LossGone)
+			t.lose(LossGone)
 			q.c.cleaner.addHeld(t)
 			return
 		}
@@ -475,13 +385,13 @@ func (q *queue) onRenewReply(t *ticket, st driver.Status, sent instant) {
 	case driver.Gone:
 		if t.state == driver.Held {
 			q.mu.Unlock()
-			q.loseHeld(t, LossGone)
+			t.lose(LossGone)
 			return
 		}
 		q.onPlaceLost(t)
 	default:
 		if t.state == driver.Waiting && driver.ClassOf(st.Err) == driver.Unknown && !t.valid(q.c.clock.now()) {
-			q.dropLapsed(t)
+			q.endLapsed(t)
 			break
 		}
 		t.endRenewalLocked(st.Err)
@@ -493,25 +403,11 @@ func (q *queue) onRenewReply(t *ticket, st driver.Status, sent instant) {
 // onPlaceLost handles the news that the store dropped a waiting ticket: the
 // head of the queue joins with a new one.
 func (q *queue) onPlaceLost(t *ticket) {
-	q.forgetPlace(t)
+	q.endTicket(t, absent)
 	if q.pending == t {
 		q.clearPending()
 		q.ensureJoiner()
 	}
-}
-
-// forgetPlace marks t as gone because the store has no place for it. If a Join
-// of t may still be in flight, the cleaner keeps it from taking one.
-func (q *queue) forgetPlace(t *ticket) {
-	if t.joinPending {
-		q.c.cleaner.add(t.ref())
-	}
-	if t.state == driver.Waiting {
-		q.placedAt = q.c.clock.now()
-		q.news++
-	}
-	t.state = driver.Gone
-	q.c.renewer.remove(t)
 }
 
 // dropHold removes h from its ticket. If h was the last hold of the ticket, the
@@ -540,56 +436,16 @@ func (q *queue) dropHold(h *Hold) *ticket {
 		}
 		if q.key.exclusive() && !t.joinPending && q.pending == nil {
 			// Other clients get their turn: one request leaves and joins anew.
-			q.retireHeld(t)
+			q.endTicket(t, kept)
 			old := t.Ticket
 			old.Replaces = nil // else each ticket would keep all earlier ones in memory
 			q.pending = q.newTicket(next)
 			q.pending.Replaces = &old
-			q.appointJoiner(next)
+			q.waiters.appointJoiner(next)
 			return nil
 		}
 	}
-	q.retireHeld(t)
+	q.endTicket(t, kept)
 	q.ensureJoiner()
 	return t
-}
-
-// abandonPending leaves the pending ticket because no goroutine waits for it.
-func (q *queue) abandonPending() {
-	t := q.pending
-	q.clearPending()
-	if old := t.Replaces; old != nil && t.state == 0 {
-		q.c.cleaner.add(driver.Ref{Ticket: old, State: driver.Held})
-	}
-	if t.state == 0 && t.joinsSent == 0 {
-		return // no Join was sent
-	}
-	q.c.renewer.remove(t)
-	ref := t.ref()
-	t.state = driver.Gone
-	q.c.cleaner.add(ref)
-}
-
-// discardHeld leaves a held ticket that no goroutine wants.
-func (q *queue) discardHeld(t *ticket) {
-	q.retireHeld(t)
-	q.c.cleaner.addHeld(t)
-}
-
-// retireHeld takes a held ticket out of the queue. The store still has the
-// ticket.
-func (q *queue) retireHeld(t *ticket) {
-	q.heldCount--
-	if q.key.exclusive() {
-		q.placedAt = q.c.clock.now()
-	}
-	if q.openTicket == t {
-		q.openTicket = nil
-	}
-	if q.lastGranted == t {
-		q.lastGranted = nil
-	}
-	t.state = driver.Gone
-	q.c.renewer.remove(t)
-	t.endRenewalLocked(nil)
 }

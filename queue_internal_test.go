@@ -29,7 +29,7 @@ func TestLinesOfOneHash(t *testing.T) {
 				t.Error(err)
 			}
 			for m, j := range order {
-				q, _ := c.queues.get(held[j].queue.key, false)
+				q, _ := c.queues.get(held[j].queue.key)
 				if known := q == held[j].queue; known != (m > n) {
 					t.Errorf("after %d unlocks, is line %s known: %v", n+1, names[j], known)
 				}

@@ -80,13 +80,11 @@ func newCell(t *testing.T, try, second bool) *cell {
 	s := c.spec("n", kindMutex, 1, nil)
 	s.key.units = 1
 	enter := func() *Hold {
-		q, h := c.queues.get(s.key, false)
+		q, h := c.queues.get(s.key)
 		x.q = q
 		h.wait.spec, h.wait.try, h.ctx = s, try, context.Background()
 		h.wait.askedAt, h.wait.begunAt = c.clock.read()
-		if q.waiters.pushBack(h); try {
-			q.tryCount++
-		}
+		q.waiters.pushBack(h)
 		return h
 	}
 	x.h = enter()
@@ -108,7 +106,7 @@ func (x *cell) waits() {
 func (x *cell) holds() {
 	x.reply(driver.Status{State: driver.Held, Lease: tableTTL, Token: 7}, x.c.clock.now())
 	x.q.mu.Lock()
-	x.h.takeLocked()
+	x.h.wait.takeGrantLocked()
 	x.q.mu.Unlock()
 }
 
@@ -135,10 +133,10 @@ func (x *cell) unlock() {
 	t := x.q.dropHold(x.h)
 	x.q.mu.Unlock()
 	if t != nil {
-		_, _ = x.q.leaveStore(t)
+		_, _ = t.leave()
 	}
-	x.h.end(ErrReleased)
-	x.c.shutdown.holdEnded(x.h)
+	x.h.root.end(ErrReleased)
+	x.c.shutdown.holdEnded(x.h.root)
 }
 
 // outcome describes the queue after an event: the head; the ticket; the ticket that
@@ -151,7 +149,7 @@ func (x *cell) outcome() string {
 	}
 	say = append(say, [...]string{0: "joining", driver.Waiting: "waiting", driver.Held: "held", driver.Gone: "gone"}[x.t.state])
 	switch p := x.q.pending; {
-	case p == x.t && x.q.joiner != nil:
+	case p == x.t && x.q.waiters.joiner != nil:
 		say = append(say, "joins again")
 	case p != nil && p != x.t && p.Replaces != nil && p.Replaces.ID == x.t.ID:
 		say = append(say, "replaced")
@@ -187,7 +185,7 @@ func (x *cell) goroutine(h *Hold) string {
 		return "holds"
 	case h.wait.err != nil:
 		return "fails"
-	case x.q.joiner == h:
+	case x.q.waiters.joiner == h:
 		return "joins"
 	}
 	return "waits"
@@ -280,7 +278,7 @@ func TestQueueTable(t *testing.T) {
 	giveUp := func(x *cell) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = x.q.giveUpWait(x.h, ctx)
+		_ = x.h.wait.giveUp(ctx)
 	}
 
 	for _, tt := range []struct {
@@ -336,7 +334,7 @@ func TestQueueTable(t *testing.T) {
 		{event: "renew Gone, a Join pending", state: holds, happens: pending(renewed(gone)), want: "head lost, gone, left pending"},
 		{event: "renew Waiting, a Join pending", state: holds, happens: pending(renewed(waiting)), want: "head lost, gone, left pending"},
 		{event: "push Gone, a Join pending", state: holds, happens: pending(pushed(gone)), want: "head lost, gone, left pending"},
-		{event: "claim over, a Join pending", state: holds, happens: pending(func(x *cell) { x.q.loseHeld(x.t, LossExpired) }), want: "head lost, gone, left pending"},
+		{event: "claim over, a Join pending", state: holds, happens: pending(func(x *cell) { x.t.lose(LossExpired) }), want: "head lost, gone, left pending"},
 		{event: "renew Waiting, claim over, and push Held", state: waits, happens: after(func(x *cell) { renewed(waiting)(x); pushed(held)(x) }), want: "head holds, held"},
 		{event: "renew Waiting, claim over, and push Held, a Join pending", state: waits, happens: pending(after(func(x *cell) { renewed(waiting)(x); pushed(held)(x) })), want: "head waits, waiting, renews now, left pending"},
 		{event: "renew Waiting, claim over, and renew Held, a Join pending", state: waits, happens: pending(after(func(x *cell) { renewed(waiting)(x); renewed(held)(x) })), want: "head holds, held"},
@@ -347,7 +345,7 @@ func TestQueueTable(t *testing.T) {
 		{event: "renew Waiting", state: holds, happens: renewed(waiting), want: "head lost, gone, left"},
 		{event: "renew Gone", second: true, state: holds, happens: renewed(gone), want: "head lost, next joins, gone, fresh"},
 		{event: "renew error", state: holds, happens: renewed(trouble), want: "head holds, held, renews soon"},
-		{event: "claim over", second: true, state: holds, happens: func(x *cell) { x.q.loseHeld(x.t, LossExpired) }, want: "head lost, next joins, gone, fresh, left"},
+		{event: "claim over", second: true, state: holds, happens: func(x *cell) { x.t.lose(LossExpired) }, want: "head lost, next joins, gone, fresh, left"},
 
 		{event: "the last one gives up, Join unsent", state: unsent, happens: giveUp, want: "head fails, joining"},
 		{event: "the last one gives up", state: joining, happens: giveUp, want: "head fails, gone, left"},
@@ -369,7 +367,7 @@ func TestQueueTable(t *testing.T) {
 			x.unlock()
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
-			_ = x.q.giveUpWait(x.next, ctx)
+			_ = x.next.wait.giveUp(ctx)
 		}, want: "head released, next fails, gone, left"},
 		{event: "unlock, a Join pending", state: holds, happens: pending((*cell).unlock), want: "head released, gone, left pending"},
 		{event: "unlock, a second waits, long since the grant, a Join pending", second: true, state: holds, happens: pending(func(x *cell) {

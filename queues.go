@@ -17,10 +17,10 @@ type uncontended struct {
 	ticket ticket
 }
 
-// get returns the queue of key, for manual renewal or not, with a reference that
-// release returns, and an ungranted Hold. It begins a call as beginCall does, and returns nil,
-// nil from Shutdown or Close on.
-func (qs *queues) get(key queueKey, manual bool) (*queue, *Hold) {
+// get returns the queue of key, with a reference that release returns, and an
+// ungranted Hold. It begins a call as beginCall does, and returns nil, nil from
+// Shutdown or Close on.
+func (qs *queues) get(key queueKey) (*queue, *Hold) {
 	c := qs.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,16 +30,18 @@ func (qs *queues) get(key queueKey, manual bool) (*queue, *Hold) {
 	c.calls.Add(1)
 	at := qs.hash(key)
 	for q := qs.byHash[at]; q != nil; q = q.sameHash {
-		if q.key == key && q.manual == manual {
+		if q.key == key {
 			q.refs++
-			return q, &Hold{queue: q, wait: c.waits.get()}
+			h := &Hold{queue: q}
+			h.wait = c.waits.get(h)
+			return q, h
 		}
 	}
 	s := new(uncontended)
 	q, h := &s.queue, &s.hold
-	q.laneHealth, q.key, q.manual, q.refs, q.sameHash = c.lanes.of(key.name), key, manual, 1, qs.byHash[at]
+	q.laneHealth, q.key, q.refs, q.sameHash = c.lanes.of(key.name), key, 1, qs.byHash[at]
 	qs.byHash[at] = q
-	h.queue, h.wait = q, c.waits.get()
+	h.queue, h.wait = q, c.waits.get(h)
 	h.wait.spareTicket = &s.ticket
 	return q, h
 }

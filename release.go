@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"context"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -14,11 +13,12 @@ type leaveCall struct {
 	refs [1]driver.Ref
 }
 
-// leaveStore releases at the store a ticket that retireHeld has taken out of
-// the queue, and reports whether the store had lost it before. It blocks for at
+// leave releases at the store a ticket that held and is out of the queue, and
+// reports whether the store had lost it before. It blocks for at
 // most releaseTimeout. If the outcome is still unknown then, the cleaner
 // continues in the background.
-func (q *queue) leaveStore(t *ticket) (gone bool, err error) {
+func (t *ticket) leave() (gone bool, err error) {
+	q := t.queue
 	limit := releaseTimeout(q.key.ttl)
 	start := time.Now()
 	first := leaveCall{refs: [1]driver.Ref{{Ticket: &t.Ticket, State: driver.Held, JoinPending: t.joinPending}}}
@@ -26,11 +26,14 @@ func (q *queue) leaveStore(t *ticket) (gone bool, err error) {
 	call.begin(q.c.requestCtx, limit/2) // leaves time for a second try
 	perhaps := false                    // an earlier try may have released the ticket
 	for try := 0; ; try++ {
-		p, err := q.leaveOnce(call, refs)
+		statuses, err := q.laneHealth.leaveBatch(call, refs)
 		call.end()
+		if err == nil {
+			err = statuses[0].Err
+		}
 		perhaps = perhaps || err != nil && driver.ClassOf(err) == driver.Unknown
 		switch {
-		case err == nil && p == driver.Gone && !perhaps:
+		case err == nil && statuses[0].State == driver.Gone && !perhaps:
 			return true, nil
 		case err == nil:
 			// Held; or Gone at a later try: then an earlier try released the
@@ -55,48 +58,41 @@ func (q *queue) leaveStore(t *ticket) (gone bool, err error) {
 	}
 }
 
-func (q *queue) leaveOnce(ctx context.Context, refs []driver.Ref) (driver.State, error) {
-	statuses, err := q.laneHealth.leaveBatch(ctx, refs)
-	if err != nil {
-		return 0, err
-	}
-	return statuses[0].State, statuses[0].Err
-}
-
-// loseHeld ends a held ticket that the store has dropped or may drop. The
+// lose ends a held ticket that the store has dropped or may drop. The
 // contexts of its holds end before the queue moves on.
-func (q *queue) loseHeld(t *ticket, why LossReason) {
+func (t *ticket) lose(why LossReason) {
+	q := t.queue
 	q.mu.Lock()
 	if t.state != driver.Held {
 		q.mu.Unlock()
 		return
 	}
-	q.retireHeld(t)
+	ref := t.ref()
+	q.endTicket(t, kept) // it leaves when its holds have ended
 	users := t.holds.empty()
-	ref := driver.Ref{Ticket: &t.Ticket, State: driver.Held, JoinPending: t.joinPending}
-	ended := make([]*Hold, 0, len(users))
+	ended := make([]*rootHold, 0, len(users))
 	lost := make([]endedHold, 0, len(users))
 	for _, h := range users {
 		if !h.taken { // granted, but not yet seen by its goroutine
-			h.wakeUp()
+			h.wait.wake()
 			continue
 		}
 		// The first caller to end a hold reports it and releases the queue.
 		err := h.lostError(why)
-		last, reported := h.end(err)
+		last, reported := h.root.end(err)
 		if last {
-			ended = append(ended, h)
+			ended = append(ended, h.root)
 		}
 		if last && !reported {
-			lost = append(lost, endedHold{h, q.c.clock.now(), err})
+			lost = append(lost, endedHold{h.root, q.c.clock.now(), err})
 		}
 	}
 	q.mu.Unlock()
 	if why != LossGone || ref.JoinPending {
 		q.c.cleaner.add(ref)
 	}
-	for _, h := range ended {
-		q.c.shutdown.holdEnded(h) // before the report: HoldDone may call Shutdown, which must not count h
+	for _, r := range ended {
+		q.c.shutdown.holdEnded(r) // before the report: HoldDone may call Shutdown, which must not count r
 	}
 	q.c.report.ended(lost...)
 	q.mu.Lock()

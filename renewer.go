@@ -168,7 +168,7 @@ func (r *renewer) scheduleLocked(t *ticket, due instant, waiting bool) {
 	}
 	t.renewal.due = due
 	t.renewal.waiting = waiting
-	if t.renewal.lane == nil || t.renewal.dueIndex == 0 && t.queue.manual {
+	if t.renewal.lane == nil || t.renewal.dueIndex == 0 && t.queue.key.manual {
 		t.renewal.lane = r.laneOf(t) // an empty lane is forgotten
 	}
 	ln := t.renewal.lane

@@ -73,30 +73,30 @@ func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
 	returned := false
 	defer func() {
 		if !returned { // the callback has ended the goroutine: nobody can unlock h
-			h.announce(values, derived)
+			h.root.announce(values, derived)
 			_ = h.Unlock()
 		}
 	}()
 	next, more := c.report.lockDone(values, &done)
-	h.announce(next, derived || more)
+	h.root.announce(next, derived || more)
 	returned = true
 	return h, nil
 }
 
-// announce gives h the context of LockDone. HoldDone is due from then on.
-func (h *Hold) announce(values context.Context, derived bool) {
-	h.mu.Lock()
-	h.ctx, h.derived, h.observed = values, derived, holdDoneDue
-	err := h.endErr
-	h.mu.Unlock()
+// announce gives a hold the context of LockDone. HoldDone is due from then on.
+func (r *rootHold) announce(values context.Context, derived bool) {
+	r.mu.Lock()
+	r.ctx, r.derived, r.observed = values, derived, holdDoneDue
+	err := r.endErr
+	r.mu.Unlock()
 	if err != nil {
-		h.queue.c.report.ended(endedHold{h, h.queue.c.clock.now(), err})
+		r.queue.c.report.ended(endedHold{r, r.queue.c.clock.now(), err})
 	}
 }
 
 // endedHold is a hold that has ended, and the reason.
 type endedHold struct {
-	hold *Hold
+	root *rootHold
 	at   instant
 	err  error
 }
@@ -118,26 +118,26 @@ func reportAll(ended []endedHold) {
 		return
 	}
 	defer reportAll(ended[1:])
-	ended[0].hold.root.reportDone(ended[0].at, ended[0].err)
+	ended[0].root.reportDone(ended[0].at, ended[0].err)
 }
 
 // reportDone calls HoldDone if it is due. A hold that ends before LockDone has
 // returned is reported by announce.
-func (h *Hold) reportDone(now instant, err error) {
-	h.mu.Lock()
-	due := h.observed == holdDoneDue
+func (r *rootHold) reportDone(now instant, err error) {
+	r.mu.Lock()
+	due := r.observed == holdDoneDue
 	if due {
-		h.observed = allReported
+		r.observed = allReported
 	}
-	ctx := h.ctx
-	h.mu.Unlock()
+	ctx := r.ctx
+	r.mu.Unlock()
 	if !due {
 		return
 	}
-	e := HoldDoneInfo{Token: h.token, Held: now.sub(h.since), Err: err,
-		Event: newEvent(h.Name(), h.kind, h.queue.key.units, h.queue.key.owner)}
-	for i := range h.queue.c.report.observers {
-		if f := h.queue.c.report.observers[i].HoldDone; f != nil {
+	e := HoldDoneInfo{Token: r.token, Held: now.sub(r.since), Err: err,
+		Event: newEvent(r.queue.name(), r.kind, int64(r.queue.key.units), r.queue.key.owner)}
+	for i := range r.queue.c.report.observers {
+		if f := r.queue.c.report.observers[i].HoldDone; f != nil {
 			notify(f, ctx, &e)
 		}
 	}
@@ -192,13 +192,13 @@ func (w *wait) noteStoreWait(err error, rest time.Duration) {
 }
 
 // reportWaitLocked calls LockWait if it is due: for the state of the store, or
-// for the caller's turn. It reports whether it has unlocked q.mu for the call.
-func (q *queue) reportWaitLocked(h *Hold, turn bool) bool {
-	w := h.wait
-	if h.observed == notObserved || w.try {
+// for the caller's turn. It reports whether it has unlocked queue.mu for the call.
+func (w *wait) reportWaitLocked(turn bool) bool {
+	q := w.hold.queue
+	if w.hold.observed == notObserved || w.try {
 		return false
 	}
-	e := LockWaitInfo{Event: w.spec.event(q.key.units)}
+	e := LockWaitInfo{Event: w.spec.event(int64(q.key.units))}
 	switch {
 	case w.storeErr != nil && !w.storeDue:
 		w.storeDue = true
@@ -215,24 +215,19 @@ func (q *queue) reportWaitLocked(h *Hold, turn bool) bool {
 		e.Holder = parseHolder(q.holder())
 	}
 	q.mu.Unlock()
-	q.lockWait(h, &e)
+	w.lockWait(&e)
 	q.mu.Lock()
 	return true
 }
 
-// lockWait calls LockWait. If a callback ends the goroutine, the wait is given
-// up, so that the queue does not wait for it.
-func (q *queue) lockWait(h *Hold, e *LockWaitInfo) {
+// lockWait calls LockWait, which may end the goroutine.
+func (w *wait) lockWait(e *LockWaitInfo) {
 	returned := false
-	defer func() {
-		if !returned {
-			_ = q.giveUpWait(h, nil)
-			q.c.queues.release(q)
-		}
-	}()
-	for i := range q.c.report.observers {
-		if f := q.c.report.observers[i].LockWait; f != nil {
-			notify(f, h.ctx, e)
+	defer w.giveUpUnlessReturned(&returned)
+	observers := w.hold.queue.c.report.observers
+	for i := range observers {
+		if f := observers[i].LockWait; f != nil {
+			notify(f, w.hold.ctx, e)
 		}
 	}
 	returned = true

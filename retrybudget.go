@@ -6,44 +6,79 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// mayRetryJoin reports whether h repeats a Join that failed. After a place was
-// given, only a refusal ends a Lock. A Lock without a place, and a Try, end
+// retryBudget returns how long a Lock without a place keeps trying a silent
+// store, and a Try any store.
+func (w *wait) retryBudget() time.Duration {
+	ttl := w.hold.queue.key.ttl
+	if w.try {
+		least := max(callTimeout(ttl), minSilence)
+		return w.hold.queue.laneHealth.requestTimeout(requestJoin, least, silenceBudget(ttl))
+	}
+	return silenceBudget(ttl)
+}
+
+// overBudget reports whether the retry budget is spent.
+func (w *wait) overBudget() bool { return time.Since(w.askedAt) >= w.retryBudget() }
+
+// troubleDelay returns how long a wait may go without a reply before the
+// Observer learns of it. The first probe is sent after half of that time.
+func (w *wait) troubleDelay() time.Duration {
+	if w.try {
+		return callTimeout(w.hold.queue.key.ttl)
+	}
+	return releaseTimeout(w.hold.queue.key.ttl)
+}
+
+// mayRetryJoin reports whether the wait repeats a Join that failed. After a place
+// was given, only a refusal ends a Lock. A Lock without a place, and a Try, end
 // also when their retry budget is spent and the store has been silent for as
 // long. A Try does not wait for a store that replies that it is not ready.
-func (q *queue) mayRetryJoin(h *Hold, t *ticket, err error) bool {
+func (w *wait) mayRetryJoin(t *ticket, err error) bool {
 	if driver.ClassOf(err) == driver.Refused {
 		return false
 	}
+	q := w.hold.queue
 	if after, notReady := driver.IsNotReady(err); notReady {
-		if h.wait.try {
+		if w.try {
 			return false
 		}
 		t.ensureExtra().notBefore = q.c.clock.now().add(after)
-		h.wait.noteStoreWait(storeError("acquire", q.name(), err), after)
+		w.noteStoreWait(storeError("acquire", q.name(), err), after)
 		return true
 	}
-	if q.budgetLeft(h) <= 0 {
+	if w.budgetLeft() <= 0 {
 		return false
 	}
-	if time.Since(h.wait.askedAt) >= h.troubleDelay() {
-		h.wait.noteStoreWait(storeError("acquire", q.name(), err), 0)
+	if time.Since(w.askedAt) >= w.troubleDelay() {
+		w.noteStoreWait(storeError("acquire", q.name(), err), 0)
 	}
 	return true
 }
 
-// budgetLeft returns how much longer the waiter h keeps trying while the store
-// is silent. A Lock with a place has no bound, and a Try ends with its retry
-// budget.
-func (q *queue) budgetLeft(h *Hold) time.Duration {
-	if q.hadPlace(h) {
+// budgetLeft returns how much longer the wait goes on while the store is silent.
+// A Lock with a place has no bound, and a Try ends with its retry budget.
+func (w *wait) budgetLeft() time.Duration {
+	if w.hadPlace() {
 		return time.Duration(never)
 	}
-	budget := h.retryBudget()
-	left := budget - time.Since(h.wait.askedAt)
-	if !h.wait.try {
-		left = max(left, budget-q.laneHealth.silenceWithin(budget))
+	budget := w.retryBudget()
+	left := budget - time.Since(w.askedAt)
+	if !w.try {
+		left = max(left, budget-w.hold.queue.laneHealth.silenceWithin(budget))
 	}
 	return left
+}
+
+// hadPlace reports whether the store has given the queue a place since the wait
+// began, whatever became of that place. A Try waits for no place.
+func (w *wait) hadPlace() bool {
+	if w.try {
+		return false
+	}
+	q := w.hold.queue
+	return q.pending != nil && q.pending.state == driver.Waiting ||
+		q.key.exclusive() && q.heldCount > 0 ||
+		q.placedAt >= w.begunAt
 }
 
 // endOverBudget ends, in a silence, the waits whose retry budget is spent, and
@@ -54,12 +89,12 @@ func (q *queue) endOverBudget() (next instant) {
 	defer q.mu.Unlock()
 	next = never
 	for h := q.waiters.first; h != nil; {
-		after, left := h.next, q.budgetLeft(h)
+		after, left := h.next, h.wait.budgetLeft()
 		switch {
 		case left > 0:
 			next = min(next, instant(left))
-		case h != q.joiner:
-			q.failWait(h, storeError("acquire", q.name(), q.laneHealth.silenceError(driver.Unavailable)))
+		case h != q.waiters.joiner:
+			q.waiters.endWait(h, storeError("acquire", q.name(), q.laneHealth.silenceError(driver.Unavailable)))
 		case q.joinCall != nil:
 			q.joinCall.storeSilent = true
 			q.joinCall.stop()
@@ -69,29 +104,14 @@ func (q *queue) endOverBudget() (next instant) {
 	return next
 }
 
-// hadPlace reports whether the store has given the queue a place since h began
-// to wait, whatever became of that place. A Try waits for no place.
-func (q *queue) hadPlace(h *Hold) bool {
-	if h.wait.try {
-		return false
-	}
-	return q.pending != nil && q.pending.state == driver.Waiting ||
-		q.key.exclusive() && q.heldCount > 0 ||
-		q.placedAt >= h.wait.begunAt
-}
-
 // endOverBudget ends the Locks of a silent lane that have no place and whose
 // retry budget is spent. It returns the time until the next one is due.
 func (lh *laneHealth) endOverBudget() (next instant) {
-	var queues []*queue
+	next = never
 	for _, q := range lh.c.queues.all() {
 		if q.laneHealth == lh {
-			queues = append(queues, q)
+			next = min(next, q.endOverBudget())
 		}
-	}
-	next = never
-	for _, q := range queues {
-		next = min(next, q.endOverBudget())
 	}
 	return next
 }

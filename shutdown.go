@@ -32,10 +32,10 @@ type shutdown struct {
 
 	// Guarded by Client.mu.
 	phase  phase
-	asked  bool               // no hold is left that has not been asked
-	isIdle bool               // idle is closed
-	begun  bool               // a caller of finish closes the client
-	left   map[*Hold]struct{} // the roots that were asked to stop, until they end
+	asked  bool                   // no hold is left that has not been asked
+	isIdle bool                   // idle is closed
+	begun  bool                   // a caller of finish closes the client
+	left   map[*rootHold]struct{} // the roots that were asked to stop, until they end
 
 	abandoned []string // names of the holds that ended under a function
 }
@@ -43,7 +43,7 @@ type shutdown struct {
 func (s *shutdown) init(c *Client) {
 	s.c = c
 	s.closing, s.idle, s.finished = make(chan struct{}), make(chan struct{}), make(chan struct{})
-	s.left = make(map[*Hold]struct{})
+	s.left = make(map[*rootHold]struct{})
 }
 
 // checkIdleLocked closes idle after the end of the last hold that was asked to
@@ -178,12 +178,12 @@ func (s *shutdown) begin(p phase) {
 			q.joinCall.stop()
 		}
 		for h := q.waiters.first; h != nil; h = h.next {
-			h.wakeUp()
+			h.wait.wake()
 		}
 		q.mu.Unlock()
 	}
 	for t := range c.renewer.heldTickets() {
-		t.queue.stopHolds(t, p)
+		t.stopHolds(p)
 	}
 	c.mu.Lock()
 	s.asked = true
@@ -193,7 +193,8 @@ func (s *shutdown) begin(p phase) {
 
 // stopHolds asks the holds of t to stop. From phaseClosing on it ends those
 // under which no function runs, and leaves t when none remains.
-func (q *queue) stopHolds(t *ticket, p phase) {
+func (t *ticket) stopHolds(p phase) {
+	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.state != driver.Held {
@@ -205,20 +206,20 @@ func (q *queue) stopHolds(t *ticket, p phase) {
 		next := h.next
 		switch {
 		case !h.taken:
-			h.wakeUp() // its goroutine gives the grant up
-		case p >= phaseClosing && h.endIfBare(over):
+			h.wait.wake() // its goroutine gives the grant up
+		case p >= phaseClosing && h.root.endIfBare(over):
 			t.holds.remove(h)
-			q.c.shutdown.holdEnded(h)
-			ended = append(ended, endedHold{h, q.c.clock.now(), over})
-		case h.askToStop():
+			q.c.shutdown.holdEnded(h.root)
+			ended = append(ended, endedHold{h.root, q.c.clock.now(), over})
+		case h.root.askToStop():
 			q.c.mu.Lock()
-			q.c.shutdown.left[h] = struct{}{}
+			q.c.shutdown.left[h.root] = struct{}{}
 			q.c.mu.Unlock()
 		}
 		h = next
 	}
 	if t.holds.first == nil {
-		q.discardHeld(t)
+		q.endTicket(t, left)
 	}
 	q.c.report.ended(ended...)
 }
@@ -227,16 +228,16 @@ func (q *queue) stopHolds(t *ticket, p phase) {
 // Close on.
 func (q *queue) closedError() error { return &nameError{name: q.name(), err: ErrClosed} }
 
-// holdEnded notes the end of the root h: it releases h's queue, and Shutdown and
-// Close no longer wait for h.
-func (s *shutdown) holdEnded(h *Hold) {
-	s.c.queues.release(h.queue)
+// holdEnded notes the end of r: it releases r's queue, and Shutdown and Close no
+// longer wait for r.
+func (s *shutdown) holdEnded(r *rootHold) {
+	s.c.queues.release(r.queue)
 	if !s.c.closing() {
 		return
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	delete(s.left, h)
+	delete(s.left, r)
 	s.checkIdleLocked()
 }
 
@@ -246,8 +247,8 @@ func (s *shutdown) heldNames() []string {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	names := make([]string, 0, len(s.left))
-	for h := range s.left {
-		names = append(names, h.Name())
+	for r := range s.left {
+		names = append(names, r.queue.name())
 	}
 	slices.Sort(names)
 	return names
@@ -265,14 +266,14 @@ func (s *shutdown) closeBegan() bool {
 
 // askToStop ends the contexts of a root and of the holds nested in it, and
 // reports whether this call was the first to do so. The holds go on.
-func (h *Hold) askToStop() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.unlocksLeft == 0 || h.stopping {
+func (r *rootHold) askToStop() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unlocksLeft == 0 || r.stopping {
 		return false
 	}
-	h.stopping = true
-	for n := range h.withNestedLocked() {
+	r.stopping = true
+	for n := range r.holdsLocked() {
 		if n.hctx != nil {
 			n.hctx.cancel(ErrShutdown)
 		}
@@ -300,9 +301,9 @@ func (h *Hold) beginFunction() error {
 	return nil
 }
 
-// functionRunsLocked reports whether a function of Do runs under the root h.
-func (h *Hold) functionRunsLocked() bool {
-	for n := range h.withNestedLocked() {
+// functionRunsLocked reports whether a function of Do runs under the root.
+func (r *rootHold) functionRunsLocked() bool {
+	for n := range r.holdsLocked() {
 		if n.function && !n.left {
 			return true
 		}
@@ -310,17 +311,17 @@ func (h *Hold) functionRunsLocked() bool {
 	return false
 }
 
-// runsFunction reports whether a function of Do runs under the root h.
-func (h *Hold) runsFunction() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.functionRunsLocked()
+// runsFunction reports whether a function of Do runs under the root.
+func (r *rootHold) runsFunction() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.functionRunsLocked()
 }
 
-// endIfBare ends the root h, unless a function of Do runs under it. It reports
+// endIfBare ends the root, unless a function of Do runs under it. It reports
 // whether it did.
-func (h *Hold) endIfBare(why error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return !h.functionRunsLocked() && h.endLocked(why)
+func (r *rootHold) endIfBare(why error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.functionRunsLocked() && r.endLocked(why)
 }

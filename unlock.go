@@ -2,62 +2,11 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// end ends a root and the holds nested in it. Only the first cause counts. last
-// reports whether this call ended the root; reported, whether a loss of the root
-// was reported before.
-func (h *Hold) end(why error) (last, reported bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	reported = errors.Is(h.endErr, ErrLost)
-	return h.endLocked(why), reported
-}
-
-// endLocked is end. It reports whether this call ended the root.
-func (h *Hold) endLocked(why error) bool {
-	if h.unlocksLeft == 0 {
-		return false
-	}
-	for n := range h.withNestedLocked() {
-		n.leaveLocked(why)
-	}
-	h.cleanUpLocked()
-	return true
-}
-
-// withNestedLocked yields the root h and the holds nested in it that have not
-// left it. The root's mu guards them.
-func (h *Hold) withNestedLocked() iter.Seq[*Hold] {
-	return func(yield func(*Hold) bool) {
-		if !yield(h) || h.nested == nil {
-			return
-		}
-		for _, n := range h.nested.holds {
-			if !yield(n) {
-				return
-			}
-		}
-	}
-}
-
-// cleanUpLocked drops the parts that a root that has ended does not need.
-func (h *Hold) cleanUpLocked() {
-	h.stopMaxHoldLocked()
-	if h.nested == nil {
-		return
-	}
-	for _, n := range h.nested.holds {
-		n.stopMaxHoldLocked()
-	}
-	h.nested.holds = nil
-}
 
 // finishLocked ends one hold: its Err, and its context. The root's mu guards it.
 func (h *Hold) finishLocked(why error) {
@@ -80,7 +29,7 @@ func (h *Hold) leaveLocked(why error) {
 	h.left = true
 	h.root.unlocksLeft--
 	if h.outer != nil && !h.queue.key.readers() {
-		h.outer.freeSlot()
+		h.outer.nested.freeSlot()
 	}
 }
 
@@ -112,24 +61,16 @@ func (h *Hold) leave(why error, all bool) (t *ticket, last bool, over error) {
 		})
 	}
 	if !nestedInside {
-		h.stopMaxHoldLocked()
+		h.maxHold.stop()
 	}
 	if last = r.unlocksLeft == 0; last {
 		r.cleanUpLocked()
 	}
 	r.mu.Unlock()
 	if last {
-		t = q.dropHold(r)
+		t = q.dropHold((*Hold)(r))
 	}
 	return t, last, over
-}
-
-// isNestedIn reports whether h is nested in o.
-func (h *Hold) isNestedIn(o *Hold) bool {
-	for h != nil && h != o {
-		h = h.outer
-	}
-	return h == o
 }
 
 func (h *Hold) lostError(why LossReason) *LostError {
@@ -183,13 +124,13 @@ func (h *Hold) unlockOnce() (at instant, ended bool, done error) {
 func (h *Hold) release() (ended bool, done, err error) {
 	r, q := h.root, h.root.queue
 	if !q.c.beginCall() {
-		q.abandonHolds(r.ticket) // Close may not have ended this hold yet
+		r.ticket.abandonHolds() // Close may not have ended this hold yet
 		return false, nil, h.endError()
 	}
 	defer q.c.calls.Done()
 	t, last, err := h.leave(ErrReleased, false)
 	if t != nil {
-		gone, failed := q.leaveStore(t)
+		gone, failed := t.leave()
 		if gone {
 			why := LossGone
 			if !t.valid(q.c.clock.now()) {
@@ -209,18 +150,9 @@ func (h *Hold) release() (ended bool, done, err error) {
 	case last:
 		q.c.shutdown.holdEnded(r)
 	case h.function && q.c.shutdown.closeBegan():
-		q.stopHolds(r.ticket, phaseClosing) // Close ends a bare root that a nested function kept
+		r.ticket.stopHolds(phaseClosing) // Close ends a bare root that a nested function kept
 	}
 	return last, r.doneError(done), err
-}
-
-// doneError returns the error of HoldDone for a root that has ended. released is the
-// result of its release.
-func (h *Hold) doneError(released error) error {
-	if err := h.endError(); err != ErrReleased {
-		return err
-	}
-	return released
 }
 
 // Detach ends the hold in this process and keeps it at the store, for the next
@@ -235,7 +167,7 @@ func (h *Hold) Detach() error {
 	if !h.made() {
 		return ErrReleased
 	}
-	if h.queue.key.owner == "" || h.root != h {
+	if h.queue.key.owner == "" || h.outer != nil {
 		return fmt.Errorf("holdfast: detach %q: only the outermost hold of a named owner can be detached", h.Name())
 	}
 	var err error
@@ -249,7 +181,7 @@ func (h *Hold) Detach() error {
 		return h.endError()
 	}
 	if ended {
-		h.reportDone(h.queue.c.clock.now(), err)
+		h.root.reportDone(h.queue.c.clock.now(), err)
 	}
 	return err
 }
@@ -262,14 +194,14 @@ func (h *Hold) detach() (ended bool, err error) {
 	}
 	q, t := h.queue, h.ticket
 	if !q.c.beginCall() {
-		q.abandonHolds(t)
+		t.abandonHolds()
 		return false, h.endError()
 	}
 	defer q.c.calls.Done()
 	ctx, cancel := context.WithTimeout(q.c.requestCtx, callTimeout(q.key.ttl))
 	defer cancel()
 	statuses, err := []driver.Status{{State: driver.Held}}, error(nil)
-	if !q.manual {
+	if !q.key.manual {
 		statuses, err = q.laneHealth.renewBatch(ctx, []driver.Ref{{Ticket: &t.Ticket, State: driver.Held}})
 	}
 	if err == nil {
@@ -278,7 +210,7 @@ func (h *Hold) detach() (ended bool, err error) {
 	q.mu.Lock()
 	if t.state != driver.Held || err == nil && statuses[0].State != driver.Held {
 		q.mu.Unlock()
-		q.loseHeld(t, LossGone)
+		t.lose(LossGone)
 		return false, h.Err()
 	}
 	if over := h.endError(); over != nil { // its MaxHold ended it meanwhile
@@ -286,10 +218,10 @@ func (h *Hold) detach() (ended bool, err error) {
 		ended, _, _ := h.release()
 		return ended, over
 	}
-	h.end(ErrReleased)
-	q.retireHeld(t)
+	h.root.end(ErrReleased)
+	q.endTicket(t, kept)
 	q.mu.Unlock()
-	q.c.shutdown.holdEnded(h)
+	q.c.shutdown.holdEnded(h.root)
 	if err != nil {
 		return true, storeError("detach", h.Name(), err)
 	}

@@ -34,54 +34,49 @@ func WithWaiting(f func(w Waiting)) Option {
 // waits, for the goroutine at the head of the queue. queue.mu guards both.
 func (q *queue) notePlaceLocked(t *ticket, st driver.Status) {
 	t.ensureExtra().ahead = int32(st.Ahead)
-	q.news++
+	q.waiters.news++
 	if h := q.waiters.first; h != nil && h.wait.spec.waiting != nil {
-		h.wakeUp()
+		h.wait.wake()
 	}
 }
 
 // reportPlaceLocked calls the function of WithWaiting if there was an answer since
-// its last call. sleeping says that h is about to sleep, which is due to be
-// reported once. It reports whether it has unlocked q.mu for the call.
-func (q *queue) reportPlaceLocked(h *Hold, sleeping bool) bool {
-	w := h.wait
+// its last call. sleeping says that the goroutine is about to sleep, which is due
+// to be reported once. It reports whether it has unlocked queue.mu for the call.
+func (w *wait) reportPlaceLocked(sleeping bool) bool {
+	q := w.hold.queue
 	if w.spec.waiting == nil || w.try {
 		return false
 	}
 	if w.placeDue {
-		if w.newsSeen == q.news {
+		if w.newsSeen == q.waiters.news {
 			return false
 		}
 	} else if !sleeping {
 		return false
 	}
-	w.placeDue, w.newsSeen = true, q.news
+	w.placeDue, w.newsSeen = true, q.waiters.news
 	e := Waiting{Ahead: -1, Holder: parseHolder(q.holder())}
-	if t := q.pending; t != nil && t.state == driver.Waiting && q.waiters.first == h {
+	if t := q.pending; t != nil && t.state == driver.Waiting && q.waiters.first == w.hold {
 		e.Ahead, e.Until = int(t.extra.ahead), q.c.clock.wall(instant(t.claim.Load()))
 	}
 	q.mu.Unlock()
-	q.callWaiting(h, e)
+	w.callWaiting(e)
 	q.mu.Lock()
 	return true
 }
 
-// callWaiting calls the function of WithWaiting. If it ends the goroutine, the wait
-// is given up, so that the queue does not wait for it.
-func (q *queue) callWaiting(h *Hold, e Waiting) {
+// callWaiting calls the function of WithWaiting, which may end the goroutine. It
+// drops a panic.
+func (w *wait) callWaiting(e Waiting) {
 	returned := false
-	defer func() {
-		if !returned {
-			_ = q.giveUpWait(h, nil)
-			q.c.queues.release(q)
-		}
-	}()
-	q.callWaitingSafely(h.wait.spec.waiting, e)
+	defer w.giveUpUnlessReturned(&returned)
+	callSafely(w.spec.waiting, e)
 	returned = true
 }
 
-// callWaitingSafely calls f and drops a panic.
-func (q *queue) callWaitingSafely(f func(Waiting), e Waiting) {
+// callSafely calls f and drops a panic.
+func callSafely[E any](f func(E), e E) {
 	defer func() { _ = recover() }()
 	f(e)
 }

@@ -5,12 +5,14 @@ import "sync"
 // waitPool keeps finished waits for other Locks, with their channels.
 type waitPool struct{ pool sync.Pool }
 
-// get returns a wait, with a recycled channel if there is one.
-func (p *waitPool) get() *wait {
-	if w, ok := p.pool.Get().(*wait); ok {
-		return w
+// get returns a wait of h, with a recycled channel if there is one.
+func (p *waitPool) get(h *Hold) *wait {
+	w, ok := p.pool.Get().(*wait)
+	if !ok {
+		w = new(wait)
 	}
-	return new(wait)
+	w.hold = h
+	return w
 }
 
 // put returns h's wait to the pool. h has been granted, so no goroutine

@@ -20,11 +20,11 @@ type coreFlaw struct{ name, file, sound, broken, seenBy string }
 
 // coreFlaws are compiled into one program. BROKEN_CORE chooses one of them.
 var coreFlaws = []coreFlaw{
-	{"shutdown-ends-functions", "shutdown.go", "case p >= phaseClosing && h.endIfBare(over):", "case (p >= phaseClosing || FLAW) && h.endIfBare(over):", "shutdown"},
-	{"close-ends-functions", "shutdown.go", "return !h.functionRunsLocked() && h.endLocked(why)", `return (!h.functionRunsLocked() || FLAW || os.Getenv("BROKEN_CORE") == "shutdown-ends-functions") && h.endLocked(why)`, "close under functions"},
+	{"shutdown-ends-functions", "shutdown.go", "case p >= phaseClosing && h.root.endIfBare(over):", "case (p >= phaseClosing || FLAW) && h.root.endIfBare(over):", "shutdown"},
+	{"close-ends-functions", "shutdown.go", "return !r.functionRunsLocked() && r.endLocked(why)", `return (!r.functionRunsLocked() || FLAW || os.Getenv("BROKEN_CORE") == "shutdown-ends-functions") && r.endLocked(why)`, "close under functions"},
 	{"close-releases-what-stays", "close.go", "case running > 0:", "case running > 0 && !FLAW:", "close under a function that stays"},
 	{"close-releases-what-stays", "close.go", "case t.holds.first == nil:", "case t.holds.first == nil || FLAW:", "close under a function that stays"},
-	{"max-hold-releases-at-once", "maxhold.go", "time.AfterFunc(releaseTimeout(r.queue.key.ttl), h.onMaxHoldOver)", "time.AfterFunc(map[bool]time.Duration{false: releaseTimeout(r.queue.key.ttl)}[FLAW], h.onMaxHoldOver)", "max hold under functions"},
+	{"max-hold-releases-at-once", "maxhold.go", "time.AfterFunc(releaseTimeout(r.queue.key.ttl), m.onOver)", "time.AfterFunc(map[bool]time.Duration{false: releaseTimeout(r.queue.key.ttl)}[FLAW], m.onOver)", "max hold under functions"},
 }
 
 // TestF134_BrokenCoresFailTheirCases checks, for cores that release a lock under a

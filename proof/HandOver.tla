@@ -17,7 +17,7 @@
 (***************************************************************************)
 EXTENDS LocalQueue
 
-(************************* Sections of acquire, join and giveUpWait *********)
+(************************* Sections of acquire, join and giveUp ************)
 
 Section(c, q) == Becomes(store, c, q, world) /\ UNCHANGED late
 Ask(g) ==
@@ -98,7 +98,7 @@ OnJoinReply(g) ==
      /\ Section(ClientOf(g), AfterJoin(
           IF says = "gone" /\ g \in Trying THEN EnsureJoiner(FailTries(ForgetPlace(ClearPending(q), i)))
           ELSE IF says = "gone" THEN NewTicket(ForgetPlace(q, i))
-          ELSE IF doubtful THEN NewTicket(Gone(Clean(q, i), i))   \* leaveDoubtful
+          ELSE IF doubtful THEN NewTicket(Gone(Clean(q, i), i))   \* endDoubtful
           ELSE IF says = "held" THEN OnGrant(q, i, IF pushed THEN q.t[i].early ELSE q.t[i].token)
           ELSE IF waits.waiters = <<>> THEN AbandonPending(waits) ELSE waits, g))
 DropLapsed(q, i) == IF q.pending = i THEN EnsureJoiner(AbandonPending(q)) ELSE q
@@ -130,7 +130,7 @@ EndOverBudget(g) ==
 
 (************************* Sections of Unlock and of losses *****************)
 
-\* endNested: what nobody takes over leaves at the store (leaveStore), or else by the cleaner.
+\* endNested: what nobody takes over leaves at the store (ticket.leave), or else by the cleaner.
 Unlock(g) ==
   LET q == queue[ClientOf(g)]
       i == q.g[g].ticket

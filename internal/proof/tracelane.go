@@ -214,12 +214,12 @@ var coreBugs = []coreBug{
 	},
 	{
 		"a claim that is over ends no hold", "expiry.go",
-		"t.queue.loseHeld(t, LossExpired)", "_ = t",
+		"t.lose(LossExpired)", "_ = t",
 		"a loss is told", 1,
 	},
 	{
 		"a renewal answered gone ends no hold", "queue.go",
-		"case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n\t\t\tq.loseHeld(t, LossGone)\n", "case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n",
+		"case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n\t\t\tt.lose(LossGone)\n", "case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n",
 		"a loss is told", 91,
 	},
 	{
