@@ -177,9 +177,6 @@ func (w *world) hammer(name string, limit int64, ttl time.Duration, open func() 
 	w.checkEmpty(w.name(name))
 }
 
-// calmTTL is a TTL at which no worker on a slow machine loses its place.
-func (w *world) calmTTL() time.Duration { return max(w.h.TTL, min(6*time.Second, w.traits.MaxTTL)) }
-
 var hammerCases = []Case{
 	{Name: "hammer-mutex", Rules: "Driver 1, Join 4, 5, F50, F56", Alone: true, run: func(w *world) {
 		// Many goroutines of many clients take turns: never two at once, with

@@ -59,7 +59,5 @@ func (w *world) openElsewhere(e Elsewhere) *client {
 		w.Logf("%s: %v", e.How, err)
 		return nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.adoptLocked(d)
+	return w.adopt(d)
 }

@@ -12,18 +12,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-// checkPrompt checks that f returns within 50 ms, plus an allowance for a slow
-// machine.
-func (w *world) checkPrompt(what string, f func()) {
-	w.Helper()
-	const allowed = 50 * time.Millisecond
-	start := time.Now()
-	f()
-	if took := time.Since(start); took > allowed+w.h.Slack && took > allowed+w.h.Slack+w.still.since(start) {
-		w.Errorf("%s took %v after its context had ended, at most %v is allowed", what, took, allowed)
-	}
-}
-
 // requestsOf returns a call of every method that sends requests.
 func (c *client) requestsOf(ctx context.Context, t *driver.Ticket) map[string]func() error {
 	refs := []driver.Ref{{Ticket: t, State: driver.Held}}

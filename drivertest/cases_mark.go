@@ -13,50 +13,56 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// marks reads and sets the marks of names by one client.
+type marks struct {
+	w *stage
+	d driver.Driver
+}
+
 // marker returns the driver's marks.
-func (c *client) marker() driver.Marker {
-	c.w.Helper()
-	m, ok := c.d.(driver.Marker)
+func (m marks) marker() driver.Marker {
+	m.w.Helper()
+	found, ok := m.d.(driver.Marker)
 	if !ok {
-		c.w.Fatalf("Traits say Marks, and %T has none", c.d)
+		m.w.Fatalf("Traits say Marks, and %T has none", m.d)
 	}
-	return m
+	return found
 }
 
 // mark reads the mark of a name and expects one.
-func (c *client) mark(name string, want driver.Mark) {
-	c.w.Helper()
-	ctx, cancel := c.w.limit()
+func (m marks) mark(name string, want driver.Mark) {
+	m.w.Helper()
+	ctx, cancel := m.w.limit()
 	defer cancel()
-	got, err := c.marker().Mark(ctx, name)
+	got, err := m.marker().Mark(ctx, name)
 	if err != nil {
-		c.w.Fatalf("Mark of %.40q: %v", name, err)
+		m.w.Fatalf("Mark of %.40q: %v", name, err)
 	}
 	if got.Token != want.Token || !bytes.Equal(got.Value, want.Value) {
-		c.w.Errorf("the mark of %.40q is %s, want %s", name, formatMark(got), formatMark(want))
+		m.w.Errorf("the mark of %.40q is %s, want %s", name, formatMark(got), formatMark(want))
 	}
 }
 
 // setMark sets the mark of a name.
-func (c *client) setMark(name string, m driver.Mark) {
-	c.w.Helper()
-	if err := c.trySetMark(name, m); err != nil {
-		c.w.Fatalf("SetMark of %.40q to %s: %v", name, formatMark(m), err)
+func (m marks) setMark(name string, to driver.Mark) {
+	m.w.Helper()
+	if err := m.trySetMark(name, to); err != nil {
+		m.w.Fatalf("SetMark of %.40q to %s: %v", name, formatMark(to), err)
 	}
 }
 
-func (c *client) trySetMark(name string, m driver.Mark) error {
-	ctx, cancel := c.w.limit()
+func (m marks) trySetMark(name string, to driver.Mark) error {
+	ctx, cancel := m.w.limit()
 	defer cancel()
-	return c.marker().SetMark(ctx, name, m)
+	return m.marker().SetMark(ctx, name, to)
 }
 
 // setStaleMark sets a mark that has to be refused.
-func (c *client) setStaleMark(name string, m driver.Mark) {
-	c.w.Helper()
-	err := c.trySetMark(name, m)
+func (m marks) setStaleMark(name string, to driver.Mark) {
+	m.w.Helper()
+	err := m.trySetMark(name, to)
 	if !errors.Is(err, driver.ErrStaleMark) || driver.ClassOf(err) != driver.Refused {
-		c.w.Errorf("SetMark of %.40q to %s: error is %v, of class %v; want %q", name, formatMark(m), err, driver.ClassOf(err), driver.ErrStaleMark)
+		m.w.Errorf("SetMark of %.40q to %s: error is %v, of class %v; want %q", name, formatMark(to), err, driver.ClassOf(err), driver.ErrStaleMark)
 	}
 }
 

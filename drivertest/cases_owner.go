@@ -7,12 +7,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// withOwner gives a ticket a named owner.
-func (c *client) withOwner(owner string, t *driver.Ticket) *driver.Ticket {
-	t.Owner = owner
-	return t
-}
-
 var limitCases = []Case{
 	{Name: "limit-of-the-dead", Rules: "Join 6, Driver 6", Needs: Shared, run: func(w *world) {
 		// A queue whose last ticket has expired has no limit.

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -39,13 +38,11 @@ var pushCases = []Case{
 		w.settle()
 		for i, c := range clients {
 			gaps += c.gapCount()
-			c.mu.Lock()
-			for _, p := range c.pushes {
+			for _, p := range c.allPushes() {
 				if p.id != ts[i].ID {
 					w.Errorf("client %d was told about %s, which is not its own", i, p.id)
 				}
 			}
-			c.mu.Unlock()
 		}
 		if gaps > 0 {
 			w.Errorf("%d times a client was told to ask for all its tickets", gaps)
@@ -162,32 +159,11 @@ var pushCases = []Case{
 	}},
 }
 
-func (c *client) gapCount() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gaps
-}
-
 // close closes the client's driver before the end of the case.
 func (c *client) close() {
 	c.w.Helper()
 	c.closed = true
 	if err := c.d.Close(); err != nil {
 		c.w.Errorf("Close: %v", err)
-	}
-}
-
-// retryWatch calls Watch, again after a time-out, as the core does: on a busy machine
-// the connection may take longer than one attempt.
-func (w *world) retryWatch(watch func() error) {
-	w.Helper()
-	for start := time.Now(); ; time.Sleep(w.pollInterval()) {
-		err := watch()
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > w.maxWait() {
-			w.Fatalf("Watch: %v", err)
-		}
 	}
 }

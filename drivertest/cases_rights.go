@@ -17,10 +17,10 @@ type restrictedUser struct {
 
 // checkRefusal checks that a request of a user who lacks a right was carried out, or
 // refused.
-func (w *world) checkRefusal(right, op string, err error) bool {
-	w.Helper()
+func checkRefusal(t T, right, op string, err error) bool {
+	t.Helper()
 	if err != nil && driver.ClassOf(err) != driver.Refused {
-		w.Errorf("without %s, %s: the class of %q is %v, want %v", right, op, err, driver.ClassOf(err), driver.Refused)
+		t.Errorf("without %s, %s: the class of %q is %v, want %v", right, op, err, driver.ClassOf(err), driver.Refused)
 	}
 	return err == nil
 }
@@ -30,20 +30,18 @@ func (w *world) openAs(u User, right string) *client {
 	w.Helper()
 	d, err := u.Open(w.T)
 	if err != nil {
-		w.checkRefusal(right, "open", err)
-		w.checkNamesRight(right, err.Error())
+		checkRefusal(w, right, "open", err)
+		checkNamesRight(w, right, err.Error())
 		return nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.adoptLocked(d)
+	return w.adopt(d)
 }
 
 // checkNamesRight checks that a text names a right.
-func (w *world) checkNamesRight(right, text string) {
-	w.Helper()
+func checkNamesRight(t T, right, text string) {
+	t.Helper()
 	if !strings.Contains(strings.ToLower(text), strings.ToLower(right)) {
-		w.Errorf("%s lacks, and all that is said is: %s", right, text)
+		t.Errorf("%s lacks, and all that is said is: %s", right, text)
 	}
 }
 
@@ -86,7 +84,7 @@ func (l *restrictedUser) request(op string, t *driver.Ticket, f func([]driver.Re
 	if err == nil {
 		err = ps[0].Err
 	}
-	l.w.checkRefusal(l.right, op, err)
+	checkRefusal(l.w, l.right, op, err)
 	return err
 }
 
@@ -108,23 +106,6 @@ func (l *restrictedUser) ticketOfEachKind(part string) []*driver.Ticket {
 		t := l.mutex(part + "owner")
 		t.Owner = "owner"
 		add(t)
-	}
-	return ts
-}
-
-// waitersOfEachKind returns tickets of one client, one of each kind that may
-// wait behind a mutex, each on a queue of its own.
-func (c *client) waitersOfEachKind(part string) []*driver.Ticket {
-	plain, withMinToken := c.mutex(part+" behind mutex"), c.mutex(part+" behind floor mutex")
-	withMinToken.MinToken = 7
-	ts := []*driver.Ticket{plain, withMinToken}
-	if c.w.traits.Owner {
-		owned := c.mutex(part + " behind owner mutex")
-		owned.Owner = "owner"
-		ts = append(ts, owned)
-	}
-	for _, t := range ts {
-		c.shortLived(t)
 	}
 	return ts
 }
@@ -218,7 +199,7 @@ func (l *restrictedUser) checkFindings() {
 			fmt.Fprintf(&said, "%s: %s: %s; ", f.Topic, f.Detail, f.Advice)
 		}
 	}
-	l.w.checkNamesRight(l.right, said.String())
+	checkNamesRight(l.w, l.right, said.String())
 }
 
 var rightsCases = []Case{
@@ -234,7 +215,7 @@ var rightsCases = []Case{
 			l := &restrictedUser{client: c, right: right}
 			all = append(all, l)
 			ctx, cancel := w.limit()
-			w.checkRefusal(right, "Watch", c.d.Watch(ctx, func(string, driver.Status) {}))
+			checkRefusal(w, right, "Watch", c.d.Watch(ctx, func(string, driver.Status) {}))
 			cancel()
 			for _, t := range l.ticketOfEachKind(fmt.Sprintf("%d left ", i)) {
 				l.use(t, true)

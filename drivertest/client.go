@@ -2,76 +2,24 @@ package drivertest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// client is a driver and the suite's record of its tickets and pushes.
+// client is a driver, and the suite's record of its tickets and pushes. Its
+// methods send requests and check the answers.
 type client struct {
-	w       *world
+	w       *clients
 	d       driver.Driver
-	uuid    string
 	witness bool
 	closed  bool
 	stop    context.CancelFunc // ends its Watch
-
-	mu      sync.Mutex
-	n       int
-	tickets []*driver.Ticket
-	pushes  []push
-	wake    map[string]chan driver.Status
-	gaps    int
-}
-
-type push struct {
-	id     string
-	status driver.Status
-}
-
-// client opens a client that records its pushes.
-func (w *world) client() *client {
-	w.Helper()
-	c := w.clientWithoutWatch()
-	c.watch()
-	return c
-}
-
-// clientIgnoringPushes opens a client that calls Watch and drops its pushes.
-func (w *world) clientIgnoringPushes() *client {
-	w.Helper()
-	c := w.clientWithoutWatch()
-	w.retryWatch(func() error { return c.d.Watch(context.Background(), func(string, driver.Status) {}) })
-	return c
-}
-
-// clientWithoutWatch opens a client that has not called Watch. It never waits.
-func (w *world) clientWithoutWatch() *client {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.newClientLocked()
-}
-
-// newClientLocked opens a client. The name says that w.mu is held.
-func (w *world) newClientLocked() *client { return w.adoptLocked(w.h.Open(w.T)) }
-
-// adoptLocked makes a client of a driver.
-func (w *world) adoptLocked(d driver.Driver) *client {
-	var b [16]byte
-	rand.Read(b[:])
-	c := &client{
-		w:    w,
-		d:    d,
-		uuid: fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]),
-		wake: make(map[string]chan driver.Status),
-	}
-	w.clients = append(w.clients, c)
-	return c
+	tickets
+	pushLog
+	marks
 }
 
 func (c *client) watch() {
@@ -84,42 +32,6 @@ func (c *client) watchOnce() error {
 	c.stop = cancel
 	c.w.Cleanup(cancel)
 	return c.d.Watch(ctx, c.notify)
-}
-
-// notify records a push.
-func (c *client) notify(id string, p driver.Status) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if id == "" {
-		c.gaps++
-		for _, ch := range c.wake {
-			select {
-			case ch <- driver.Status{}:
-			default:
-			}
-		}
-		return
-	}
-	c.pushes = append(c.pushes, push{id, p})
-	if ch := c.wake[id]; ch != nil {
-		select {
-		case ch <- p:
-		default:
-		}
-	}
-}
-
-// pushesOf returns the pushes of a ticket so far.
-func (c *client) pushesOf(t *driver.Ticket) []driver.Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var ps []driver.Status
-	for _, p := range c.pushes {
-		if p.id == t.ID {
-			ps = append(ps, p.status)
-		}
-	}
-	return ps
 }
 
 // awaitPush waits for a push that reports a ticket in this state.
@@ -138,49 +50,10 @@ func (c *client) awaitPush(t *driver.Ticket, s driver.State) driver.Status {
 	return found
 }
 
-func (c *client) all() []*driver.Ticket {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.tickets)
-}
-
-// ticket makes a ticket whose TTL outlasts a case on a slow store.
-func (c *client) ticket(name string, units, limit int64) *driver.Ticket {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	t := &driver.Ticket{
-		ID:    fmt.Sprintf("%s:%d", c.uuid, c.n),
-		Name:  c.w.name(name),
-		Units: units,
-		Limit: limit,
-		TTL:   c.w.longTTL(),
-	}
-	t.Meta = "meta of " + t.ID
-	c.tickets = append(c.tickets, t)
-	return t
-}
-
-// forget drops a ticket that is gone, so that end has less to do.
+// forget drops what is known of a ticket that is gone.
 func (c *client) forget(t *driver.Ticket) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.wake, t.ID)
-	if i := slices.Index(c.tickets, t); i >= 0 {
-		c.tickets = slices.Delete(c.tickets, i, i+1)
-	}
-}
-
-// shortLived gives a ticket the harness's TTL, for cases that await its expiry.
-func (c *client) shortLived(t *driver.Ticket) *driver.Ticket {
-	t.TTL = c.w.h.TTL
-	return t
-}
-
-func (c *client) mutex(name string) *driver.Ticket  { return c.ticket(name, 1, 1) }
-func (c *client) reader(name string) *driver.Ticket { return c.ticket(name, 1, driver.RWLimit) }
-func (c *client) writer(name string) *driver.Ticket {
-	return c.ticket(name, driver.RWLimit, driver.RWLimit)
+	c.tickets.drop(t)
+	c.pushLog.drop(t)
 }
 
 // join joins with wait=true and expects a state.
@@ -359,29 +232,4 @@ func (c *client) awaitGrant(t *driver.Ticket, p driver.Status) driver.Status {
 		c.w.Fatalf("%s is %v, want held", t.ID, p.State)
 	}
 	return p
-}
-
-// waitForPush waits for a push about t, for at most d. On its first call for t
-// it also returns pushes that came earlier, even before the answer to the Join.
-func (c *client) waitForPush(t *driver.Ticket, d time.Duration) driver.Status {
-	c.mu.Lock()
-	ch := c.wake[t.ID]
-	if ch == nil {
-		ch = make(chan driver.Status, 4)
-		c.wake[t.ID] = ch
-		for _, p := range c.pushes {
-			if p.id == t.ID && len(ch) < cap(ch) {
-				ch <- p.status
-			}
-		}
-	}
-	c.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case p := <-ch:
-		return p
-	case <-timer.C:
-		return driver.Status{}
-	}
 }

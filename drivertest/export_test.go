@@ -27,6 +27,6 @@ func CheckHistory(t T, limit int64, holds []Hold) {
 	for _, x := range holds {
 		h.add(hold{x.ID, x.Units, x.Token, at(x.Asked), at(x.From), at(x.To)})
 	}
-	w := &world{T: t, traits: driver.Traits{Fencing: true}}
+	w := &world{clients{stage: &stage{T: t, traits: driver.Traits{Fencing: true}}}}
 	h.check(w, limit)
 }
