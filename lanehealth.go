@@ -85,12 +85,15 @@ func (l *lanes) of(name string) *laneHealth {
 	return lh
 }
 
-// stopProbes stops the timers of all lanes.
+// stopProbes stops the timers of all lanes, after the last queue was made.
 func (l *lanes) stopProbes() {
-	l.only.stopProbeTimer()
+	all := []*laneHealth{&l.only}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, lh := range l.byID {
+		all = append(all, lh)
+	}
+	l.mu.Unlock()
+	for _, lh := range all {
 		lh.stopProbeTimer()
 	}
 }

@@ -54,11 +54,14 @@ import (
 // its place. waiters has the goroutines, endTicket and its callers in ending.go
 // the ends of tickets.
 //
-// Lock order: queue.mu, a laneHealth.mu, Client.mu, lanes.mu; under queue.mu
-// also the root's Hold.mu and the mu of renewer, cleaner, subscription,
-// backgroundErrors and callCtx. Close takes laneHealth.mu under lanes.mu, after
-// the last queue was made. No request is sent and no Observer called under a
-// mutex.
+// A mutex is taken under another only as in this table; of a Hold, it is the mutex
+// of the root. TestLockOrder compares the table with what the tests do. No request
+// is sent and no Observer called under a mutex.
+//
+//	mutex of         and under it those of
+//	queue            laneHealth, Client, Hold, renewer, cleaner, subscription, callCtx
+//	laneHealth       Client
+//	Client           lanes
 type queue struct {
 	*laneHealth // of the name's lane; its c is also the queue's client
 

@@ -254,6 +254,8 @@ var without = []struct{ Files, Imports string }{
 	{"etcdlock/layout.go", "context net net/http os sync"},
 	{"etcdlock/transaction.go", "context net net/http os sync"},
 	{"queue.go", "context net net/http os"},
+	{"waiters.go", "context net net/http os sync"},
+	{"ending.go", "context net net/http os sync"},
 	{"redislock/internal/wire/*", "context net net/http os sync"},
 }
 
