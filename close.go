@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// This file has the last phase of closing a client; shutdown.go has the phases before.
+
 // finish closes the client once, and returns the result to each caller. The others
 // wait on a channel, not on a mutex: time goes on in a bubble of testing/synctest.
 func (s *shutdown) finish() error {

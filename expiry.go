@@ -2,6 +2,9 @@ package holdfast
 
 import "time"
 
+// The timer of this file ends claims. It is apart from the renewals of renewer.go, so
+// that no request that hangs can delay the report of a loss.
+
 // suspendCheck is the interval at which the clock is read while tickets are
 // held: timers stand still while the machine is suspended, claims do not.
 const suspendCheck = time.Second

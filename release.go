@@ -6,6 +6,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// A ticket that holds ends at the store by leave, after an Unlock, or by lose, when
+// the store has dropped it or may drop it.
+
 // leaveCall allocates together what the first Leave needs; mostly no second
 // Leave follows.
 type leaveCall struct {

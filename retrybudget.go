@@ -6,6 +6,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// The retry budget bounds how long a Lock goes on while the store is silent, until the
+// queue has had a place; it is counted from the call on, or from the last reply.
+
 // retryBudget returns how long a Lock without a place keeps trying a silent
 // store, and a Try any store.
 func (w *wait) retryBudget() time.Duration {

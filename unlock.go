@@ -8,6 +8,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// A hold ends in three ways that its user asks for: Unlock, Detach and MaxHold. Each
+// ends the hold in the process first; the last hold of a root then releases the lock
+// at the store. release.go has losses, close.go and shutdown.go the end of the client.
+
 // finishLocked ends one hold: its Err, and its context. The root's mu guards it.
 func (h *Hold) finishLocked(why error) {
 	if h.endErr != nil {
