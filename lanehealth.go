@@ -222,19 +222,21 @@ func (lh *laneHealth) requestTimeout(what requestKind, least, most time.Duration
 // renewBatch calls the driver's Renew and notes whether the store replied.
 // Without an error it returns one Status for each ticket.
 func (lh *laneHealth) renewBatch(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	sent := lh.requestSent()
-	statuses, err := lh.c.drv.Renew(ctx, refs)
-	err = checkReplyCount(statuses, refs, err)
-	lh.requestEnded(ctx, requestRenew, sent, batchErr(statuses, err))
-	return statuses, err
+	return lh.batch(ctx, requestRenew, driver.Driver.Renew, refs)
 }
 
 // leaveBatch is renewBatch for Leave.
 func (lh *laneHealth) leaveBatch(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	return lh.batch(ctx, requestLeave, driver.Driver.Leave, refs)
+}
+
+func (lh *laneHealth) batch(ctx context.Context, what requestKind, send func(driver.Driver, context.Context, []driver.Ref) ([]driver.Status, error), refs []driver.Ref) ([]driver.Status, error) {
 	sent := lh.requestSent()
-	statuses, err := lh.c.drv.Leave(ctx, refs)
-	err = checkReplyCount(statuses, refs, err)
-	lh.requestEnded(ctx, requestLeave, sent, batchErr(statuses, err))
+	statuses, err := send(lh.c.drv, ctx, refs)
+	if err == nil && len(statuses) != len(refs) {
+		err = driver.Errorf(driver.Unknown, "%d answers for %d tickets", len(statuses), len(refs))
+	}
+	lh.requestEnded(ctx, what, sent, batchErr(statuses, err))
 	return statuses, err
 }
 
@@ -244,15 +246,6 @@ func (lh *laneHealth) inspectQueue(ctx context.Context, name string) (driver.Que
 	dq, err := lh.c.drv.Inspect(ctx, name)
 	lh.requestEnded(ctx, requestInspect, sent, err)
 	return dq, err
-}
-
-// checkReplyCount returns err, or without one an error if the number of replies
-// is wrong.
-func checkReplyCount(statuses []driver.Status, refs []driver.Ref, err error) error {
-	if err == nil && len(statuses) != len(refs) {
-		return driver.Errorf(driver.Unknown, "%d answers for %d tickets", len(statuses), len(refs))
-	}
-	return err
 }
 
 // batchErr returns nil if the store replied about at least one ticket, else the

@@ -144,21 +144,18 @@ func (r *rootHold) reportDone(now instant, err error) {
 }
 
 func (r *reporter) lockStart(ctx context.Context, e *LockStartInfo) (values context.Context, derived bool) {
-	values = ctx
-	for i := range r.observers {
-		if f := r.observers[i].LockStart; f != nil {
-			if next := derive(f, values, e); next != nil {
-				values, derived = next, true
-			}
-		}
-	}
-	return values, derived
+	return deriveAll(r.observers, func(o *Observer) func(context.Context, LockStartInfo) context.Context { return o.LockStart }, ctx, e)
 }
 
 func (r *reporter) lockDone(ctx context.Context, e *LockDoneInfo) (values context.Context, derived bool) {
+	return deriveAll(r.observers, func(o *Observer) func(context.Context, LockDoneInfo) context.Context { return o.LockDone }, ctx, e)
+}
+
+// deriveAll calls one hook of each Observer, with the context of the one before.
+func deriveAll[E any](observers []Observer, hook func(*Observer) func(context.Context, E) context.Context, ctx context.Context, e *E) (values context.Context, derived bool) {
 	values = ctx
-	for i := range r.observers {
-		if f := r.observers[i].LockDone; f != nil {
+	for i := range observers {
+		if f := hook(&observers[i]); f != nil {
 			if next := derive(f, values, e); next != nil {
 				values, derived = next, true
 			}

@@ -178,7 +178,7 @@ var lifeCases = []Case{
 			start := time.Now()
 			err := call(ctx)
 			cancel()
-			if took, most := time.Since(start), patience+50*time.Millisecond+w.h.Slack; took > most && took > most+w.still.since(start) {
+			if took, most := time.Since(start), patience+50*time.Millisecond+w.h.Slack; w.still.exceed(took, most, start) {
 				w.Errorf("%s took %v with a context of %v", name, took, patience)
 			}
 			if err == nil {

@@ -148,7 +148,7 @@ func (w *world) checkFreed(all []*restrictedUser) {
 			}
 		}
 		refs = left
-		if late := asked.Sub(begun); len(refs) > 0 && late > w.latestExpiry(w.h.TTL) && late > w.latestExpiry(w.h.TTL)+w.still.since(begun) {
+		if late := asked.Sub(begun); len(refs) > 0 && w.still.exceed(late, w.latestExpiry(w.h.TTL), begun) {
 			for _, r := range refs {
 				w.Errorf("a user without %s keeps others out %v after its last request, with a TTL of %v", lacks[r.ID], asked.Sub(begun).Round(time.Millisecond), w.h.TTL)
 			}

@@ -71,7 +71,7 @@ var rowCases = []Case{
 		})
 		limit := 10*before + 3*time.Second
 		begun := time.Now()
-		if took := turns(limit); took > limit && took > limit+w.still.since(begun) {
+		if took := turns(limit); w.still.exceed(took, limit, begun) {
 			w.Errorf("while one row is locked, turns at other names take %v and more, %v before", took, before)
 		}
 		renew, end := context.WithTimeout(ctx, 10*time.Second)

@@ -175,7 +175,7 @@ var storeCases = []Case{
 			ask()
 			// At the worst, each waits for the one before.
 			for asked := time.Now(); ask() != driver.Held; time.Sleep(w.pollInterval()) {
-				if blocked := time.Since(asked); blocked > dead*w.latestExpiry(w.h.TTL) && blocked > dead*w.latestExpiry(w.h.TTL)+w.still.since(asked) {
+				if blocked := time.Since(asked); w.still.exceed(blocked, dead*w.latestExpiry(w.h.TTL), asked) {
 					w.Fatalf("line %q is blocked by the dead for %v after the clock was set back; their TTL is %v", line, blocked, w.h.TTL)
 				}
 			}

@@ -70,7 +70,7 @@ func (w *world) checkExpiryBound(c *client, t *driver.Ticket, sent, answered tim
 		if p.State != driver.Waiting {
 			w.Fatalf("the waiting ticket is %v", p.State)
 		}
-		if kept := asked.Sub(answered); kept > w.latestExpiry(ttl) && kept > w.latestExpiry(ttl)+w.still.since(answered) {
+		if kept := asked.Sub(answered); w.still.exceed(kept, w.latestExpiry(ttl), answered) {
 			w.Fatalf("still there after %v, with a TTL of %v", kept, ttl)
 		}
 		time.Sleep(w.pollInterval())
@@ -131,7 +131,7 @@ var timeCases = []Case{
 				break
 			}
 			b.forget(t)
-			if kept := asked.Sub(answered); kept > w.latestExpiry(ta.TTL) && kept > w.latestExpiry(ta.TTL)+w.still.since(answered) {
+			if kept := asked.Sub(answered); w.still.exceed(kept, w.latestExpiry(ta.TTL), answered) {
 				w.Fatalf("still there after %v, with a TTL of %v", kept, ta.TTL)
 			}
 			time.Sleep(w.pollInterval())
@@ -230,7 +230,7 @@ var timeCases = []Case{
 					}
 					break
 				}
-				if late := sent.Add(p.Recheck).Sub(answered); late > w.latestExpiry(w.h.TTL) && late > w.latestExpiry(w.h.TTL)+w.still.since(answered) {
+				if late := sent.Add(p.Recheck).Sub(answered); w.still.exceed(late, w.latestExpiry(w.h.TTL), answered) {
 					w.Errorf("Recheck is %v after the predecessor's last word; its TTL is %v", late, w.h.TTL)
 				}
 				if asks == enough {
@@ -241,7 +241,7 @@ var timeCases = []Case{
 				}
 				sent = time.Now()
 				p = c.renewAny(t)
-				if kept := sent.Sub(answered); p.State == driver.Waiting && kept > w.latestExpiry(w.h.TTL) && kept > w.latestExpiry(w.h.TTL)+w.still.since(answered) {
+				if kept := sent.Sub(answered); p.State == driver.Waiting && w.still.exceed(kept, w.latestExpiry(w.h.TTL), answered) {
 					w.Fatalf("still waits %v after the last word of a predecessor with a TTL of %v", kept, w.h.TTL)
 				}
 			}

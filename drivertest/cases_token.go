@@ -123,26 +123,3 @@ var tokenCases = []Case{
 		}
 	}},
 }
-
-// joinAny joins and accepts both Held and Waiting.
-func (c *client) joinAny(t *driver.Ticket) driver.Status {
-	c.w.Helper()
-	p := c.joinWith(t, true)
-	if p.State == driver.Gone {
-		c.w.Fatalf("Join(%s) answers gone", t.ID)
-	}
-	return p
-}
-
-// joinWith joins and accepts any state.
-func (c *client) joinWith(t *driver.Ticket, wait bool) driver.Status {
-	c.w.Helper()
-	ctx, cancel := c.w.limit()
-	defer cancel()
-	p, err := c.d.Join(ctx, t, wait)
-	if err != nil {
-		c.w.Fatalf("Join(%s): %v", t.ID, err)
-	}
-	c.checkStatus("Join", t, p)
-	return p
-}

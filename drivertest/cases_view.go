@@ -119,7 +119,7 @@ var viewCases = []Case{
 				}
 				return
 			}
-			if kept := asked.Sub(answered); kept > w.latestExpiry(t.TTL) && kept > w.latestExpiry(t.TTL)+w.still.since(answered) {
+			if kept := asked.Sub(answered); w.still.exceed(kept, w.latestExpiry(t.TTL), answered) {
 				w.Fatalf("still there after %v with a TTL of %v", kept, t.TTL)
 			}
 			// The remaining time may grow meanwhile: a store may keep all tickets of a

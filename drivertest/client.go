@@ -70,14 +70,31 @@ func (c *client) try(t *driver.Ticket, want driver.State) driver.Status {
 
 func (c *client) joinExpecting(t *driver.Ticket, wait bool, want driver.State) driver.Status {
 	c.w.Helper()
+	p := c.joinWith(t, wait)
+	if p.State != want {
+		c.w.Fatalf("Join(%s, wait=%v) answers %v, want %v", t.ID, wait, p.State, want)
+	}
+	return p
+}
+
+// joinAny joins and accepts both Held and Waiting.
+func (c *client) joinAny(t *driver.Ticket) driver.Status {
+	c.w.Helper()
+	p := c.joinWith(t, true)
+	if p.State == driver.Gone {
+		c.w.Fatalf("Join(%s) answers gone", t.ID)
+	}
+	return p
+}
+
+// joinWith joins and accepts any state.
+func (c *client) joinWith(t *driver.Ticket, wait bool) driver.Status {
+	c.w.Helper()
 	ctx, cancel := c.w.limit()
 	defer cancel()
 	p, err := c.d.Join(ctx, t, wait)
 	if err != nil {
-		c.w.Fatalf("Join(%s, wait=%v): %v", t.ID, wait, err)
-	}
-	if p.State != want {
-		c.w.Fatalf("Join(%s, wait=%v) answers %v, want %v", t.ID, wait, p.State, want)
+		c.w.Fatalf("Join(%s): %v", t.ID, err)
 	}
 	c.checkStatus("Join", t, p)
 	return p
@@ -138,11 +155,7 @@ func (c *client) renewAny(t *driver.Ticket) driver.Status {
 
 func (c *client) renewAll(refs []driver.Ref) []driver.Status {
 	c.w.Helper()
-	ctx, cancel := c.w.limit()
-	defer cancel()
-	ps, err := c.d.Renew(ctx, refs)
-	c.checkAnswers("Renew", refs, ps, err)
-	return ps
+	return c.send("Renew", c.d.Renew, refs)
 }
 
 // leave leaves and expects that the ticket had a state.
@@ -158,15 +171,15 @@ func (c *client) leave(t *driver.Ticket, want driver.State) driver.Status {
 
 func (c *client) leaveAll(refs []driver.Ref) []driver.Status {
 	c.w.Helper()
-	ctx, cancel := c.w.limit()
-	defer cancel()
-	ps, err := c.d.Leave(ctx, refs)
-	c.checkAnswers("Leave", refs, ps, err)
-	return ps
+	return c.send("Leave", c.d.Leave, refs)
 }
 
-func (c *client) checkAnswers(op string, refs []driver.Ref, ps []driver.Status, err error) {
+// send sends a batch and expects an answer for each ticket.
+func (c *client) send(op string, request func(context.Context, []driver.Ref) ([]driver.Status, error), refs []driver.Ref) []driver.Status {
 	c.w.Helper()
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	ps, err := request(ctx, refs)
 	if err != nil {
 		c.w.Fatalf("%s: %v", op, err)
 	}
@@ -178,6 +191,7 @@ func (c *client) checkAnswers(op string, refs []driver.Ref, ps []driver.Status, 
 			c.w.Fatalf("%s(%s): %v", op, refs[i].ID, p.Err)
 		}
 	}
+	return ps
 }
 
 // leaveQuietly makes sure that a ticket has no place.
@@ -192,9 +206,7 @@ func (c *client) leaveQuietly(ctx context.Context, t *driver.Ticket) error {
 // breakTicket breaks a ticket.
 func (c *client) breakTicket(t *driver.Ticket) {
 	c.w.Helper()
-	ctx, cancel := c.w.limit()
-	defer cancel()
-	if err := c.d.Break(ctx, t.Name, t.ID); err != nil {
+	if err := c.tryBreak(t); err != nil {
 		c.w.Fatalf("Break(%s): %v", t.ID, err)
 	}
 }
@@ -202,11 +214,15 @@ func (c *client) breakTicket(t *driver.Ticket) {
 // breakAny breaks a ticket if the store has any of it.
 func (c *client) breakAny(t *driver.Ticket) {
 	c.w.Helper()
-	ctx, cancel := c.w.limit()
-	defer cancel()
-	if err := c.d.Break(ctx, t.Name, t.ID); err != nil && !errors.Is(err, driver.ErrNoTicket) {
+	if err := c.tryBreak(t); err != nil && !errors.Is(err, driver.ErrNoTicket) {
 		c.w.Fatalf("Break(%s): %v", t.ID, err)
 	}
+}
+
+func (c *client) tryBreak(t *driver.Ticket) error {
+	ctx, cancel := c.w.limit()
+	defer cancel()
+	return c.d.Break(ctx, t.Name, t.ID)
 }
 
 // awaitGrant waits until a ticket is held, as the core does: it waits for

@@ -69,13 +69,13 @@ var endCases = []lockCase{
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			w.Errorf("Lock: %v", err)
 		}
-		if took, most := time.Since(start), 100*time.Millisecond+w.h.Slack; took > most && took > most+w.still.since(start) {
+		if took, most := time.Since(start), 100*time.Millisecond+w.h.Slack; w.still.exceed(took, most, start) {
 			w.Errorf("it returned %v after its context had ended", took)
 		}
 		d.mode.Store(connected)
 		start = time.Now()
 		w.until("nothing stays", func() bool { return w.tickets(other, a)+w.tickets(other, b) == 1 })
-		if took, most := time.Since(start), w.h.TTL+w.h.TTL/20+w.traits.Granularity+w.h.Slack; took > most && took > most+w.still.since(start) {
+		if took, most := time.Since(start), w.h.TTL+w.h.TTL/20+w.traits.Granularity+w.h.Slack; w.still.exceed(took, most, start) {
 			w.Errorf("it took %v until nothing stayed", took)
 		}
 		w.unlock(h)

@@ -38,7 +38,7 @@ var hardCases = []lockCase{
 			name := fmt.Sprintf("%s/%d", w.name, i)
 			start := time.Now()
 			w.until("nothing stays", func() bool { return w.tickets(holder, name) == 0 })
-			if took := time.Since(start); took > w.h.TTL/2+w.h.Slack && took > w.h.TTL/2+w.h.Slack+w.still.since(start) {
+			if took := time.Since(start); w.still.exceed(took, w.h.TTL/2+w.h.Slack, start) {
 				w.Errorf("it took %v until nothing stayed", took)
 			}
 		}
@@ -69,7 +69,7 @@ var hardCases = []lockCase{
 		start := time.Now()
 		token := <-next
 		limit := w.h.TTL + w.h.TTL/20 + 250*time.Millisecond + w.traits.Granularity + w.h.Slack
-		if took := time.Since(start); took > limit && took > limit+w.still.since(start) {
+		if took := time.Since(start); w.still.exceed(took, limit, start) {
 			w.Errorf("the next holder came after %v, TTL %v", took, w.h.TTL)
 		}
 		if w.traits.Fencing && token <= h.Token() {
@@ -94,7 +94,7 @@ var hardCases = []lockCase{
 		w.unlock(h)
 		h = w.lock(holder.Mutex(w.name))
 		limit := w.h.TTL + w.h.TTL/20 + 250*time.Millisecond + w.traits.Granularity + w.h.Slack
-		if took := time.Since(start); took > limit && took > limit+w.still.since(start) {
+		if took := time.Since(start); w.still.exceed(took, limit, start) {
 			w.Errorf("held again after %v, TTL %v", took, w.h.TTL)
 		}
 		w.unlock(h)

@@ -67,7 +67,7 @@ func (w *lockWorld) refused(effect string) (use func(), told func() bool) {
 			if se, ok := errors.AsType[*holdfast.StoreError](err); !ok || !se.Unavailable() {
 				w.Errorf("%s: TryLock: %v", effect, err)
 			}
-			if took, most := time.Since(start), w.h.TTL/6+w.h.Slack; took > most && took > most+w.still.since(start) {
+			if took, most := time.Since(start), w.h.TTL/6+w.h.Slack; w.still.exceed(took, most, start) {
 				w.Errorf("%s: TryLock took %v", effect, took)
 			}
 		}
@@ -135,7 +135,7 @@ var silenceCases = []lockCase{
 		for i := range 4 {
 			start := time.Now()
 			h := w.lock(other.Mutex(w.name))
-			if took := time.Since(start); took > limit && took > limit+w.still.since(start) {
+			if took := time.Since(start); w.still.exceed(took, limit, start) {
 				w.Errorf("turn %d: the other client waited %v, TTL %v", i, took, w.h.TTL)
 			}
 			time.Sleep(w.h.TTL / 2)
@@ -197,7 +197,7 @@ var silenceCases = []lockCase{
 		if err := <-done; err != nil {
 			w.Error(err)
 		}
-		if took, most := time.Since(start), w.h.TTL/3+w.h.Slack; took > most && took > most+w.still.since(start) {
+		if took, most := time.Since(start), w.h.TTL/3+w.h.Slack; w.still.exceed(took, most, start) {
 			w.Errorf("its turn was seen %v late", took)
 		}
 		if w.traits.Push && told.Load() == 0 {

@@ -79,7 +79,7 @@ func (s *stage) checkPrompt(what string, f func()) {
 	const allowed = 50 * time.Millisecond
 	start := time.Now()
 	f()
-	if took := time.Since(start); took > allowed+s.h.Slack && took > allowed+s.h.Slack+s.still.since(start) {
+	if took := time.Since(start); s.still.exceed(took, allowed+s.h.Slack, start) {
 		s.Errorf("%s took %v after its context had ended, at most %v is allowed", what, took, allowed)
 	}
 }

@@ -66,6 +66,12 @@ func (s *standstills) since(start time.Time) (sum time.Duration) {
 	return sum
 }
 
+// exceed reports whether a time is longer than allowed, also less the standstills
+// since start.
+func (s *standstills) exceed(took, allowed time.Duration, start time.Time) bool {
+	return took > allowed && took > allowed+s.since(start)
+}
+
 // end ends the search.
 func (s *standstills) end() {
 	if s != nil {
