@@ -10,7 +10,8 @@ import (
 // WithWaiting.
 type Waiting struct {
 	// Ahead is the number of places before this one, holders included; -1 where
-	// the store does not tell, and without a place.
+	// the store does not tell, and without a place. More than 100 may be an upper
+	// bound: a store need not look at each place to see which were given up.
 	Ahead int
 	// Holder is one that keeps the caller waiting; zero where not known.
 	Holder Holder

@@ -268,7 +268,9 @@ type Status struct {
 	// counted from just before the request was sent. 0 on a push: unchanged.
 	Lease time.Duration
 	// Ahead is the number of places before a Waiting one, holders included;
-	// -1 if the store does not tell.
+	// -1 if the store does not tell. More than 100 may be an upper bound, where
+	// a store would have to look at each of the places to count those that
+	// were not given up.
 	Ahead int
 	// Recheck is when to renew a Waiting ticket early, counted like Lease,
 	// unless a push comes before: the time at which the store would drop the

@@ -34,8 +34,8 @@ type bulkQueue struct {
 }
 
 // bulkTicket is a ticket in the ticket table. The last three fields are for a
-// waiter: the number of waiting places before its own, and when the place
-// directly before it expires and was renewed.
+// waiter, as waitingText returns them: the number of waiting places before its own,
+// and when the place directly before it expires and was renewed.
 type bulkTicket struct {
 	ticket
 	before, pred, predRenewed int64
@@ -115,6 +115,10 @@ func (k *bulk) readAll(ctx context.Context, tx Tx, chunk []int) error {
 	clock := k.t.clock.with()
 	clock.Row = func(scan func(...any) error) error { return scan(&k.now, new(int64)) }
 	state := t.state.with(keys)
+	alone := len(keys) == 1 && k.d.ConstantBounds
+	if alone {
+		state = oneState.with(t.oneState, k.b.keys[chunk[0]], "")
+	}
 	state.Row = k.stateRow
 	do := []*Stmt{lock, state}
 	if len(held) > 0 {
@@ -122,15 +126,23 @@ func (k *bulk) readAll(ctx context.Context, tx Tx, chunk []int) error {
 		own.Row = func(scan func(...any) error) error { return k.ticketRow(scan, new(bulkTicket)) }
 		do = append(do, own)
 	}
-	if len(waiting) > 0 {
-		n := sizeFor(max(len(keys), len(waiting)/2))
-		args := append(filled(slices.Clone(keys), sizes[n]), filledPairs(waiting, sizes[n])...)
-		own := t.waiting[n].with(args...)
+	read := func(own *Stmt) {
 		own.Row = func(scan func(...any) error) error {
 			t := new(bulkTicket)
 			return k.ticketRow(scan, t, &t.before, &t.pred, &t.predRenewed)
 		}
 		do = append(do, own)
+	}
+	switch {
+	case len(waiting) == 0:
+	case alone:
+		for _, i := range chunk {
+			if ref := &k.b.refs[i]; ref.State == driver.Waiting {
+				read(oneWaiting.with(t.oneWaiting, k.b.keys[i], ref.ID))
+			}
+		}
+	default:
+		read(t.waiting.pairs(waiting))
 	}
 	if k.d.Clock == nil {
 		do = slices.Insert(do, 1, clock)
@@ -267,16 +279,19 @@ func renewEdit(k *bulk, q *bulkQueue, same []int) (e edit, ok bool) {
 // waitingStatus returns the status of a waiting ticket, as [queue.status]
 // computes it.
 func (q *bulkQueue) waitingStatus(t *bulkTicket, ttl time.Duration, now int64) (p driver.Status, ok bool) {
-	at := t.pred
-	if t.before == 0 {
-		at = q.holders
+	at, before := t.pred, t.before
+	switch {
+	case t.pred == 0: // it is the first
+		at, before = q.holders, 0
 		if q.head != nil {
 			at = min(at, q.head.until)
 		}
-	} else if t.pred <= now || t.predRenewed > now {
+	case t.pred <= now || t.predRenewed > now:
 		return p, false
+	case before < 0:
+		before = q.distance(t.place)
 	}
-	p = driver.Status{State: driver.Waiting, Lease: ttl, Ahead: int(q.held + t.before), Holder: q.meta}
+	p = driver.Status{State: driver.Waiting, Lease: ttl, Ahead: int(q.held + before), Holder: q.meta}
 	if q.head != nil {
 		p.Holder = q.head.meta
 	}

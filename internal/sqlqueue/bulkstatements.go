@@ -35,6 +35,7 @@ type bulkTexts struct {
 	lock, state, held, waiting    bulkText
 	extend, extendHead, updateDue bulkText
 	subtract, clearHead           bulkText
+	oneState, oneWaiting          *Text
 }
 
 // stateText reads, for each queue, the data that decide whether something is
@@ -54,24 +55,22 @@ const stateText = `
 		FROM {line} WHERE k IN ({list})
 	) l`
 
-// waitingText reads waiting tickets. For each it adds the number of waiting
-// places before its own, and when the place directly before it expires and was
-// renewed.
+// waitingText is oneWaiting for tickets of several queues.
 //
-// Placeholders: keys, then keys and ids.
-const waitingText = `
-	SELECT line, ` + ticketColumns + `, coalesce(w.ahead, 0), coalesce(w.pred, 0), coalesce(w.renewed, 0)
-	FROM {ticket} LEFT JOIN (
-		SELECT p.k, p.at, row_number() OVER (PARTITION BY p.k ORDER BY p.at) - 1 AS ahead,
-			lag(p.till) OVER (PARTITION BY p.k ORDER BY p.at) AS pred,
-			lag(p.was) OVER (PARTITION BY p.k ORDER BY p.at) AS renewed
-		FROM (
-			SELECT l.k, t.place AS at, max(t.until) AS till, max(t.until - t.keep) AS was
-			FROM {line} l JOIN {ticket} t ON t.line = l.k AND t.place > l.turn
-			WHERE l.k IN ({list}) GROUP BY l.k, t.place
-		) p
-	) w ON w.k = line AND w.at = place
-	WHERE {pairs}`
+// Placeholders: pairs of keys and ids.
+var waitingText = `
+	SELECT line, ` + ticketColumns + `, ahead,
+		coalesce((SELECT max(b.until) FROM {ticket} b WHERE b.line = w.line AND b.place = w.pred), 0),
+		coalesce((SELECT max(b.until - b.keep) FROM {ticket} b WHERE b.line = w.line AND b.place = w.pred), 0)
+	FROM (
+		SELECT t.*,
+			CASE WHEN t.place - l.turn > ` + countMaxText + ` THEN -1 ELSE (
+				SELECT count(DISTINCT c.place) FROM {ticket} c WHERE c.line = t.line AND c.place > l.turn AND c.place < t.place
+			) END AS ahead,
+			(SELECT max(c.place) FROM {ticket} c WHERE c.line = t.line AND c.place > l.turn AND c.place < t.place) AS pred
+		FROM {ticket} t JOIN {line} l ON l.k = t.line
+		WHERE {pairs}
+	) w`
 
 // newBulkText returns a statement for each of the sizes up to bulkMax.
 func newBulkText(d *Dialect, s string) (t bulkText) {
@@ -102,5 +101,8 @@ func newBulkTexts(d *Dialect) bulkTexts {
 			(SELECT min(until) FROM {ticket} WHERE line = k AND place <= turn), 9223372036854775807) WHERE k IN ({list})`),
 		subtract:  sized("UPDATE {line} SET held = held - ?, used = used - ?, waiting = waiting - ? WHERE k IN ({list})"),
 		clearHead: sized("UPDATE {line} SET h_id = '', h_owner = '', h_wake = '', h_meta = '' WHERE k IN ({list})"),
+
+		oneState:   d.text(1, oneState.sql),
+		oneWaiting: d.text(1, oneWaiting.sql),
 	}
 }

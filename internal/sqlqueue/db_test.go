@@ -90,16 +90,16 @@ func run(ctx context.Context, r runner, s *Stmt) error {
 
 // fixture is a database with a clock that the test sets.
 type fixture struct {
-	*testing.T
+	testing.TB
 	*Queues
 	db  *plainDB
 	now atomic.Int64
 	n   int
 }
 
-func newFixture(t *testing.T, noReturning bool) *fixture {
+func newFixture(t testing.TB, noReturning bool) *fixture {
 	t.Helper()
-	f := &fixture{T: t}
+	f := &fixture{TB: t}
 	f.now.Store(1_000_000)
 	f.Queues = New(Dialect{Types: SQLiteTypes, NoReturning: noReturning, Clock: func() (int64, int64) { return f.now.Load(), f.now.Load() / 25 }})
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db")+"?_pragma=synchronous(0)")

@@ -59,6 +59,9 @@ type Dialect struct {
 	// Types of columns. NoPartial: an index has no WHERE.
 	Types     Types
 	NoPartial bool
+	// ConstantBounds: an index is searched between bounds that are constants of a
+	// statement, but not between those that come from another row of it.
+	ConstantBounds bool
 	// ExtraChanges are changes of the tables after the existing ones, for tests
 	// of migration. Nil: none.
 	ExtraChanges *[][]string

@@ -10,6 +10,20 @@ import (
 // for. A Recheck of 0 would mean that the ordinary renewal is enough.
 const minRecheck = time.Millisecond
 
+// countMax is the distance from the holders up to which the places before a waiting
+// ticket are counted. Deep in a queue a renewal must not read all of it: thousands of
+// waiters that each read thousands of places would leave the store no time for
+// anything else.
+const (
+	countMax     = 256
+	countMaxText = "256" // in statements
+)
+
+// distance returns the greatest possible number of waiting places before a place that
+// is not counted: those given out since the holders' that are not granted, or all but
+// its own if fewer are left. Places given up in between may be among them.
+func (q *queueRow) distance(place int64) int64 { return min(place-q.turn, q.waiting) - 1 }
+
 // status returns the status of t, whose TTL is ttl. It first drops expired
 // tickets directly before t, so that Recheck refers to a living predecessor.
 func (q *queue) status(t *ticket, ttl time.Duration) (driver.Status, error) {
@@ -26,6 +40,8 @@ func (q *queue) status(t *ticket, ttl time.Duration) (driver.Status, error) {
 	case first:
 	case t.seq == q.seq && t.place == t.seq: // it is the last place
 		before = q.waiting - 1
+	case t.place-q.turn > countMax:
+		before = q.distance(t.place)
 	default:
 		if before, err = q.rows.number(q.t.count.with(q.key, q.turn, t.place)); err != nil {
 			return p, err
