@@ -27,6 +27,9 @@ func (ps *places) onPlaced(p *place, r joined) driver.State {
 	if r.pred != nil && r.pred.ours && r.place.Ahead == 1 && p.t.Limit == 1 {
 		p.onlyPredecessor = r.pred.key
 	}
+	if r.place.Ahead > deepQueue && p.t.Limit == 1 {
+		p.deep, p.before = true, r.pred
+	}
 	switch {
 	case now.State == driver.Gone:
 	case now.State == driver.Held:

@@ -40,6 +40,8 @@ type progress struct {
 	waited          bool        // its own Join did not grant it
 	predecessorKey  string      // the key before its own, as its Join read it; empty once it is watched
 	onlyPredecessor string      // the key of its only predecessor, if that is ours
+	deep            bool        // it joined behind more than deepQueue places
+	before          *entry      // the place before its own, as last read; nil where not deep or not known
 	watch           *watch      // on its own key while it holds, on its predecessor's while it waits
 	checkAt         time.Time   // the time of the janitor's next check
 	heapIndex       int32       // its index in the janitor's schedule, plus 1

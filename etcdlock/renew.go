@@ -101,6 +101,11 @@ func (r *requests) renew(ctx context.Context, ps []*place, start time.Time) []dr
 // servers take fewer, cluster.txnLimit has their limit.
 const maxReads = 120
 
+// deepQueue is the number of places before its own from which on a waiting mutex reads
+// the place directly before it by its key. As long as that is there, nothing has changed.
+// Else it reads the queue, which a server sorts as a whole for each such read.
+const deepQueue = 100
+
 // placeRead is the status of a place, as one request read it.
 type placeRead struct {
 	state driver.State
@@ -108,6 +113,7 @@ type placeRead struct {
 	pred  *entry
 	rev   int64 // of the store, at the time of the read
 	news  bool  // the driver did not know that the place holds
+	moved bool  // the place before it is no longer there: the queue has to be read
 	err   error // a key before it in its queue is not a lock's; other places are not affected
 }
 
@@ -124,15 +130,33 @@ func (r *requests) readPlaces(ctx context.Context, ps []*place) (int, []placeRea
 		return len(plans), nil, err
 	}
 	all := make([]placeRead, len(plans))
+	var moved []*place
+	var at []int
 	for i, plan := range plans {
 		all[i] = ps[i].read(plan, resp)
 		r.places.onPlaceRead(ps[i], plan, resp, &all[i])
+		if all[i].moved {
+			moved, at = append(moved, ps[i]), append(at, i)
+		}
+	}
+	for len(moved) > 0 {
+		n, again, err := r.readPlaces(ctx, moved)
+		if err != nil {
+			return len(plans), nil, err
+		}
+		for i := range n {
+			all[at[i]] = again[i]
+		}
+		moved, at = moved[n:], at[n:]
 	}
 	return len(plans), all, nil
 }
 
 // readPlan has the indices of a place's reads in a request; -1 for none.
-type readPlan struct{ own, place, pred, ahead int }
+type readPlan struct {
+	own, place, pred, ahead int
+	before                  *entry // the place that pred reads; nil if it reads the newest before its own
+}
 
 // planReads returns the reads of as many of the places as fit into one request.
 func (ps *places) planReads(all []*place, most int) (ops []*pb.RequestOp, plans []readPlan) {
@@ -159,7 +183,11 @@ func (p *place) readsLocked(n int) (ops []*pb.RequestOp, plan readPlan) {
 	if p.member != "" {
 		plan.place = add(getKey(p.key))
 	}
-	if p.State != driver.Held && p.rev > 0 {
+	switch {
+	case p.State == driver.Held || p.rev == 0:
+	case p.before != nil:
+		plan.pred, plan.before = add(getKey(p.before.key)), p.before
+	default:
 		plan.pred = add(newest(p.queue, p.rev, 1))
 		if p.t.Limit > 1 {
 			r := keysOnly(inOrder(p.queue))
@@ -174,6 +202,11 @@ func (p *place) readsLocked(n int) (ops []*pb.RequestOp, plan readPlan) {
 // them. Whether the place is there is not known yet.
 func (p *place) read(plan readPlan, resp *pb.TxnResponse) placeRead {
 	s := placeRead{state: driver.Held, ahead: -1, rev: resp.Header.Revision}
+	if plan.before != nil {
+		kv := one(resp, plan.pred)
+		s.state, s.pred, s.moved = driver.Waiting, plan.before, kv == nil || kv.CreateRevision != plan.before.rev
+		return s
+	}
 	if plan.pred < 0 || one(resp, plan.pred) == nil {
 		return s
 	}
@@ -205,8 +238,12 @@ func (ps *places) onPlaceRead(p *place, plan readPlan, resp *pb.TxnResponse, s *
 		*s = placeRead{state: driver.Gone, ahead: -1, rev: s.rev}
 	case p.State == driver.Held:
 		*s = placeRead{state: driver.Held, ahead: -1, rev: s.rev}
+	case s.moved:
+		p.before = nil
 	case plan.pred >= 0 && s.err == nil && s.state == driver.Held:
 		s.news = ps.onHeldLocked(p, nil)
+	case p.deep && s.err == nil && s.state == driver.Waiting:
+		p.before = s.pred
 	}
 }
 
