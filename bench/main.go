@@ -4,6 +4,7 @@
 //
 //	go run . -store redis -out results          # all scenarios on one store
 //	go run . -quick                             # a taste of every store, in minutes
+//	go run . -scale -out results/scale          # what grows with names, holds, waiters and clients
 //	go run . -render results -docs ../docs      # the tables and plots of what is in results
 //
 // It is a module of its own, so that nobody who takes Holdfast takes the peers.
@@ -50,7 +51,8 @@ func main() {
 type options struct {
 	stores, scenarios, only []string
 	runs                    int
-	duration                time.Duration
+	duration, limit         time.Duration
+	quick                   bool
 	out, profiles           string
 }
 
@@ -63,7 +65,9 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&o.duration, "duration", 700*time.Millisecond, "of each run")
 	flag.StringVar(&o.out, "out", "results", "`folder` for results")
 	flag.StringVar(&o.profiles, "profiles", "", "`folder` for CPU profiles of the last runs")
-	quick := flag.Bool("quick", false, "few scenarios, two short runs of each")
+	flag.BoolVar(&o.quick, "quick", false, "few scenarios, two short runs of each")
+	scaled := flag.Bool("scale", false, "measure what grows with what, for docs/scale.md, and nothing else")
+	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "of each size, with -scale")
 	from := flag.String("render", "", "measure nothing, but draw what is in this `folder`")
 	docs := flag.String("docs", "../docs", "`folder` of performance.md and plots, for -render")
 	flag.Parse()
@@ -74,7 +78,10 @@ func run(ctx context.Context) error {
 		return render(*from, *docs)
 	}
 	o.stores, o.scenarios, o.only = list(*stores), list(*scenarios), list(*only)
-	if *quick {
+	if *scaled {
+		return o.measureScale(ctx)
+	}
+	if o.quick {
 		o.runs, o.duration = 2, 300*time.Millisecond
 		if len(o.scenarios) == 0 {
 			o.scenarios = []string{"alone-1", "process-100", "clients-8-1ms"}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// machine describes where a run was made.
-func machine() string {
+// Machine describes where a run was made: the system and its processors.
+func Machine() string {
 	text := fmt.Sprintf("%s/%s, %s", runtime.GOOS, runtime.GOARCH, many(runtime.NumCPU(), "processor"))
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {

@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, fmt.Errorf("bench: %d runs of %v", cfg.Runs, cfg.Duration)
 	}
 	r := &runner{Config: cfg, report: &Report{
-		Began: time.Now().UTC().Truncate(time.Second), Machine: machine(), Go: runtime.Version(),
+		Began: time.Now().UTC().Truncate(time.Second), Machine: Machine(), Go: runtime.Version(),
 		Runs: cfg.Runs, Duration: cfg.Duration.Seconds(), Skipped: map[string]string{},
 	}}
 	var todo []Scenario
