@@ -1,6 +1,6 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients serve-costs page fuzz docs build smoke bench bench-quick
+.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients serve-costs page fuzz docs build smoke bench bench-quick scale
 
 # The four rungs of CONTRIBUTING.md, from the bottom. docs/testing-lanes.md has the
 # other targets.
@@ -135,6 +135,12 @@ smoke:
 bench:
 	cd bench && go run . $(if $(STORES),-store $(STORES)) -out results
 	cd bench && go run . -render results -docs ../docs
+
+# What grows with names, holds, waiters and clients, on one server of each store, in
+# some hour; and the tables of docs/scale.md. STORES=redis,etcd are some of them.
+scale:
+	cd bench && go run . -scale $(if $(STORES),-store $(STORES)) -out results/scale
+	cd bench && go run . -scale -render results/scale -docs ../docs
 
 # A taste of each store, in a few minutes; it changes no page.
 bench-quick:

@@ -5,6 +5,7 @@
 //	go run . -store redis -out results          # all scenarios on one store
 //	go run . -quick                             # a taste of every store, in minutes
 //	go run . -scale -out results/scale          # what grows with names, holds, waiters and clients
+//	go run . -scale -render results/scale       # the tables of scale.md from them
 //	go run . -render results -docs ../docs      # the tables and plots of what is in results
 //
 // It is a module of its own, so that nobody who takes Holdfast takes the peers.
@@ -58,8 +59,8 @@ type options struct {
 
 func run(ctx context.Context) error {
 	var o options
-	stores := flag.String("store", strings.Join(storeNames(), ","), "which `stores`")
-	scenarios := flag.String("scenario", "", "which `scenarios`; all of each store without it")
+	stores := flag.String("store", "", "which `stores`; all of them without it")
+	scenarios := flag.String("scenario", "", "which `scenarios`; all of each store without it; with -scale which of goroutines, waiters, holds, clients and names")
 	only := flag.String("only", "", "which `implementations`, by the beginning of their names")
 	flag.IntVar(&o.runs, "runs", 5, "runs of each scenario")
 	flag.DurationVar(&o.duration, "duration", 700*time.Millisecond, "of each run")
@@ -75,11 +76,17 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("there are no arguments, but %q", flag.Args())
 	}
 	if *from != "" {
+		if *scaled {
+			return renderScale(*from, *docs)
+		}
 		return render(*from, *docs)
 	}
 	o.stores, o.scenarios, o.only = list(*stores), list(*scenarios), list(*only)
 	if *scaled {
 		return o.measureScale(ctx)
+	}
+	if len(o.stores) == 0 {
+		o.stores = storeNames()
 	}
 	if o.quick {
 		o.runs, o.duration = 2, 300*time.Millisecond

@@ -104,7 +104,11 @@ func (o *options) measureScale(ctx context.Context) error {
 	for _, s := range scaleStages {
 		names = append(names, s.name)
 	}
-	for _, name := range o.stores {
+	stores := o.stores
+	if len(stores) == 0 {
+		stores = names
+	}
+	for _, name := range stores {
 		i := slices.Index(names, name)
 		if i < 0 {
 			return fmt.Errorf("scale knows no store %q, but %s", name, strings.Join(names, ", "))
@@ -116,6 +120,7 @@ func (o *options) measureScale(ctx context.Context) error {
 			store, versions := scaleStages[i].set(h)
 			store.Name = name
 			c := scale.Defaults()
+			c.Only = o.scenarios
 			if o.quick {
 				c.Names, c.Holds, c.Waiters, c.Clients = c.Names[:2], c.Holds[:2], c.Waiters[:2], c.Clients[:1]
 			}

@@ -66,6 +66,9 @@ type Report struct {
 type Config struct {
 	Names, Holds, Waiters, Clients []int
 
+	// Only names what is measured: goroutines, waiters, holds, clients or names. Empty
+	// means all of them.
+	Only []string
 	// Limit bounds the time to reach one size. A size that takes longer is not
 	// measured, and none of the larger ones.
 	Limit time.Duration
@@ -125,6 +128,9 @@ func Run(ctx context.Context, s Store, c Config, open func(ctx context.Context, 
 		of  string
 		run func(context.Context) error
 	}{{"goroutines", r.load}, {"waiters", r.waiters}, {"holds", r.holds}, {"clients", r.clients}, {"names", r.names}} {
+		if len(r.Only) > 0 && !slices.Contains(r.Only, part.of) {
+			continue
+		}
 		err := part.run(ctx)
 		if ctx.Err() != nil {
 			return r.report, context.Cause(ctx)
