@@ -150,7 +150,7 @@ func carries(stores []*Report) string {
 		}
 		rate, hasRate := last("goroutines", "server CPU for each")
 		holds, hasHolds := last("holds", "server CPU to keep them, a second")
-		renew, hasRenew := last("waiters", "renewal of each, server CPU")
+		renew, hasRenew := last("waiters", "renewal of one, server CPU")
 		hold, hasHold := last("holds", "kept for each")
 		waiter, hasWaiter := last("waiters", "kept for each")
 		conns, hasConns := last("clients", "connections of each")
