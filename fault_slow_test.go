@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -377,4 +378,48 @@ func TestF106_StallEndsNoTryAtShortTTL(t *testing.T) {
 			end.Store(time.Now())
 		})
 	}
+}
+
+// TestF106_RenewalsOfManyHoldsOverlap checks that a client keeps more locks than it can
+// renew in time one request after the other, and that it has only a few requests under
+// way for that.
+func TestF106_RenewalsOfManyHoldsOverlap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := hook(memlock.NewStore())
+		var mu sync.Mutex
+		under, most := 0, 0
+		d.set(func(d *hooked) {
+			d.renew = func(ctx context.Context, _ []driver.Ref, next batchFunc) ([]driver.Status, error) {
+				mu.Lock()
+				under++
+				most = max(most, under)
+				mu.Unlock()
+				time.Sleep(ttl / 300)
+				mu.Lock()
+				under--
+				mu.Unlock()
+				return next()
+			}
+		})
+		c := client(t, d)
+		hs := make([]*holdfast.Hold, 25_000) // 250 requests, of which 200 fit one by one into the time for a renewal
+		for i := range hs {
+			hs[i] = must(t)(c.Mutex(strconv.Itoa(i)).Lock(bg))
+		}
+		time.Sleep(5 * ttl)
+		lost := 0
+		for _, h := range hs {
+			if h.Err() != nil {
+				lost++
+			}
+		}
+		mu.Lock()
+		if lost > 0 || most > 4 {
+			t.Errorf("%d of %d holds were lost, with up to %d requests under way", lost, len(hs), most)
+		}
+		mu.Unlock()
+		for _, h := range hs {
+			_ = h.Unlock()
+		}
+	})
 }

@@ -86,6 +86,15 @@ type lane struct {
 // counts as slow.
 const slowRequestShare = 24
 
+// spreadShare is the share of the TTL, as a divisor, over which a round of renewals is
+// spread. A renewal that is due for longer is late.
+const spreadShare = 6
+
+// maxLateRequests is the number of requests of a lane that are under way at once while
+// renewals are late: with one at a time, a client could keep no more locks than the
+// store answers requests in two thirds of a TTL, times batchSize.
+const maxLateRequests = 4
+
 type batch struct {
 	lane     *lane
 	tickets  []*ticket
@@ -212,7 +221,11 @@ func (ln *lane) readyAt() instant {
 	first := ln.tickets[0]
 	at := max(ln.notBefore, first.renewal.due)
 	if ln.inFlight > 0 {
-		at = max(at, ln.lastSent.add(first.TTL/slowRequestShare))
+		next := ln.lastSent.add(first.TTL / slowRequestShare)
+		if ln.inFlight < maxLateRequests {
+			next = min(next, first.renewal.due.add(first.TTL/spreadShare))
+		}
+		at = max(at, next)
 	}
 	return at
 }
@@ -296,9 +309,9 @@ func (r *renewer) takeBatch(ln *lane, now instant) *batch {
 		b.tickets = append(b.tickets, t)
 	}
 	if batches := rest / batchSize; batches > 1 {
-		// Spread the round over a sixth of the TTL; late tickets go at once.
-		ln.notBefore = now.add(first / 6 / time.Duration(batches))
-		if len(ln.tickets) > 0 && now.sub(ln.tickets[0].renewal.due) > first/6 {
+		// Spread the round; late tickets go at once.
+		ln.notBefore = now.add(first / spreadShare / time.Duration(batches))
+		if len(ln.tickets) > 0 && now.sub(ln.tickets[0].renewal.due) > first/spreadShare {
 			ln.notBefore = now
 		}
 	}
