@@ -20,6 +20,10 @@ func openAgain(ctx context.Context, url string) (driver.Driver, error) {
 // idleTime is how long idle clients are watched.
 const idleTime = 10 * time.Second
 
+// settleTime is how long new clients are left alone before: they end what their last
+// wait began, such as listening, only after a while.
+const settleTime = 35 * time.Second
+
 // clients measures clients that have waited for a lock once and are idle since.
 func (r *run) clients(ctx context.Context) (err error) {
 	const of = "clients"
@@ -67,11 +71,12 @@ func (r *run) clients(ctx context.Context) (err error) {
 		if now := r.resident(); now > 0 {
 			r.add(of, "resident memory of the server for each", "bytes", n, (now-server)/float64(n))
 		}
+		if err := pause(ctx, settleTime); err != nil {
+			return err
+		}
 		before, own := r.cpu(), ownCPU()
-		select {
-		case <-time.After(idleTime):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := pause(ctx, idleTime); err != nil {
+			return err
 		}
 		if r.store.CPU != nil {
 			r.add(of, "server CPU of idle clients, a second", "ms", n, float64(r.cpu()-before)/idleTime.Seconds()/float64(time.Millisecond))
@@ -82,6 +87,16 @@ func (r *run) clients(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// pause blocks for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // waitOnce makes a client one that has locked and has waited: pushes flow to it.

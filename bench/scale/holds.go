@@ -60,11 +60,8 @@ func (r *run) holds(ctx context.Context) (err error) {
 		}
 		r.add(of, "client memory for each", "bytes", n, (heap()-before)/float64(n))
 		server, own := r.cpu(), ownCPU()
-		wait := time.NewTimer(watched)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := pause(ctx, watched); err != nil {
+			return err
 		}
 		if r.store.CPU != nil {
 			r.add(of, "server CPU to keep them, a second", "ms", n, float64(r.cpu()-server)/watched.Seconds()/float64(time.Millisecond))

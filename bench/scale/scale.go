@@ -79,7 +79,7 @@ type Config struct {
 // Defaults are the sizes of docs/scale.md.
 func Defaults() Config {
 	return Config{
-		Names:   []int{1_000, 30_000, 1_000_000},
+		Names:   []int{1_000, 100_000, 1_000_000},
 		Holds:   []int{100, 3_000, 100_000},
 		Waiters: []int{10, 300, 10_000},
 		Clients: []int{10, 100, 1_000},
