@@ -43,6 +43,12 @@ func (r *run) clients(ctx context.Context) (err error) {
 	if err := r.pingPong(ctx, of, 0, pair); err != nil {
 		return err
 	}
+	const busy = "scale/busy"
+	held, err := pair[0].Mutex(busy).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Unlock()) }()
 	memory, goroutines, sockets, server := heap(), runtime.NumGoroutine(), r.sockets(), r.resident()
 	for _, n := range r.Clients {
 		first := len(idle)
@@ -53,7 +59,7 @@ func (r *run) clients(ctx context.Context) (err error) {
 				return err
 			}
 			more[i-first] = c
-			return waitOnce(ctx, c, fmt.Sprintf("scale/client/%04d", i))
+			return waitOnce(ctx, c, fmt.Sprintf("scale/client/%04d", i), busy)
 		})
 		for _, c := range more {
 			if c != nil {
@@ -99,16 +105,17 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// waitOnce makes a client one that has locked and has waited: pushes flow to it.
-func waitOnce(ctx context.Context, c *holdfast.Client, name string) error {
+// waitOnce makes a client one that has locked and has waited in the store: pushes flow
+// to it. Another client holds the lock of the name busy.
+func waitOnce(ctx context.Context, c *holdfast.Client, name, busy string) error {
 	h, err := c.Mutex(name).Lock(ctx)
 	if err != nil {
 		return err
 	}
-	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	if other, err := c.Mutex(name).Lock(short); err == nil {
-		return errors.Join(errors.New("two held at once"), other.Unlock(), h.Unlock())
+	if _, err := c.Mutex(busy).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+		return errors.Join(fmt.Errorf("a wait for a lock that is held ended: %w", err), h.Unlock())
 	}
 	return h.Unlock()
 }
