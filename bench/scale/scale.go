@@ -80,8 +80,8 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Names:   []int{1_000, 100_000, 1_000_000},
-		Holds:   []int{100, 3_000, 100_000},
-		Waiters: []int{10, 300, 10_000},
+		Holds:   []int{1_000, 10_000, 100_000},
+		Waiters: []int{10, 1_000, 10_000},
 		Clients: []int{10, 100, 1_000},
 		Limit:   10 * time.Minute,
 	}
