@@ -1,6 +1,6 @@
 # Each target is one command; what it does is in scripts/ or in go test itself.
 
-.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients serve-costs page fuzz docs build smoke bench bench-quick scale
+.PHONY: lint fast test soak bubble broken simulate once-simulated once proof proof-release proof-traces proof-torture proof-pictures proof-edges stores versions clients serve-costs page terraform fuzz docs build smoke bench bench-quick scale
 
 # The four rungs of CONTRIBUTING.md, from the bottom. docs/testing-lanes.md has the
 # other targets.
@@ -99,6 +99,11 @@ serve-costs:
 # are markup, breaks, and 10,000 queues; it writes the pictures of docs/serve.md.
 page:
 	go test -count=1 -v ./lockserver/internal/page -page -page.pictures $(abspath docs)
+
+# The sessions of docs/recipes.md with Terraform, and what the page says of it. It uses
+# the Terraform that scripts/terraform finds, or builds in some minutes.
+terraform:
+	program=$$(./scripts/terraform) && go test -count=1 -v ./internal/docsgen -run '^TestTerraform$$' -terraform $$program
 
 # Each fuzz target for a minute; see scripts/fuzz.
 fuzz:

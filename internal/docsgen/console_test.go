@@ -31,6 +31,7 @@ var (
 	consoleBlock = regexp.MustCompile("(?ms)^<!-- console: ([^\n]*) -->\n+```console\n(.*?)^```$")
 	statusLine   = regexp.MustCompile(`(?s)^(.*?)(?:\[status (\d+)\]\n)?$`)
 	ticketID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+`)
+	colour       = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	wholeProgram = regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```$")
 )
 
@@ -46,12 +47,13 @@ const shownServer = "127.0.0.1:7420"
 // machine. Runs of spaces, the columns of tables, are one separator.
 var varying = []struct{ pattern, by string }{
 	{ticketID.String(), "TICKET"},
+	{`(\[id=|\bid += ")[0-9a-f-]{36}`, "${1}ID"},
 	{`pid \d+ on [^\s,;:]+`, "pid PID on HOST"},
 	{`"host":"[^"]*","pid":\d+`, `"host":"HOST","pid":PID`},
 	{`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`, "TIME"},
 	{`\b\d{15,}\b`, "TOKEN"},
 	{`"age_seconds":[0-9.]+`, `"age_seconds":AGE`},
-	{`(ended after |lease ends in |waited=|held=)[0-9.]+(µs|ms|s)`, "${1}DURATION"},
+	{`(ended after |lease ends in |waited=|held=|complete after )[0-9.]+(µs|ms|s)`, "${1}DURATION"},
 	{`(uptime {2,})[0-9.]+s:`, "${1}DURATION:"},
 	{`("topic":"uptime".*"detail":")[0-9.]+s:`, "${1}DURATION:"},
 	{`(round trip {2,})\S+`, "${1}DURATION"},
@@ -72,41 +74,65 @@ func alike(output string) string {
 }
 
 // TestSessionsOfPagesPrintThat runs each session of the pages on a store of its own, and
-// compares what is printed, and the statuses that are shown.
+// compares what is printed, and the statuses that are shown. Sessions with Terraform have
+// a lane of their own.
 func TestSessionsOfPagesPrintThat(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "holdfast")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/holdfast").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := buildHoldfast(t)
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range consoleBlock.FindAllStringSubmatchIndex(string(text), -1) {
-			s := session{holdfast: binary, before: string(text[m[2]:m[3]])}
-			for part := range strings.SplitSeq(strings.TrimPrefix(string(text[m[4]:m[5]]), "$ "), "\n$ ") {
-				command, shown, _ := strings.Cut(strings.TrimSuffix(part, "\n")+"\n", "\n")
-				s.steps = append(s.steps, step{command: command, shown: shown})
+		for _, s := range sessionsOf(t, page) {
+			if s.has("terraform ") {
+				continue
 			}
-			if programs := wholeProgram.FindAllSubmatch(text[:m[0]], -1); programs != nil && s.has("./program") {
-				s.program = programs[len(programs)-1][1]
-			}
-			line := 1 + strings.Count(string(text[:m[4]]), "\n")
-			t.Run(fmt.Sprintf("%s:%d", strings.TrimPrefix(page, "../../"), line), func(t *testing.T) {
+			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				s.run(t)
+				s.run(t, binary)
 			})
 		}
 	}
 }
 
+// buildHoldfast builds the command, and returns its path.
+func buildHoldfast(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "holdfast")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/holdfast").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// sessionsOf returns the console blocks of a page.
+func sessionsOf(t *testing.T, page string) (all []session) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range consoleBlock.FindAllStringSubmatchIndex(string(text), -1) {
+		line := 1 + strings.Count(string(text[:m[4]]), "\n")
+		s := session{
+			name:   fmt.Sprintf("%s:%d", strings.TrimPrefix(page, "../../"), line),
+			before: string(text[m[2]:m[3]]), text: string(text[m[0]:m[1]]),
+		}
+		for part := range strings.SplitSeq(strings.TrimPrefix(string(text[m[4]:m[5]]), "$ "), "\n$ ") {
+			command, shown, _ := strings.Cut(strings.TrimSuffix(part, "\n")+"\n", "\n")
+			s.steps = append(s.steps, step{command: command, shown: shown})
+		}
+		if programs := wholeProgram.FindAllSubmatch(text[:m[0]], -1); programs != nil && s.has("./program") {
+			s.program = programs[len(programs)-1][1]
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 // session is a console block of a page.
 type session struct {
-	holdfast string // the command's file
-	before   string
-	program  []byte // the last whole program above the block, which the session runs as ./program
-	steps    []step
+	name    string // the page and the line
+	text    string // the block with the comment before it
+	before  string
+	program []byte // the last whole program above the block, which the session runs as ./program
+	steps   []step
 }
 
 // step is a command, and what the page shows below it.
@@ -131,10 +157,10 @@ kill $(jobs -p)
 wait
 `
 
-// run carries the session out, command by command.
-func (s session) run(t *testing.T) {
+// run carries the session out, command by command. The programs are first in its PATH.
+func (s session) run(t *testing.T, programs ...string) {
 	folder := t.TempDir()
-	env := []string{"PATH=" + filepath.Dir(s.holdfast) + ":" + os.Getenv("PATH"), "HOLDFAST_STORE=sqlite:" + filepath.Join(folder, "locks.db"), "LC_ALL=C", "TZ=UTC"}
+	env := []string{"PATH=" + pathOf(programs), "HOLDFAST_STORE=sqlite:" + filepath.Join(folder, "locks.db"), "LC_ALL=C", "TZ=UTC"}
 	tree, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +208,7 @@ func (s session) run(t *testing.T) {
 	go func() {
 		defer close(lines)
 		for scanner := bufio.NewScanner(fromShell); scanner.Scan(); {
-			lines <- toShown.Replace(scanner.Text()) + "\n"
+			lines <- toShown.Replace(colour.ReplaceAllString(scanner.Text(), "")) + "\n"
 		}
 	}()
 	tickets := strings.NewReplacer()
@@ -204,6 +230,15 @@ func (s session) run(t *testing.T) {
 	if err := cmd.Wait(); err != nil && !t.Failed() && ctx.Err() != nil {
 		t.Error(err)
 	}
+}
+
+// pathOf returns a PATH that has the folders of programs first.
+func pathOf(programs []string) string {
+	var folders []string
+	for _, program := range programs {
+		folders = append(folders, filepath.Dir(program))
+	}
+	return strings.Join(append(folders, os.Getenv("PATH")), ":")
 }
 
 func (s session) has(text string) bool {
