@@ -28,6 +28,8 @@ type wait struct {
 	local        bool      // another goroutine of this client handed the lock over
 	placeDue     bool      // the function of WithWaiting was due
 	newsSeen     uint16    // waiters.news when it was last called
+	inCallback   bool      // a function of the user's runs, which may close the client
+	uncounted    bool      // Shutdown or Close does not wait for this call; see endCallbackWait
 }
 
 // wake wakes the goroutine that sleeps in acquire, if any.

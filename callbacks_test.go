@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -96,27 +97,35 @@ var backs = map[string]func(s *stage){
 	"exit":  func(s *stage) { runtime.Goexit() },
 }
 
-// observers are Observers that call back from one callback each, by its name.
-var observers = map[string]func(back func()) *holdfast.Observer{
-	"LockStart": func(back func()) *holdfast.Observer {
-		return &holdfast.Observer{LockStart: func(ctx context.Context, _ holdfast.LockStartInfo) context.Context { back(); return ctx }}
-	},
-	"LockWait": func(back func()) *holdfast.Observer {
-		return &holdfast.Observer{LockWait: func(context.Context, holdfast.LockWaitInfo) { back() }}
-	},
-	"LockDone": func(back func()) *holdfast.Observer {
-		return &holdfast.Observer{LockDone: func(ctx context.Context, _ holdfast.LockDoneInfo) context.Context { back(); return ctx }}
-	},
-	"HoldDone": func(back func()) *holdfast.Observer {
-		return &holdfast.Observer{HoldDone: func(context.Context, holdfast.HoldDoneInfo) { back() }}
-	},
-	"BackgroundError": func(back func()) *holdfast.Observer {
-		return &holdfast.Observer{BackgroundError: func(context.Context, holdfast.BackgroundErrorInfo) { back() }}
+// callbacks are options whose functions call back, one each, by the function's name.
+var callbacks = map[string]func(back func()) holdfast.ClientOption{
+	"LockStart": observer(func(o *holdfast.Observer, back func()) {
+		o.LockStart = func(ctx context.Context, _ holdfast.LockStartInfo) context.Context { back(); return ctx }
+	}),
+	"LockWait": observer(func(o *holdfast.Observer, back func()) {
+		o.LockWait = func(context.Context, holdfast.LockWaitInfo) { back() }
+	}),
+	"LockDone": observer(func(o *holdfast.Observer, back func()) {
+		o.LockDone = func(ctx context.Context, _ holdfast.LockDoneInfo) context.Context { back(); return ctx }
+	}),
+	"HoldDone": observer(func(o *holdfast.Observer, back func()) {
+		o.HoldDone = func(context.Context, holdfast.HoldDoneInfo) { back() }
+	}),
+	"BackgroundError": observer(func(o *holdfast.Observer, back func()) {
+		o.BackgroundError = func(context.Context, holdfast.BackgroundErrorInfo) { back() }
+	}),
+	"WithWaiting": func(back func()) holdfast.ClientOption {
+		return holdfast.WithWaiting(func(holdfast.Waiting) { back() })
 	},
 }
 
-// mayNotClose are the callbacks that must not call Close.
-var mayNotClose = map[string]bool{"LockStart": true, "LockWait": true, "LockDone": true}
+func observer(set func(o *holdfast.Observer, back func())) func(back func()) holdfast.ClientOption {
+	return func(back func()) holdfast.ClientOption {
+		o := new(holdfast.Observer)
+		set(o, back)
+		return holdfast.WithObserver(o)
+	}
+}
 
 // kinds are the kinds of holds. Each function takes a lock and returns its
 // unlock function.
@@ -199,29 +208,29 @@ func function(run func(s *stage, ctx context.Context, fn work) error) func(s *st
 // whatever a callback does. It tries each callback with each act and each kind
 // of hold.
 func TestF111_CallbacksMayCallBack(t *testing.T) {
-	for at, observer := range observers {
+	for at, option := range callbacks {
 		for does, back := range backs {
 			closes := does == "Close" || strings.HasPrefix(does, "Shutdown")
-			if closes && mayNotClose[at] {
-				continue
-			}
 			for kind, take := range kinds {
+				if does == "Shutdown" && (at == "LockDone" || kind == "reader" && (at == "LockWait" || at == "WithWaiting")) {
+					continue // it waits for a lock of the goroutine that calls it
+				}
 				t.Run(at+"/"+does+"/"+kind, func(t *testing.T) {
-					bubble(t, func(t *testing.T) { play(t, observer, back, take, closes) })
+					bubble(t, func(t *testing.T) { play(t, option, back, take, closes) })
 				})
 			}
 		}
 	}
 }
 
-func play(t *testing.T, observer func(func()) *holdfast.Observer, back func(*stage), take func(*stage) (func() error, error), closes bool) {
+func play(t *testing.T, option func(func()) holdfast.ClientOption, back func(*stage), take func(*stage) (func() error, error), closes bool) {
 	store := memlock.NewStore()
 	s := &stage{T: t, d: hook(store), gate: make(chan struct{}), other: client(t, memlock.New(store))}
-	s.c = client(t, &counting{hooked: s.d}, holdfast.WithNote("own"), holdfast.WithObserver(observer(func() {
+	s.c = client(t, &counting{hooked: s.d}, holdfast.WithNote("own"), option(func() {
 		if s.calls.Add(1) == 1 { // not the events that the callback itself causes
 			back(s)
 		}
-	})))
+	}))
 	// Another holder makes the Lock wait; then a renewal fails, and then the
 	// hold is lost.
 	h := must(t)(s.other.Mutex("a").Lock(bg))
@@ -372,5 +381,70 @@ func TestF111_HoldDoneMayUnlock(t *testing.T) {
 				panic("Unlock waits for its own HoldDone") // Close would wait for it, too
 			}
 		})
+	}
+}
+
+// TestF111_CloseDoesNotWaitForACallback checks that Close and Shutdown return while the
+// function of a wait blocks, that the wait's place or grant is free at the store then, and
+// that the Lock returns ErrClosed when the function does. Another wait of the client is a
+// reader that would share the grant.
+func TestF111_CloseDoesNotWaitForACallback(t *testing.T) {
+	for _, at := range []string{"LockWait", "WithWaiting"} {
+		for does, end := range map[string]func(*holdfast.Client) error{
+			"Close": (*holdfast.Client).Close, "Shutdown": func(c *holdfast.Client) error { return c.Shutdown(bg) },
+		} {
+			for _, granted := range []bool{false, true} {
+				t.Run(fmt.Sprint(at, "/", does, "/granted ", granted), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						s := memlock.NewStore()
+						gate := make(chan struct{})
+						var calls atomic.Int32
+						c := client(t, memlock.New(s), callbacks[at](func() {
+							if calls.Add(1) == 1 {
+								<-gate
+							}
+						}))
+						other := client(t, memlock.New(s))
+						h := must(t)(other.RWMutex("a").Lock(bg))
+						errs := make(chan error, 2)
+						for range 2 {
+							go func() {
+								h, err := c.RWMutex("a").RLock(bg)
+								if err == nil { // the one that did not wait in a callback
+									<-h.Context().Done()
+									_ = h.Unlock()
+								}
+								errs <- err
+							}()
+							synctest.Wait()
+						}
+						if granted {
+							unlock(t, h)
+							synctest.Wait()
+						}
+						begun := time.Now()
+						if err := end(c); err != nil {
+							t.Error(err)
+						}
+						if took := time.Since(begun); took != 0 {
+							t.Errorf("it took %v", took)
+						}
+						if n := tickets(t, other, "a"); granted && n != 0 || !granted && n != 1 {
+							t.Errorf("%d tickets", n)
+						}
+						close(gate)
+						closed := 0
+						for range 2 {
+							if errors.Is(<-errs, holdfast.ErrClosed) {
+								closed++
+							}
+						}
+						if closed != 2 && !(granted && closed == 1) {
+							t.Errorf("%d waits ended with ErrClosed", closed)
+						}
+					})
+				})
+			}
+		}
 	}
 }

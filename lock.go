@@ -196,7 +196,11 @@ func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
 	if q == nil {
 		return nil, &nameError{name: s.name, err: ErrClosed}
 	}
-	defer c.calls.Done()
+	defer func() {
+		if h.wait == nil || !h.wait.uncounted {
+			c.calls.Done()
+		}
+	}()
 	h.ctx, h.wait.spec, h.wait.askedAt, h.wait.begunAt = a.values, s, a.askedAt, a.begunAt
 	if a.observed {
 		h.kind, h.observed = s.kind, lockDoneDue

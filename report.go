@@ -205,15 +205,17 @@ func (w *wait) reportWaitLocked(turn bool) bool {
 	default:
 		return false
 	}
-	if !q.c.report.observesWaits {
+	if !q.c.report.observesWaits || q.c.closing() {
 		return false
 	}
 	if e.Err == nil {
 		e.Holder = parseHolder(q.holder())
 	}
+	w.inCallback = true
 	q.mu.Unlock()
 	w.lockWait(&e)
 	q.mu.Lock()
+	w.inCallback = false
 	return true
 }
 

@@ -177,8 +177,14 @@ func (s *shutdown) begin(p phase) {
 		if q.joinCall != nil {
 			q.joinCall.stop()
 		}
-		for h := q.waiters.first; h != nil; h = h.next {
-			h.wait.wake()
+		for h := q.waiters.first; h != nil; {
+			next := h.next
+			if h.wait.inCallback {
+				s.endCallbackWait(h)
+			} else {
+				h.wait.wake()
+			}
+			h = next
 		}
 		q.mu.Unlock()
 	}
@@ -189,6 +195,20 @@ func (s *shutdown) begin(p phase) {
 	s.asked = true
 	s.checkIdleLocked()
 	c.mu.Unlock()
+}
+
+// endCallbackWait ends the wait of h, whose goroutine runs a function of the user's.
+// Nothing waits for the call: the function may have called Shutdown or Close. The
+// caller has locked the queue.
+func (s *shutdown) endCallbackWait(h *Hold) {
+	q, w := h.queue, h.wait
+	over := q.closedError()
+	w.inCallback, w.uncounted = false, true
+	if h.queuedLocked() {
+		_ = q.withdraw(h, over)
+	}
+	h.ticket, w.err = nil, over
+	s.c.calls.Done()
 }
 
 // stopHolds asks the holds of t to stop. From phaseClosing on it ends those
@@ -205,6 +225,9 @@ func (t *ticket) stopHolds(p phase) {
 	for h := t.holds.first; h != nil; {
 		next := h.next
 		switch {
+		case !h.taken && h.wait.inCallback:
+			t.holds.remove(h)
+			q.c.shutdown.endCallbackWait(h)
 		case !h.taken:
 			h.wait.wake() // its goroutine gives the grant up
 		case p >= phaseClosing && h.root.endIfBare(over):

@@ -24,9 +24,9 @@ type Waiting struct {
 // WithWaiting has f called while Lock, RLock, Acquire, Do, Once or Lead waits: at each
 // answer of the store about the place, and when the place is lost. f runs on the
 // goroutine that waits, outside of all mutexes, and may take and release locks; while
-// it blocks, that goroutine takes no grant. f must not call Close or Shutdown, which
-// would wait for the call that f is part of. Panics of f are dropped. Nil, the default,
-// is none. Try calls do not wait, and do not call f.
+// it blocks, that goroutine takes no grant. f may also call Close or Shutdown: they end
+// the wait, and do not wait for f. Panics of f are dropped. Nil, the default, is none.
+// Try calls do not wait, and do not call f.
 func WithWaiting(f func(w Waiting)) Option {
 	return option(func(s *settings) { s.waiting = f })
 }
@@ -46,7 +46,7 @@ func (q *queue) notePlaceLocked(t *ticket, st driver.Status) {
 // to be reported once. It reports whether it has unlocked queue.mu for the call.
 func (w *wait) reportPlaceLocked(sleeping bool) bool {
 	q := w.hold.queue
-	if w.spec.waiting == nil || w.try {
+	if w.spec.waiting == nil || w.try || q.c.closing() {
 		return false
 	}
 	if w.placeDue {
@@ -61,9 +61,11 @@ func (w *wait) reportPlaceLocked(sleeping bool) bool {
 	if t := q.pending; t != nil && t.state == driver.Waiting && q.waiters.first == w.hold {
 		e.Ahead, e.Until = int(t.extra.ahead), q.c.clock.wall(instant(t.claim.Load()))
 	}
+	w.inCallback = true
 	q.mu.Unlock()
 	w.callWaiting(e)
 	q.mu.Lock()
+	w.inCallback = false
 	return true
 }
 
