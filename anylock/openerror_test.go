@@ -50,6 +50,7 @@ func TestEveryOpeningErrorIsAStoreError(t *testing.T) {
 		"bad host":       {t.Context(), "redis://h:port", 0, false, false, true, true, nil},
 		"bad option":     {t.Context(), "redis://h?retry=3", 0, false, false, true, true, nil},
 		"empty option":   {t.Context(), "redis://h?timeout=", 0, false, false, true, true, nil},
+		"a folder":       {t.Context(), "sqlite:" + t.TempDir(), 0, false, false, true, true, nil},
 		"client option":  {t.Context(), "memory:", 0, false, false, true, true, []holdfast.ClientOption{holdfast.WithTTL(-1)}},
 		"no server":      {t.Context(), "redis://127.0.0.1:1", driver.Unavailable, true, false, false, false, nil},
 		"nil context":    {none, "memory:", 0, false, false, true, true, nil},
@@ -84,6 +85,7 @@ func TestOpenReadsTheURLOfAFile(t *testing.T) {
 	exclude(t, mustOpen(t, write("memory:of-a-file \nredis://other\n")), mustOpen(t, "memory:of-a-file"), true)
 	for text, want := range map[string]string{
 		"":                                       "is empty",
+		"\ufeffmemory:x\n":                       "begins with a byte-order mark",
 		"\nmemory:x\n":                           "is empty",
 		"@" + hush:                               "not a URL",
 		"redis://u:" + hush + "@h?retry=3":       "unknown option",

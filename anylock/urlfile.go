@@ -44,6 +44,9 @@ func ReadURL(url string) (string, error) {
 	if len(first) > maxURL {
 		return "", &configError{fmt.Errorf("anylock: the store's URL: the first line of %s is longer than %d bytes", name, maxURL)}
 	}
+	if strings.HasPrefix(first, "\ufeff") {
+		return "", &configError{fmt.Errorf("anylock: the store's URL: %s begins with a byte-order mark: write it as UTF-8 without one", name)}
+	}
 	if first = strings.TrimSpace(first); first == "" {
 		return "", &configError{fmt.Errorf("anylock: the store's URL: the first line of %s is empty", name)}
 	}

@@ -120,7 +120,7 @@ func prepare(path string, o *Options) (string, error) {
 		return "", err
 	}
 	if info.IsDir() {
-		return "", fmt.Errorf("%s is a directory; the store is a file", path)
+		return "", errDirectory(path)
 	}
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a regular file", path)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -129,9 +130,13 @@ func checkPath(path string) error {
 	case path == ":memory:":
 		return errors.New("a store in memory has no file; write memory: as its URL")
 	case strings.HasSuffix(path, "/"), filepath.Base(path) == ".", filepath.Base(path) == "..":
-		return fmt.Errorf("%s is a directory; the store is a file", path)
+		return errDirectory(path)
 	}
 	return nil
+}
+
+func errDirectory(path string) error {
+	return fmt.Errorf("%s is a directory; the store is a file", path)
 }
 
 // OpenURL is [Open] with the path and options of a URL, see [ParseURL].
@@ -139,6 +144,9 @@ func OpenURL(ctx context.Context, rawURL string) (*Driver, error) {
 	path, o, err := ParseURL(rawURL)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() { // a wrong URL, whichever way it is written
+		return nil, errDirectory(path)
 	}
 	return Open(ctx, path, o)
 }

@@ -121,8 +121,10 @@ func (r *runner) arguments(cmd *cobra.Command, args []string) error {
 	case flags.Changed("slots") && (r.slots < 1 || r.slots > math.MaxInt32):
 		return usage("--slots %d is not a number of slots", r.slots)
 	}
-	if flags.Changed("once-per") && r.oncePer == "" {
-		return usage("--once-per is empty")
+	for flag, value := range map[string]string{"once-per": r.oncePer, "owner": r.owner} { // of an unset variable
+		if flags.Changed(flag) && value == "" {
+			return usage("--%s is empty", flag)
+		}
 	}
 	if err := r.checkOnce(flags.Changed("slot")); err != nil {
 		return err

@@ -155,6 +155,8 @@ func TestBadStoresAreRefused(t *testing.T) {
 		"redis://u:hunter2Qx@127.0.0.1:1":      exitUnavailable,
 		"sqlite:" + text:                       exitUnavailable,
 		"sqlite:" + dir + "/not/there/db":      exitUnavailable,
+		"sqlite:" + dir:                        exitUsage, // as sqlite:/, which its text shows
+		"sqlite:" + filepath.Dir(dir) + "/":    exitUsage,
 		"sqlite:/x?journal=off":                exitUsage,
 		"redis://u:hunter2Qx@h?password=again": exitUsage,
 	} {

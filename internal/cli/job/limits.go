@@ -71,6 +71,10 @@ func (l *limits) killAt(deadline time.Time) time.Time {
 	return at
 }
 
+// guardDelay bounds from below how much later than this process the guard acts on a
+// longest duration: a busy machine delays this process too. No lock depends on it.
+const guardDelay = 100 * time.Millisecond
+
 // guardTimes returns the instants of the guard: late enough that it acts only if
 // this process does not.
 func (l *limits) guardTimes(deadline time.Time) (term, kill time.Time) {
@@ -78,10 +82,11 @@ func (l *limits) guardTimes(deadline time.Time) (term, kill time.Time) {
 	kill = deadline.Add(-l.margin / 2)
 	if l.maxDuration > 0 {
 		end := l.start.Add(l.maxDuration)
-		if t := end.Add(-l.longGrace * 3 / 4); t.Before(term) {
+		if t := end.Add(max(l.longGrace/4, guardDelay) - l.longGrace); t.Before(term) {
 			term = t
 		}
-		if t := end.Add(-marginOf(l.longGrace) / 2); t.Before(kill) {
+		margin := marginOf(l.longGrace)
+		if t := end.Add(max(margin/2, guardDelay) - margin); t.Before(kill) {
 			kill = t
 		}
 	}
