@@ -171,16 +171,15 @@ func storeDone(d Done) storedDone {
 func slotTime(slot int64) time.Time { return time.Unix(0, slot).UTC() }
 
 // find reports whether the slot counts as done, and who did it where that is
-// known. tooOld says that it counts as done because it is older than all slots of
-// the record.
-func (r *doneRecord) find(slot int64) (done Done, tooOld, ok bool) {
+// known.
+func (r *doneRecord) find(slot int64) (done Done, ok bool) {
 	for _, d := range r.last {
 		if d.Slot.UnixNano() == slot {
-			return d, false, true
+			return d, true
 		}
 	}
-	tooOld = len(r.slots) == maxSlots && slot < r.slots[maxSlots-1]
-	return Done{Slot: slotTime(slot)}, tooOld, tooOld || slices.Contains(r.slots, slot)
+	tooOld := len(r.slots) == maxSlots && slot < r.slots[maxSlots-1]
+	return Done{Slot: slotTime(slot), TooOld: tooOld}, tooOld || slices.Contains(r.slots, slot)
 }
 
 // with returns the record with one more slot.
@@ -204,7 +203,7 @@ func (r *doneRecord) with(d Done) doneRecord {
 // ahead describes the one who did the greatest slot, for the report of a slot
 // that is too old.
 func (r *doneRecord) ahead() string {
-	d, _, _ := r.find(r.slots[0])
+	d, _ := r.find(r.slots[0])
 	if d.By == (Holder{}) && len(r.last) > 0 {
 		d.By = r.last[0].By
 	}

@@ -56,13 +56,13 @@ func TestDoneRecordKeepsTheGreatestSlots(t *testing.T) {
 			}
 		}
 		for i := range 200 {
-			done, tooOld, ok := r.find(start.Add(time.Duration(i) * time.Hour).UnixNano())
-			if !ok || tooOld != (i < 200-maxSlots) && done.By == (Holder{}) {
-				t.Errorf("slot %d: done %v, too old %v", i, ok, tooOld)
+			done, ok := r.find(start.Add(time.Duration(i) * time.Hour).UnixNano())
+			if !ok || done.TooOld != (i < 200-maxSlots) && done.By == (Holder{}) {
+				t.Errorf("slot %d: done %v, too old %v", i, ok, done.TooOld)
 			}
 		}
-		if _, tooOld, ok := r.find(start.Add(200 * time.Hour).UnixNano()); ok || tooOld {
-			t.Errorf("a slot that nobody did: done %v, too old %v", ok, tooOld)
+		if done, ok := r.find(start.Add(200 * time.Hour).UnixNano()); ok || done.TooOld {
+			t.Errorf("a slot that nobody did: done %v, too old %v", ok, done.TooOld)
 		}
 	}
 }

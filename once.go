@@ -16,6 +16,10 @@ type Done struct {
 	By    Holder    // the machine; zero where not known
 	At    time.Time // when the function returned, by that machine's clock, in milliseconds; zero where not known
 	Token uint64    // of the hold under which it ran; 0 where not known
+
+	// TooOld: the slot is older than all that the store remembers. It counts as done,
+	// whether it was done or not.
+	TooOld bool
 }
 
 // Once runs fn for one slot of a job, on one machine of all that ask. A slot is a
@@ -43,8 +47,8 @@ type Done struct {
 //
 // A store remembers, for each name, the 64 greatest slots that are done, for at
 // least 400 days after the last. A slot that is older than all of 64 counts as
-// done, and the Observer is told; a job that does old slots again takes a name
-// for each of them. WithOwner is an error here, because holders with one owner
+// done, which Done.TooOld says, and the Observer is told; a job that does old slots
+// again takes a name for each of them. WithOwner is an error here, because holders with one owner
 // hold together, and so is Once for the slot that fn itself runs for, with fn's
 // context. ErrUnsupported is matched where Traits.Marks is false.
 func (c *Client) Once(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context) error, opts ...Option) (Done, error) {
@@ -218,8 +222,8 @@ func (o *onceCall) look() (done Done, ok bool, err error) {
 // find reports whether the slot counts as done, and reports to the Observers if
 // that is for its age alone.
 func (o *onceCall) find(r *doneRecord) (Done, bool) {
-	done, tooOld, ok := r.find(o.slot)
-	if tooOld {
+	done, ok := r.find(o.slot)
+	if done.TooOld {
 		o.c.report.background(BackgroundErrorInfo{Op: "once", Name: o.name,
 			Err: fmt.Errorf("holdfast: once %q: slot %s is older than the %d slots done last, and counts as done; %s",
 				o.name, done.Slot.Format(time.RFC3339), maxSlots, r.ahead())})

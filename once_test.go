@@ -690,14 +690,14 @@ func TestOnceOldSlotsCountAsDone(t *testing.T) {
 			runOnce(t, ahead, slotOf(1+2*i), counted(&ran, nil))
 		}
 		for i := range 64 {
-			if done := runOnce(t, c, slotOf(1+2*i), counted(&ran, nil)); done.Here || done.Slot != slotOf(1+2*i) {
+			if done := runOnce(t, c, slotOf(1+2*i), counted(&ran, nil)); done.Here || done.Slot != slotOf(1+2*i) || done.TooOld {
 				t.Errorf("slot %d: %+v", i, done)
 			}
 		}
 		if len(reports) > 0 || ran.Load() != 64 {
 			t.Fatalf("%d runs, reports %v", ran.Load(), reports)
 		}
-		if done := runOnce(t, c, slotOf(0), counted(&ran, nil)); done.Here || done.Slot != slotOf(0) || done.By != (holdfast.Holder{}) {
+		if done := runOnce(t, c, slotOf(0), counted(&ran, nil)); done.Here || done.Slot != slotOf(0) || done.By != (holdfast.Holder{}) || !done.TooOld {
 			t.Errorf("an old slot: %+v", done)
 		}
 		synctest.Wait()

@@ -129,7 +129,8 @@ func (o *onceRun) outcome(done holdfast.Done, err error) error {
 }
 
 // doneElsewhere ends a run whose slot another one has done. Standard error is told
-// only if it is a terminal: cron would send a mail.
+// only if it is a terminal: cron would send a mail. Of a slot that nobody may have done
+// it is always told.
 func (r *runner) doneElsewhere(done holdfast.Done) error {
 	status := exitOK
 	if r.console.json {
@@ -137,8 +138,16 @@ func (r *runner) doneElsewhere(done holdfast.Done) error {
 		if !done.At.IsZero() {
 			e.At = new(done.At)
 		}
+		if done.TooOld {
+			e.Reason = "too old"
+		}
 		r.event(e)
 		r.event(eventJSON{Event: "exit", Status: &status, By: "holdfast", Reason: "done"})
+		return exitWith(status)
+	}
+	if done.TooOld {
+		fmt.Fprintf(r.console.stderr(), "holdfast: %s: slot %s is older than all slots that the store remembers, and counts as done\n",
+			shown(r.name), slotText(done.Slot))
 		return exitWith(status)
 	}
 	if f, ok := r.console.stderr().(*os.File); ok && term.IsTerminal(int(f.Fd())) && !r.console.quiet {
@@ -170,15 +179,15 @@ type doneJSON struct {
 	Holder *holderJSON `json:"holder,omitempty"`
 }
 
-// lastDone returns the slot of a lock that was recorded last, or nil: the store
-// may keep no slots, or not let this user read them.
-func lastDone(ctx context.Context, c *holdfast.Client, name string) *holdfast.Done {
+// lastDone returns the slot of a lock that was recorded last, or nil: nobody used
+// --once-per, or the store keeps no slots.
+func lastDone(ctx context.Context, c *holdfast.Client, name string) (*holdfast.Done, error) {
 	if !c.Traits().Marks {
-		return nil
+		return nil, nil
 	}
 	d, err := c.LastDone(ctx, name)
 	if err != nil || d.Slot.IsZero() {
-		return nil
+		return nil, err
 	}
-	return &d
+	return &d, nil
 }

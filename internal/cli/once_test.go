@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // TestSlotsOfPeriods checks the slots of days, weeks and months in local time,
@@ -167,5 +171,50 @@ func TestOncePerSaysWhatIsNotRecorded(t *testing.T) {
 	}
 	if err := o.outcome(holdfast.Done{}, &holdfast.LostError{Name: "job", Reason: holdfast.LossGone}); statusOf(err) != exitLost {
 		t.Errorf("after a loss: status %d, %v", statusOf(err), err)
+	}
+}
+
+// TestOncePerTellsOfASlotThatIsTooOld checks that a run whose slot is older than all that
+// the store remembers says so where cron reads it, as nobody may have done it.
+func TestOncePerTellsOfASlotThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	c := open(t, url)
+	first := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 64 {
+		if _, err := c.Once(t.Context(), "job", first.Add(time.Duration(i)*time.Hour), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const slot = "--once-per 1h --slot 2026-10-31T23:00:00Z job"
+	r := run(t, sh(url, slot, "echo ran")...).want(t, 0, "", "job: slot ")
+	if !strings.Contains(r.err, "older than all slots") || r.out != "" {
+		t.Errorf("it said %q, and printed %q", r.err, r.out)
+	}
+	r = run(t, append([]string{"--json"}, sh(url, slot, "echo ran")...)...).want(t, 0, "", "")
+	if all := objects(t, r.err); len(all) != 2 || all[0]["event"] != "done" || all[0]["reason"] != "too old" || all[1]["event"] != "exit" {
+		t.Errorf("events %v", all)
+	}
+	run(t, sh(url, "--once-per 1h --slot 2026-11-01T00:00:00Z job", "echo ran")...).want(t, 0, "", "")
+}
+
+// TestShowTellsOfADamagedRecord checks that show does not hide a record of slots that it
+// cannot read.
+func TestShowTellsOfADamagedRecord(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	run(t, sh(url, "--once-per day job", "true")...).want(t, 0, "", "")
+	d, err := anylock.OpenDriver(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.(driver.Marker).SetMark(t.Context(), "job", driver.Mark{Token: driver.MaxToken, Value: []byte("{")}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "--store", url, "show", "job").want(t, 0, "last slot: unreadable: ", "")
+	r := run(t, "--store", url, "show", "--json", "job").want(t, 0, "", "")
+	if all := objects(t, r.out); len(all) != 1 || all[0]["last_done"] != nil || !strings.Contains(fmt.Sprint(all[0]["last_done_error"]), "damaged") {
+		t.Errorf("%v", all)
 	}
 }

@@ -24,7 +24,8 @@ takes), who that is (owner, process, host, note), since when by their own clock,
 and the time left until the store drops them unless they renew; for holders also
 the token.
 
-Of a job of run --once-per it also shows the slot that was done last.
+Of a job of run --once-per it also shows the slot that was done last, or why the
+store's record of it cannot be read.
 
 A lock that nobody uses is shown as free; that is no error.`,
 		Example: `  holdfast show nightly
@@ -46,16 +47,25 @@ A lock that nobody uses is shown as free; that is no error.`,
 			if err != nil {
 				return cause(ctx, err)
 			}
-			last := lastDone(ctx, client, name)
+			last, unread := lastDone(ctx, client, name)
+			if unread != nil && ctx.Err() != nil {
+				return cause(ctx, unread)
+			}
 			if a.console.json {
 				d := queueDetail(queue)
 				if last != nil {
 					d.Done = &doneJSON{Slot: last.Slot, At: last.At, Token: last.Token, Holder: holderToJSON(last.By)}
 				}
+				if unread != nil {
+					d.DoneError = message(unread)
+				}
 				return a.console.outJSON(d)
 			}
 			fmt.Fprintf(a.console.stdout(), "%s: %s\n", shown(queue.Name), headline(queue))
-			if last != nil {
+			switch {
+			case unread != nil:
+				fmt.Fprintf(a.console.stdout(), "last slot: unreadable: %s\n", message(unread))
+			case last != nil:
 				fmt.Fprintf(a.console.stdout(), "last slot: %s\n", doneText(*last))
 			}
 			if isFree(queue) {
@@ -137,6 +147,8 @@ type detailJSON struct {
 	Token   uint64       `json:"token,omitempty"`
 	Tickets []ticketJSON `json:"tickets"`
 	Done    *doneJSON    `json:"last_done,omitempty"` // by run --once-per
+
+	DoneError string `json:"last_done_error,omitempty"` // why that cannot be read
 }
 
 // ticketJSON is one ticket, in JSON.
