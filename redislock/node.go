@@ -54,7 +54,7 @@ func (n *node) driver(ctx context.Context, s *topology) (*Driver, error) {
 	return nil, try.err
 }
 
-// dial connects. It ends within the time-outs of the address.
+// dial connects. It ends within the time-outs of the address, and with the topology.
 func (n *node) dial(s *topology, try *dialing) {
 	d, err := s.connect(n.addr)
 	n.mu.Lock()
@@ -74,8 +74,8 @@ func (n *node) dial(s *topology, try *dialing) {
 
 // connect makes the driver of a node.
 func (s *topology) connect(addr string) (*Driver, error) {
-	d, err := s.at.address.to(addr).dial(context.Background(), func(l client.Library) (*Driver, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	d, err := s.at.address.to(addr).dial(s.dialCtx, func(l client.Library) (*Driver, error) {
+		ctx, cancel := context.WithTimeout(s.dialCtx, openLimit)
 		defer cancel()
 		return open(ctx, setup{settings: s.at.settings, lib: l, cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load()})
 	})

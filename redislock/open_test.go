@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -296,3 +297,44 @@ func TestClosedClient(t *testing.T) {
 		t.Error("a closed client was taken")
 	}
 }
+
+// TestOpeningEndsWithItsContext opens each kind of store at a server that accepts and
+// sends nothing: it returns when its context ends, not when connections have.
+func TestOpeningEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	for scheme, open := range map[string]func(context.Context, string) (closer, error){
+		"redis": func(ctx context.Context, url string) (closer, error) { return Open(ctx, url) },
+		"redis-sentinel": func(ctx context.Context, url string) (closer, error) {
+			return OpenSentinel(ctx, strings.Replace(url, "?", "/name?", 1))
+		},
+		"redis-cluster": func(ctx context.Context, url string) (closer, error) { return OpenCluster(ctx, url) },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan time.Time, 1)
+		go func() {
+			conn, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			over <- time.Now()
+			cancel()
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+		d, err := open(ctx, scheme+"://"+mute.Addr().String()+"?dial_timeout=30s")
+		took := time.Since(<-over)
+		if err == nil {
+			d.Close()
+		}
+		if err == nil || took > time.Second {
+			t.Errorf("%s: %v, %v after the end of the context", scheme, err, took)
+		}
+	}
+}
+
+type closer interface{ Close() error }

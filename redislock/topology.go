@@ -24,6 +24,9 @@ type topology struct {
 	c  *Cluster
 	at *multiAddress // how to reach nodes
 
+	dialCtx  context.Context // of connections that are made; close ends it by endDials
+	endDials context.CancelFunc
+
 	table      atomic.Pointer[slotTable]
 	version    atomic.Uint64
 	lastAnswer lastAnswer // time of the last answer of a node about the slots
@@ -53,7 +56,9 @@ const (
 )
 
 func newTopology(c *Cluster, at *multiAddress) *topology {
-	return &topology{c: c, at: at, nodes: make(map[string]*node)}
+	s := &topology{c: c, at: at, nodes: make(map[string]*node)}
+	s.dialCtx, s.endDials = context.WithCancel(context.Background())
+	return s
 }
 
 // askHosts asks the hosts of the URL, one after the other.
@@ -312,6 +317,7 @@ func (s *topology) close() {
 	nodes := s.nodes
 	s.nodes = make(map[string]*node)
 	s.mu.Unlock()
+	s.endDials()
 	var wg sync.WaitGroup
 	for _, n := range nodes {
 		wg.Go(n.drop)
