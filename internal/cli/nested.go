@@ -59,6 +59,9 @@ func (r *runner) checkSelfWait(ctx context.Context) error {
 	if own == 0 || r.slots > 0 && own < queue.Size { // another holder's slot may become free
 		return nil
 	}
-	return usage("lock %s is held by the holdfast run around this command, which would wait for itself: "+
-		"leave out the inner run, or give both the same --owner", shown(r.name))
+	advice := "leave out the inner run"
+	if r.slots == 0 && r.oncePer == "" { // these take no owner
+		advice += ", or give both the same --owner"
+	}
+	return usage("lock %s is held by the holdfast run around this command, which would wait for itself: %s", shown(r.name), advice)
 }

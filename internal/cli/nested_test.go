@@ -50,13 +50,17 @@ func TestNestedRunUsesTheSameStore(t *testing.T) {
 func TestWaitForItselfIsRefused(t *testing.T) {
 	t.Parallel()
 	const refused = "is held by the holdfast run around this command"
+	const noOwner, owner = refused + ", which would wait for itself: leave out the inner run (", ", or give both the same --owner"
 	everywhere(t, func(t *testing.T, url string) {
 		for _, tt := range []struct {
 			outer, inner string
 			status       int
 			err          string
 		}{
-			{"a", "a", exitUsage, refused},
+			{"a", "a", exitUsage, owner},
+			{"a", "--once-per day a", exitUsage, noOwner},
+			{"--once-per day a", "--once-per 1h a", exitUsage, noOwner},
+			{"a", "--lead a", exitUsage, owner},
 			{"a", "--wait 50s a", exitUsage, refused},
 			{"a", "--no-wait a", exitNotAcquired, "held by"},
 			{"a", "b", 0, ""},
@@ -66,7 +70,7 @@ func TestWaitForItselfIsRefused(t *testing.T) {
 			{"--shared rw", "--exclusive rw", exitUsage, refused},
 			{"--exclusive rw", "--shared rw", exitUsage, refused},
 			{"--slots 2 s", "--slots 2 s", 0, ""},
-			{"--slots 1 one", "--slots 1 one", exitUsage, refused},
+			{"--slots 1 one", "--slots 1 one", exitUsage, noOwner},
 		} {
 			args := append([]string{"--store", url, "run"}, strings.Fields(tt.outer)...)
 			args = append(append(args, "--", os.Args[0], "run"), strings.Fields(tt.inner)...)

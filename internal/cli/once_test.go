@@ -151,6 +151,8 @@ func TestOncePerRefusesBadFlags(t *testing.T) {
 		"--once-per year":             "--once-per year",
 		"--once-per 48h":              "below 24h",
 		"--once-per day --slot noon":  "RFC 3339",
+		"--once-per day --slot=":      "--slot is empty",
+		"--once-per=":                 "--once-per is empty",
 		"--slot 2026-11-23T12:00:00Z": "needs --once-per",
 	} {
 		run(t, sh(url, flags+" job", "true")...).want(t, 64, "", want)

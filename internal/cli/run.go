@@ -121,8 +121,8 @@ func (r *runner) arguments(cmd *cobra.Command, args []string) error {
 	case flags.Changed("slots") && (r.slots < 1 || r.slots > math.MaxInt32):
 		return usage("--slots %d is not a number of slots", r.slots)
 	}
-	for flag, value := range map[string]string{"once-per": r.oncePer, "owner": r.owner} { // of an unset variable
-		if flags.Changed(flag) && value == "" {
+	for _, flag := range []string{"once-per", "slot", "owner"} {
+		if flags.Changed(flag) && flags.Lookup(flag).Value.String() == "" { // of an unset variable
 			return usage("--%s is empty", flag)
 		}
 	}
