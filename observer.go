@@ -9,11 +9,11 @@ import (
 // traces. A nil field costs nothing. The client copies the struct, and calls
 // its functions outside of all mutexes: they may take and release locks of the
 // same client. They may call Close and Shutdown, which end the wait of a LockWait
-// and do not wait for its function. A LockDone that reports a lock must not call
-// Shutdown, which would wait for that lock. A function that blocks delays its
-// caller; LockWait also delays the goroutines of this client that wait for the
-// same name. Panics are dropped, because an Observer must not change the locks
-// that it observes.
+// and do not wait for its function. Shutdown waits for the other locks of the
+// goroutine: a LockDone that reports a lock must not call it, nor a LockWait for a
+// later name of a Multi. A function that blocks delays its caller; LockWait also
+// delays the goroutines of this client that wait for the same name. Panics are
+// dropped, because an Observer must not change the locks that it observes.
 //
 // Nested holds are not reported, nor are calls that are refused for their
 // arguments. With several Observers, the functions are called in the order of

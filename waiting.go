@@ -25,7 +25,7 @@ type Waiting struct {
 // answer of the store about the place, and when the place is lost. f runs on the
 // goroutine that waits, outside of all mutexes, and may take and release locks; while
 // it blocks, that goroutine takes no grant. f may also call Close or Shutdown: they end
-// the wait, and do not wait for f. Panics of f are dropped. Nil, the default, is none.
+// the wait, and do not wait for f. Shutdown waits for other locks of that goroutine. Panics of f are dropped. Nil, the default, is none.
 // Try calls do not wait, and do not call f.
 func WithWaiting(f func(w Waiting)) Option {
 	return option(func(s *settings) { s.waiting = f })
