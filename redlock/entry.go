@@ -42,6 +42,7 @@ type vote struct {
 	t              *driver.Ticket // nil for none
 	old            *driver.Ticket // replaced by t, until the node has answered
 	place          driver.Status
+	waits          bool // t may wait in the node's queue
 	busy           bool // a Join of t is under way
 	joinUnknown    bool // a Join of t had no answer
 	err            error

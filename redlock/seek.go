@@ -48,6 +48,11 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 			s.e.giveAllBackLocked(s.e.home)
 			s.e.State = driver.Waiting
 			return s.e.waitsLocked(home, s.sent), nil
+		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil && s.wait && !home.waits:
+			// It was asked for its vote alone, before it became the home.
+			*home = vote{}
+			s.e.requestVoteLocked(s.e.home, true, s.e.t.TTL, s.minTokenLocked(), nil)
+			moved = true
 		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil:
 			s.e.d.contended.set(s.e.t.Name)
 			return s.e.goneLocked(ctx, home.place.Holder), nil

@@ -15,7 +15,7 @@ func (e *entry) requestVoteLocked(at int, wait bool, ttl time.Duration, minToken
 	n, v := e.nodes.all[at], &e.votes[at]
 	t := e.newTicketLocked(ttl, minToken)
 	t.Replaces = old
-	*v = vote{t: t, old: old, busy: true}
+	*v = vote{t: t, old: old, waits: wait, busy: true}
 	sent, mark := time.Now(), e.d.marks.Add(1)
 	if ttl < e.t.TTL {
 		mark = 0
