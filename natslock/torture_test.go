@@ -15,13 +15,13 @@ import (
 // which internal/proof holds against the specification. Without a folder it checks that
 // they can be written as a module.
 func TestRecordTorture(t *testing.T) {
-	tracetest.Torture(t, "nats", func(t *testing.T, name string) tracetest.Opener {
+	tracetest.Torture(t, "nats", func(t *testing.T, name string, cutting *tracetest.Cutting) tracetest.Opener {
 		s := servers.StartNATS(t, "")
 		url := s.URL()
 		switch name {
 		case "nats":
 		case "cut=nats":
-			url = strings.ReplaceAll(url, s.Addr(), tracetest.CutByProxy(t, s.Addr()))
+			url = strings.ReplaceAll(url, s.Addr(), cutting.ByProxy(t, s.Addr()))
 		default:
 			t.Fatalf("there is no store %q", name)
 		}

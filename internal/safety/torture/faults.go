@@ -64,6 +64,9 @@ func (r *run) torture(ctx context.Context) error {
 			failed = err
 		}
 	}
+	if r.Healed != nil {
+		r.Healed()
+	}
 	// Requests that are on their way arrive, now that every server serves
 	// again.
 	r.healing.Wait()

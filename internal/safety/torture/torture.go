@@ -76,6 +76,9 @@ type Config struct {
 	// Begun is called before the first client starts, with a checked Config and
 	// its defaults. It may be nil.
 	Begun func(Config)
+	// Healed is called when the faults of the plan have ended, before the clients
+	// finish: a caller that disturbs them by other means ends that. It may be nil.
+	Healed func()
 
 	History  io.Writer      // receives all events as JSON lines; may be nil
 	Progress func(Snapshot) // called every second; may be nil

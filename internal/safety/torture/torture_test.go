@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -125,6 +126,53 @@ func TestFaultAfterFault(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHealedEndsOtherFaults loses requests below the clients until Healed is called: by then
+// the plan's faults have ended, and neither those who finish nor the client that takes each
+// name at the end lose one.
+func TestHealedEndsOtherFaults(t *testing.T) {
+	t.Parallel()
+	cfg := config("memory:" + t.Name())
+	cfg.Duration = time.Second
+	var (
+		mu     sync.Mutex
+		lossy  []*faults.Driver
+		healed int
+	)
+	cfg.Open = func(ctx context.Context, url string) (driver.Driver, error) {
+		d, err := anylock.OpenDriver(ctx, url)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil || healed > 0 {
+			return d, err
+		}
+		f := faults.Wrap(d, faults.Plan{Seed: uint64(len(lossy)), Rules: []faults.Rule{{Odds: 60, Do: faults.CutRequest, For: cfg.TTL}}})
+		lossy = append(lossy, f)
+		return f, nil
+	}
+	cfg.Healed = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		healed++
+		for _, f := range lossy {
+			f.Heal()
+		}
+	}
+	r, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := 0
+	for _, f := range lossy {
+		cut += f.Applied()[0]
+	}
+	if healed != 1 || len(lossy) != cfg.Processes+1 || cut < 3 {
+		t.Errorf("healed %d times, %d of %d clients were cut off, %d requests", healed, len(lossy), cfg.Processes+1, cut)
+	}
+	for _, v := range r.Violations {
+		t.Error(v)
 	}
 }
 

@@ -25,11 +25,11 @@ func openerAt(url string) tracetest.Opener {
 // openerOf returns what opens a store of a name: memory, sqlite, redis, sentinel,
 // cluster, redlock, redlock-memory, etcd, zookeeper, postgres, mariadb, flaw=NAME, or
 // redlock-flaw=NAME with that flaw in each node, and each of them after cut=.
-func openerOf(t *testing.T, name string) tracetest.Opener {
+func openerOf(t *testing.T, name string, cutting *tracetest.Cutting) tracetest.Opener {
 	at := openerAt
 	switch kind, which, _ := strings.Cut(name, "="); kind {
 	case "cut":
-		return cutOpenerOf(t, which)
+		return cutOpenerOf(t, which, cutting)
 	case "memory":
 		s := memlock.NewStore()
 		return func(context.Context) (driver.Driver, error) { return memlock.New(s), nil }
@@ -89,7 +89,7 @@ func redlockURL(t *testing.T) string {
 
 // cutOpenerOf returns what opens a store of a name whose clients lose their connections
 // in the middle of calls: those of one server by a proxy before it, others by a plan.
-func cutOpenerOf(t *testing.T, name string) tracetest.Opener {
+func cutOpenerOf(t *testing.T, name string, cutting *tracetest.Cutting) tracetest.Opener {
 	var url, addr string
 	switch name {
 	case "redis":
@@ -108,9 +108,9 @@ func cutOpenerOf(t *testing.T, name string) tracetest.Opener {
 		s := servers.MariaDB(t, servers.MariaDBOptions{})
 		url, addr = s.URL("holdfast", ""), fmt.Sprintf("127.0.0.1:%d", s.Port)
 	default:
-		return tracetest.CutByPlan(openerOf(t, name))
+		return cutting.ByPlan(openerOf(t, name, nil))
 	}
-	return openerAt(strings.ReplaceAll(url, addr, tracetest.CutByProxy(t, addr)))
+	return openerAt(strings.ReplaceAll(url, addr, cutting.ByProxy(t, addr)))
 }
 
 // TestRecordTorture writes the requests of torture runs, which internal/proof holds

@@ -24,6 +24,7 @@ type Driver struct {
 
 	mu       sync.Mutex
 	closed   bool
+	healed   bool
 	count    [ops]int
 	inFlight int   // requests that crowd
 	applied  []int // requests, by rule
@@ -69,11 +70,22 @@ func (f *Driver) Applied() []int {
 	return append([]int(nil), f.applied...)
 }
 
+// Heal ends the plan: from now on requests and pushes are sent unchanged. Those that it holds
+// arrive when their time is over.
+func (f *Driver) Heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.healed = true
+}
+
 // next counts a request and returns the rule that decides about it, or nil.
 func (f *Driver) next(op Op, what string) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count[op]++
+	if f.healed {
+		return nil
+	}
 	for i := range f.plan.Rules {
 		if f.plan.applies(i, op, f.count[op], time.Since(f.start)) {
 			f.applied[i]++

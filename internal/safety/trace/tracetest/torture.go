@@ -38,15 +38,24 @@ const TTL = time.Second
 // Opener opens one client of a store.
 type Opener func(context.Context) (driver.Driver, error)
 
+// Cutting cuts clients off while a torture disturbs them: not while they finish, nor the
+// client that takes each name at the end.
+type Cutting struct {
+	ctx context.Context
+	end context.CancelFunc
+}
+
 // Torture records a torture of each store of the flag, or else of the one that is named.
 // It checks that the events can be written as a module, and writes them where the flag
 // says. openerOf returns what opens a store of a name, which may begin with cut=.
-func Torture(t *testing.T, store string, openerOf func(t *testing.T, name string) Opener) {
+func Torture(t *testing.T, store string, openerOf func(t *testing.T, name string, cutting *Cutting) Opener) {
 	if *tortured != "" {
 		store = *tortured
 	}
 	for name := range strings.SplitSeq(store, ",") {
-		events, report := record(t, name, openerOf(t, name))
+		ctx, end := context.WithCancel(context.Background())
+		cutting := &Cutting{ctx, end}
+		events, report := record(t, name, openerOf(t, name, cutting), cutting)
 		if !strings.Contains(name, "flaw=") && !report.OK() {
 			t.Errorf("%s: %q", name, report.Violations)
 		}
@@ -77,14 +86,15 @@ func Torture(t *testing.T, store string, openerOf func(t *testing.T, name string
 
 // record runs a torture of a store whose clients are in this process, with a recorder
 // below the faults of their requests.
-func record(t *testing.T, name string, open Opener) ([]trace.Event, torture.Report) {
+func record(t *testing.T, name string, open Opener, cutting *Cutting) ([]trace.Event, torture.Report) {
+	defer cutting.end()
 	r := trace.NewServerRecorder(*tortureSeed)
 	if strings.HasPrefix(name, "cut=") {
 		r = trace.NewCutRecorder(*tortureSeed)
 	}
 	report, err := torture.Run(context.Background(), torture.Config{
 		Store: name, Duration: *tortureFor, Processes: 3, Goroutines: 2, Names: 4, TTL: TTL, Seed: *tortureSeed,
-		Faults: []string{torture.Requests}, Slack: 10 * time.Second, Repeat: "go test",
+		Faults: []string{torture.Requests}, Slack: 10 * time.Second, Repeat: "go test", Healed: cutting.end,
 		Open: func(ctx context.Context, _ string) (driver.Driver, error) {
 			d, err := open(ctx)
 			for try := 0; err != nil && driver.ClassOf(err) != driver.Refused && try < 10; try++ { // cut as well
@@ -102,40 +112,41 @@ func record(t *testing.T, name string, open Opener) ([]trace.Event, torture.Repo
 	return r.Events(), report
 }
 
-// CutByPlan returns what opens the same store for clients whose requests and answers are
+// ByPlan returns what opens the same store for clients whose requests and answers are
 // lost and late. Joins are late often enough to arrive after their tickets have left.
-func CutByPlan(open Opener) Opener {
+func (c *Cutting) ByPlan(open Opener) Opener {
 	return func(ctx context.Context) (driver.Driver, error) {
 		d, err := open(ctx)
-		if err != nil {
-			return nil, err
+		if err != nil || c.ctx.Err() != nil {
+			return d, err
 		}
-		return faults.Wrap(d, faults.Plan{Seed: *tortureSeed, Rules: []faults.Rule{
+		f := faults.Wrap(d, faults.Plan{Seed: *tortureSeed, Rules: []faults.Rule{
 			{On: faults.Join, Odds: 15, Do: faults.HoldRequest, For: TTL / 3},
 			{Odds: 3, Do: faults.LoseAnswer}, {Odds: 3, Do: faults.CutRequest}, {Odds: 3, Do: faults.HoldRequest, For: TTL / 3},
-		}}), nil
+		}})
+		context.AfterFunc(c.ctx, f.Heal)
+		return f, nil
 	}
 }
 
-// CutByProxy returns the address of a proxy before a server. Until the test ends it cuts
-// connections in the middle of calls.
-func CutByProxy(t *testing.T, addr string) string {
+// ByProxy returns the address of a proxy before a server, which cuts connections in the
+// middle of calls.
+func (c *Cutting) ByProxy(t *testing.T, addr string) string {
 	p := faultproxy.Between(t, addr)
 	rnd := rand.New(rand.NewPCG(*tortureSeed, 0))
-	ctx, stop := context.WithCancel(context.Background())
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
-		for ctx.Err() == nil {
+		for c.ctx.Err() == nil {
 			p.Arm(1+rnd.IntN(40), []faultproxy.When{faultproxy.Before, faultproxy.After}[rnd.IntN(2)], []faultproxy.How{faultproxy.Close, faultproxy.Reset}[rnd.IntN(2)])
 			select {
 			case <-time.After(TTL / 2):
-			case <-ctx.Done():
+			case <-c.ctx.Done():
 			}
 			p.Disarm()
 		}
 	})
 	t.Cleanup(func() {
-		stop()
+		c.end()
 		cutting.Wait()
 	})
 	return p.Addr()
