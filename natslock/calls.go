@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// calls are the requests under way. The server answers a request without the right
+// calls are the requests under way. Those whose connection breaks are ended: an answer
+// to them may never come. The server answers a request without the right
 // to it by a message of its own, which does not say which request it is about: all
 // those on that subject are refused.
 type calls struct {
@@ -94,6 +95,17 @@ func classify(ctx context.Context, err error) error {
 		return driver.Wrap(driver.Unknown, context.Cause(ctx))
 	}
 	return driver.Wrap(driver.Unknown, err)
+}
+
+var errBroken = errors.New("NATS: the connection broke")
+
+// broke ends all requests: their connection broke, and each may have arrived or not.
+func (c *calls) broke() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for one := range c.open {
+		one.end(errBroken)
+	}
 }
 
 // refuse ends the requests that the server refuses by a message of its own. The

@@ -93,7 +93,7 @@ func newDriver(o Options) *Driver {
 
 // begin prepares the bucket on the connection.
 func (d *Driver) begin(ctx context.Context) (*Driver, error) {
-	d.events = d.bucket.nc.StatusChanged(nats.CONNECTED)
+	d.events = d.bucket.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
 	go d.followConnection()
 	if err := d.prepare(ctx); err != nil {
 		_ = d.Close()

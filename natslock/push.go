@@ -108,11 +108,16 @@ func (w *watcher) receive(text string) {
 	}
 }
 
-// followConnection ends the waits for a connection, and reports a gap, whenever the connection was opened anew. The
-// client library has subscribed again by then.
+// followConnection ends the requests under way whenever the connection breaks. Whenever it
+// was opened anew, it ends the waits for it and reports a gap: the client library has
+// subscribed again by then.
 func (d *Driver) followConnection() {
 	defer close(d.stopped)
-	for range d.events {
+	for status := range d.events {
+		if status == nats.RECONNECTING {
+			d.bucket.calls.broke()
+			continue
+		}
 		again := make(chan struct{})
 		close(*d.bucket.connected.Swap(&again))
 		if w := d.pushes.watch.Load(); w != nil && w.ctx.Err() == nil {

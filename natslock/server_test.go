@@ -290,6 +290,33 @@ func TestF21_SilentConnectionIsReplaced(t *testing.T) {
 	}
 }
 
+// TestRequestEndsWithItsConnection breaks the connection of a client in the middle of a
+// request: it is told so at once, and not when its time is over, so that it can ask again.
+func TestRequestEndsWithItsConnection(t *testing.T) {
+	s := servers.SharedNATS(t)
+	for _, when := range []faultproxy.When{faultproxy.Before, faultproxy.After} {
+		for _, how := range []faultproxy.How{faultproxy.Close, faultproxy.Reset} {
+			proxy := faultproxy.Between(t, s.Addr())
+			d, err := natslock.OpenURL(limited(t), "nats://"+proxy.Addr())
+			must(t, err)
+			defer d.Close()
+			for k := range 4 { // the messages of a Join
+				name := fmt.Sprintf("ends-%v-%v-%d", when, how, k)
+				proxy.Arm(1+k, when, how)
+				begun := time.Now()
+				st, err := d.Join(limited(t), ticket(fmt.Sprint(k+1), name), true)
+				if took := time.Since(begun); took > 3*time.Second {
+					t.Errorf("Join, message %d, %v %v: %v, %v after %v", k+1, when, how, st.State, err, took)
+				}
+				proxy.Disarm()
+				if st, err := d.Join(limited(t), ticket(fmt.Sprint(k+1), name), true); err != nil || st.State != driver.Held {
+					t.Errorf("the repeated Join: %v, %v", st.State, err)
+				}
+			}
+		}
+	}
+}
+
 // TestTLSChecksTheServer checks the scheme tls: with the server's authority a lock is
 // served, and without it the server is refused.
 func TestTLSChecksTheServer(t *testing.T) {
