@@ -19,7 +19,7 @@ func Cut(t *Trace) (parts []Trace, grow bool) {
 	grow = true
 	part := Trace{Seed: t.Seed, Name: t.Name}
 	var standing []Event // traits and subscriptions
-	open := map[string]bool{}
+	open, over := map[string]bool{}, map[string]bool{}
 	var highest, before uint64
 	for i, e := range t.Events {
 		switch e.Kind {
@@ -37,7 +37,13 @@ func Cut(t *Trace) (parts []Trace, grow bool) {
 		if e.Replaces != "" && e.Err == "" && e.State != "gone" && last[e.Replaces] == i {
 			delete(open, e.Replaces)
 		}
-		if left := e.Kind == Leave && e.Err == "" || e.State == "gone"; left && last[e.ID] == i {
+		switch {
+		case e.Kind == Leave && e.Err == "" || e.State == "gone":
+			over[e.ID] = true
+		case e.Kind == Join || e.Kind == Leave:
+			over[e.ID] = false
+		}
+		if over[e.ID] && last[e.ID] == i { // perhaps by a push that came late
 			delete(open, e.ID)
 		}
 		if len(open) > 0 || len(part.Events) < cutAfter {

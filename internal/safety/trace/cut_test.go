@@ -2,6 +2,7 @@ package trace_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
@@ -65,6 +66,22 @@ func TestCutKnowsWhatWasReplaced(t *testing.T) {
 	whole.Events[3].Err = "unknown"
 	if parts, _ := trace.Cut(whole); len(parts) != 1 {
 		t.Errorf("%d parts, and it is not known whether it was replaced", len(parts))
+	}
+}
+
+// TestCutKnowsThatAPushMayComeLate checks that a ticket is over whose last event is a push
+// from before its Leave, and not one of which a Join followed.
+func TestCutKnowsThatAPushMayComeLate(t *testing.T) {
+	whole := turns(100, func(i int) uint64 { return uint64(i + 1) })
+	late := whole.Events[2]
+	late.Kind, late.At = trace.Push, whole.Events[3].At
+	whole.Events = slices.Insert(whole.Events, 4, late)
+	if parts, _ := trace.Cut(whole); len(parts) < 4 {
+		t.Errorf("%d parts", len(parts))
+	}
+	whole.Events[4].Kind = trace.Join
+	if parts, _ := trace.Cut(whole); len(parts) != 1 {
+		t.Errorf("%d parts, and the ticket that left has joined", len(parts))
 	}
 }
 
