@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
 )
 
-// tortureFlaws are flaws of a store that the lane has to refuse in each run, so that
-// what is left open about times and outcomes lets nothing else pass. Clients of those
+// tortureFlaws are flaws of a store that the lane has to refuse, so that what is left open
+// about times and outcomes lets nothing else pass. Clients of those
 // after cut= lose their connections. RedLock keeps no order, and those after
 // redlock-flaw= are what is refused without one.
 var tortureFlaws = []string{
@@ -25,11 +25,17 @@ var tortureFlaws = []string{
 	"redlock-flaw=two-holders", "redlock-flaw=idle-restarts", "cut=redlock-flaw=two-holders", "cut=redlock-flaw=idle-restarts",
 }
 
-// redlockBugs are mistakes in the driver of RedLock, made in a copy of one file, on nodes
-// in memory. Their traces have to be refused.
-var redlockBugs = []struct{ name, nodes, file, is, was string }{
-	{"redlock-flaw=a minority", soundNodes, "redlock/redlock.go", "len(nodes)/2 + 1", "len(nodes) / 2"},
-	{"cut=redlock-flaw=a minority", "cut=" + soundNodes, "redlock/redlock.go", "len(nodes)/2 + 1", "len(nodes) / 2"},
+// redlockBug is a mistake in the driver of RedLock, made in a copy of one file, on nodes
+// in memory.
+type redlockBug struct{ name, nodes, file, is, was string }
+
+// minority is the script of a driver that takes a minority for enough.
+const minority = "a minority"
+
+// redlockBugs are those whose traces have to be refused.
+var redlockBugs = []redlockBug{
+	{"redlock-flaw=" + minority, soundNodes, "redlock/redlock.go", "len(nodes)/2 + 1", "len(nodes) / 2"},
+	{"cut=redlock-flaw=" + minority, "cut=" + soundNodes, "redlock/redlock.go", "len(nodes)/2 + 1", "len(nodes) / 2"},
 	{"cut=redlock-flaw=left enters", "cut=" + soundNodes, "redlock/entry.go", "Forget(id, tombstone)", "Forget(id, false)"},
 }
 
@@ -65,17 +71,14 @@ func recorderOf(store string) (module, pkg string) {
 }
 
 // record records a torture of stores, and returns the traces by the store's name. Those
-// of a module run at once with those of others, and stores with a flaw as well. With an
+// of a module run at once with those of others, and all stores with a flaw. With an
 // overlay the build replaces files, as go build has it.
 func (t *Torture) record(ctx context.Context, stores []string, overlay string) (map[string][]trace.Trace, error) {
-	type group struct {
-		module, pkg string
-		flawed      bool
-	}
+	type group struct{ module, pkg string }
 	groups := map[group][]string{}
 	for _, store := range stores {
 		module, pkg := recorderOf(store)
-		g := group{module, pkg, strings.Contains(store, "flaw=")}
+		g := group{module, pkg}
 		groups[g] = append(groups[g], store)
 	}
 	var (
@@ -88,7 +91,7 @@ func (t *Torture) record(ctx context.Context, stores []string, overlay string) (
 		recording.Go(func() {
 			names := strings.Join(here, ",")
 			recorded, err := recordBy(ctx, g.module, g.pkg, names, []string{
-				"-run", "^TestRecordTorture$", "-overlay", overlay, "-trace.torture", names,
+				"-run", "^TestRecordTorture$", "-parallel", strconv.Itoa(len(here)), "-overlay", overlay, "-trace.torture", names,
 				"-trace.torture-for", t.Each.String(), "-trace.torture-seed", strconv.FormatUint(t.Seed, 10),
 			}, nil)
 			mu.Lock()
@@ -104,28 +107,101 @@ func (t *Torture) record(ctx context.Context, stores []string, overlay string) (
 // run holds the requests of torture runs on stores against the specification.
 func (t *Torture) run(ctx context.Context, k *Checker) error {
 	began := time.Now()
+	wrong, err := k.holdScripts(ctx, true)
+	if err != nil {
+		return err
+	}
+	accepted, err := t.refuseFlaws(ctx, k)
+	if err != nil {
+		return err
+	}
 	stores := strings.Split(t.Stores, ",")
 	if t.Stores == "all" {
 		stores = tortureStores
 	}
-	recorded, err := t.record(ctx, slices.Concat(stores, tortureFlaws), "")
+	recorded, err := t.record(ctx, stores, "")
 	if err != nil {
 		return err
 	}
-	for _, bug := range redlockBugs {
-		bad, err := recordChanged(ctx, bug.file, bug.is, bug.was, func(overlay string) (map[string][]trace.Trace, error) {
-			return t.record(ctx, []string{bug.nodes}, overlay)
-		})
-		if err != nil {
-			return err
-		}
-		recorded[bug.name] = bad[bug.nodes]
-	}
-	if err := k.judgeTorture(ctx, recorded); err != nil {
+	refused, err := k.judgeTorture(ctx, recorded)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("%d stores, and %d with a flaw, are as they have to be, in %.0f s\n", len(stores), len(recorded)-len(stores), time.Since(began).Seconds())
+	if err := asTheyHaveToBe(slices.Concat(wrong, accepted, refused)); err != nil {
+		return err
+	}
+	fmt.Printf("%d stores are as they have to be, in %.0f s\n", len(stores), time.Since(began).Seconds())
 	return nil
+}
+
+// A torture of a store with a flaw is refused in nine of ten runs of flawFor, at least.
+// Those that are accepted are tortured anew, with another seed.
+const (
+	flawFor    = 8 * time.Second
+	flawRounds = 6
+)
+
+// refuseFlaws tortures stores with a flaw until each is refused. It returns those that are
+// accepted in every round.
+func (t *Torture) refuseFlaws(ctx context.Context, k *Checker) (wrong []string, err error) {
+	open := slices.Clone(tortureFlaws)
+	for _, bug := range redlockBugs {
+		open = append(open, bug.name)
+	}
+	for round := range flawRounds {
+		each := Torture{Seed: t.Seed + uint64(round), Each: flawFor}
+		recorded, err := each.recordFlawed(ctx, open)
+		if err != nil {
+			return nil, err
+		}
+		if wrong, err = k.judgeTorture(ctx, recorded); err != nil || len(wrong) == 0 {
+			return nil, err
+		}
+		open = slices.DeleteFunc(open, func(name string) bool { return !slices.Contains(wrong, acceptedAll(name)) })
+	}
+	return wrong, nil
+}
+
+// acceptedAll says that no trace of a store with a flaw is refused.
+func acceptedAll(store string) string { return store + ": all traces are accepted" }
+
+// recordFlawed records tortures of the stores of tortureFlaws, and of the drivers with the
+// mistakes of redlockBugs, that are named.
+func (t *Torture) recordFlawed(ctx context.Context, names []string) (map[string][]trace.Trace, error) {
+	var stores []string
+	mistakes := map[string][]redlockBug{} // those that are one change
+	for _, name := range names {
+		i := slices.IndexFunc(redlockBugs, func(b redlockBug) bool { return b.name == name })
+		if i < 0 {
+			stores = append(stores, name)
+			continue
+		}
+		bug := redlockBugs[i]
+		mistakes[bug.was] = append(mistakes[bug.was], bug)
+	}
+	recorded := map[string][]trace.Trace{}
+	if len(stores) > 0 {
+		var err error
+		if recorded, err = t.record(ctx, stores, ""); err != nil {
+			return nil, err
+		}
+	}
+	for _, bugs := range mistakes {
+		var nodes []string
+		for _, bug := range bugs {
+			nodes = append(nodes, bug.nodes)
+		}
+		bad, err := recordChanged(ctx, bugs[0].file, bugs[0].is, bugs[0].was, func(overlay string) (map[string][]trace.Trace, error) {
+			return t.record(ctx, nodes, overlay)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, bug := range bugs {
+			recorded[bug.name] = bad[bug.nodes]
+		}
+	}
+	return recorded, nil
 }
 
 // runRecorded holds files that a torture recorded, as -keep has them, against the
@@ -139,15 +215,27 @@ func runRecorded(ctx context.Context, k *Checker, files []string) error {
 		}
 		recorded[strings.TrimSuffix(filepath.Base(file), ".jsonl")] = traces
 	}
-	return k.judgeTorture(ctx, recorded)
+	wrong, err := k.judgeTorture(ctx, recorded)
+	if err != nil {
+		return err
+	}
+	return asTheyHaveToBe(wrong)
+}
+
+// asTheyHaveToBe returns an error about the traces that are not.
+func asTheyHaveToBe(wrong []string) error {
+	if len(wrong) > 0 {
+		return fmt.Errorf("the traces are not as they have to be:\n\t%s", strings.Join(wrong, "\n\t"))
+	}
+	return nil
 }
 
 // judgeTorture holds the traces of stores against the specification: those of a store
-// with a flaw have to be refused, and those of others accepted.
-func (k *Checker) judgeTorture(ctx context.Context, recorded map[string][]trace.Trace) error {
+// with a flaw have to be refused, and those of others accepted. It returns those that are
+// not so.
+func (k *Checker) judgeTorture(ctx context.Context, recorded map[string][]trace.Trace) (wrong []string, err error) {
 	loose := *k
 	loose.Loose = true
-	var wrong []string
 	for _, store := range slices.Sorted(maps.Keys(recorded)) {
 		var parts []trace.Trace
 		flawed, back := strings.Contains(store, "flaw="), 0
@@ -165,12 +253,12 @@ func (k *Checker) judgeTorture(ctx context.Context, recorded map[string][]trace.
 		loose.Unfair = strings.HasPrefix(strings.TrimPrefix(store, "cut="), "redlock")
 		a, err := loose.checkTraces(ctx, "torture-"+store, parts, false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Printf("%-45s %d locks, %d traces, %d events: %d refused, %.0f s\n", "torture: "+store, len(recorded[store]), a.Traces, a.Events, len(a.Refused), a.Seconds)
 		if flawed {
 			if len(a.Refused)+back == 0 {
-				wrong = append(wrong, store+": all traces are accepted")
+				wrong = append(wrong, acceptedAll(store))
 			}
 			continue
 		}
@@ -178,13 +266,10 @@ func (k *Checker) judgeTorture(ctx context.Context, recorded map[string][]trace.
 			wrong = append(wrong, store+": "+r.String())
 		}
 		if err := loose.refusesTokens(ctx, store, parts, &wrong); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("the traces are not as they have to be:\n\t%s", strings.Join(wrong, "\n\t"))
-	}
-	return nil
+	return wrong, nil
 }
 
 // tokensOfEach is the number of traces of a store in which a token is changed.

@@ -106,6 +106,7 @@ func (k *Checker) others(ctx context.Context, schedules int, traces []trace.Trac
 	for _, bite := range []func(context.Context) ([]string, error){
 		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "flaws", false) },
 		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "planted", true) },
+		func(ctx context.Context) ([]string, error) { return k.holdScripts(ctx, false) },
 		k.refusesCores,
 		func(ctx context.Context) ([]string, error) { return k.refusesChanges(ctx, traces) },
 	} {

@@ -53,34 +53,51 @@ func Torture(t *testing.T, store string, openerOf func(t *testing.T, name string
 		store = *tortured
 	}
 	for name := range strings.SplitSeq(store, ",") {
-		ctx, end := context.WithCancel(context.Background())
-		cutting := &Cutting{ctx, end}
-		events, report := record(t, name, openerOf(t, name, cutting), cutting)
-		if !strings.Contains(name, "flaw=") && !report.OK() {
-			t.Errorf("%s: %q", name, report.Violations)
-		}
-		t.Logf("%s: %d events of %d calls and %d disturbed requests", name, len(events), report.Calls, report.Requests)
-		traces, err := trace.Split(events)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		parts := 0
-		for i := range traces {
-			cut, grow := trace.Cut(&traces[i])
-			if !grow && !strings.Contains(name, "flaw=") {
-				t.Errorf("%s: tokens of %q do not grow", name, traces[i].Name)
+		t.Run(name, func(t *testing.T) {
+			if flawed(name) {
+				t.Parallel() // these stores are in memory, and wait most of the time
 			}
-			parts += len(cut)
-			for j := range cut {
-				if err := trace.Module(&strings.Builder{}, "Recorded", []*trace.Trace{&cut[j]}); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
+			ctx, end := context.WithCancel(context.Background())
+			cutting := &Cutting{ctx, end}
+			events, report := record(t, name, openerOf(t, name, cutting), cutting)
+			if !flawed(name) && !report.OK() {
+				t.Errorf("%q", report.Violations)
+			}
+			t.Logf("%d events of %d calls and %d disturbed requests", len(events), report.Calls, report.Requests)
+			check(t, name, events)
+			if report.Grants == 0 {
+				t.Errorf("%d calls without a grant", report.Calls)
+			}
+			Write(t, name, events)
+		})
+	}
+}
+
+// flawed reports whether a store of a name has a flaw. RedLock on nodes with a flaw has
+// none where that is empty: a mistake may be made in its driver.
+func flawed(name string) bool { return strings.Contains(name, "flaw=") }
+
+// check checks that events can be written as a module.
+func check(t *testing.T, name string, events []trace.Event) {
+	traces, err := trace.Split(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := 0
+	for i := range traces {
+		cut, grow := trace.Cut(&traces[i])
+		if !grow && !flawed(name) {
+			t.Errorf("tokens of %q do not grow", traces[i].Name)
+		}
+		parts += len(cut)
+		for j := range cut {
+			if err := trace.Module(&strings.Builder{}, "Recorded", []*trace.Trace{&cut[j]}); err != nil {
+				t.Error(err)
 			}
 		}
-		if len(traces) == 0 || parts < len(traces) || report.Grants == 0 {
-			t.Errorf("%s: %d traces in %d parts, %d grants", name, len(traces), parts, report.Grants)
-		}
-		Write(t, name, events)
+	}
+	if len(traces) == 0 || parts < len(traces) {
+		t.Errorf("%d traces in %d parts", len(traces), parts)
 	}
 }
 
@@ -92,8 +109,12 @@ func record(t *testing.T, name string, open Opener, cutting *Cutting) ([]trace.E
 	if strings.HasPrefix(name, "cut=") {
 		r = trace.NewCutRecorder(*tortureSeed)
 	}
+	names := 4
+	if flawed(name) {
+		names = 2 // more clients meet at each, so that more flaws show
+	}
 	report, err := torture.Run(context.Background(), torture.Config{
-		Store: name, Duration: *tortureFor, Processes: 3, Goroutines: 2, Names: 4, TTL: TTL, Seed: *tortureSeed,
+		Store: name, Duration: *tortureFor, Processes: 3, Goroutines: 2, Names: names, TTL: TTL, Seed: *tortureSeed,
 		Faults: []string{torture.Requests}, Slack: 10 * time.Second, Repeat: "go test", Healed: cutting.end,
 		Open: func(ctx context.Context, _ string) (driver.Driver, error) {
 			d, err := open(ctx)
