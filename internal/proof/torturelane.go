@@ -134,11 +134,12 @@ func (t *Torture) run(ctx context.Context, k *Checker) error {
 	return nil
 }
 
-// A torture of a store with a flaw is refused in nine of ten runs of flawFor, at least.
-// Those that are accepted are tortured anew, with another seed.
+// A torture of a store with a flaw is refused in most runs of flawFor: where a driver of
+// RedLock lets a ticket in that left, in two of three, else in all that were made. Those
+// that are accepted are tortured anew, with another seed.
 const (
 	flawFor    = 8 * time.Second
-	flawRounds = 6
+	flawRounds = 8
 )
 
 // refuseFlaws tortures stores with a flaw until each is refused. It returns those that are
