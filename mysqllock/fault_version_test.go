@@ -105,7 +105,7 @@ func TestF126_OthersSeeTheProcessList(t *testing.T) {
 			_, _ = d.Join(ctx, ticket(3, name), false)
 		}()
 		for seen := int64(0); seen == 0; {
-			seen = s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE ?", "%INTO "+queue+"%")
+			seen = s.Value(t, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%INTO "+queue+"%'")
 			select {
 			case <-done:
 				t.Fatalf("a pool that %s: the request ended before it was seen", what)

@@ -32,7 +32,7 @@ const (
 func TestStockSoldExactly(t *testing.T) {
 	s := servers.SharedMariaDB(t)
 	s.Exec(t, "CREATE TABLE stock (id int PRIMARY KEY, pieces bigint NOT NULL, token bigint NOT NULL)")
-	s.Exec(t, "INSERT INTO stock VALUES (1, ?, 0)", sellers*buyers)
+	s.Exec(t, fmt.Sprintf("INSERT INTO stock VALUES (1, %d, 0)", sellers*buyers))
 	url := s.URL("holdfast", own())
 	var running []*exec.Cmd
 	for range sellers {

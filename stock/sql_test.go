@@ -18,8 +18,8 @@ type database struct {
 	name       string
 	driverName string
 	address    func(user string) string
-	exec       func(testing.TB, string, ...any)
-	value      func(testing.TB, string, ...any) int64
+	exec       func(testing.TB, string)
+	value      func(testing.TB, string) int64
 	crash      func(testing.TB)
 }
 
@@ -29,8 +29,7 @@ func postgresAt(s *servers.PostgresServer) database {
 
 func mariaDBOn(s *servers.MariaDBServer) database {
 	return database{"mariadb", "mysql", func(user string) string { return strings.Replace(mariaDBAt(s, "locks"), "holdfast:", user+":", 1) },
-		func(t testing.TB, text string, args ...any) { s.Exec(t, text, args...) },
-		func(t testing.TB, text string, args ...any) int64 { return s.Value(t, text, args...) }, s.Crash}
+		s.Exec, s.Value, s.Crash}
 }
 
 // admin is the user of a database who may do everything.

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -44,6 +45,18 @@ func lookUp(env string, programs []string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s is not installed", strings.Join(programs, " or "))
+}
+
+// output runs a program that comes with a server, and returns what it printed, less the
+// end of its last line. An error has what the program reported.
+func output(ctx context.Context, path string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	var out, report strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &report
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(path), err, strings.TrimSpace(report.String()))
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
 // executable reports whether a path names a program.

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -95,13 +94,12 @@ func galeraSettings(t testing.TB, library string, port int, joins string, weight
 
 // checkJoined returns the reason why a server of a cluster takes no statements
 // yet (1047), although it accepts connections. It is nil for other servers.
-func (s *MariaDBServer) checkJoined(ctx context.Context, c *sql.Conn) error {
+func (s *MariaDBServer) checkJoined(ctx context.Context) error {
 	if !slices.Contains(s.opts.Settings, wsrepOn) {
 		return nil
 	}
-	name, ready := "", ""
-	err := c.QueryRowContext(ctx, "SHOW STATUS LIKE 'wsrep_ready'").Scan(&name, &ready)
-	if err == nil && ready != "ON" {
+	ready, err := s.do(ctx, "SHOW STATUS LIKE 'wsrep_ready'", "--skip-column-names")
+	if err == nil && ready != "wsrep_ready\tON" {
 		err = errors.New("the server has not joined its cluster yet")
 	}
 	return err

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 // MariaDBOptions are the options of a MariaDB or MySQL server. The zero value
@@ -199,7 +196,10 @@ func (s *MariaDBServer) boot() error {
 		Env:  s.opts.Env,
 		Dir:  s.dir,
 		Ready: func(ctx context.Context) error {
-			return s.do(ctx, func(c *sql.Conn) error { return s.checkJoined(ctx, c) })
+			if _, err := s.do(ctx, ""); err != nil {
+				return err
+			}
+			return s.checkJoined(ctx)
 		},
 	})
 	if err != nil {
@@ -209,85 +209,53 @@ func (s *MariaDBServer) boot() error {
 	return nil
 }
 
-// quiet drops the client library's messages about connections that end.
-type quiet struct{}
-
-// Print implements mysql.Logger.
-func (quiet) Print(...any) {}
-
-// do runs f on a connection of the superuser, on the socket.
-func (s *MariaDBServer) do(ctx context.Context, f func(*sql.Conn) error) error {
-	config := mysql.NewConfig()
-	config.User, config.Net, config.Addr = "root", "unix", s.socket()
-	config.InterpolateParams = true
-	config.Logger = quiet{}
-	connector, err := mysql.NewConnector(config)
+// do runs one statement as the superuser, on the socket, with the program that comes
+// with the server, and returns the rows: a line for each, with a tab between columns.
+// The line of the names of columns comes first, unless options say otherwise.
+func (s *MariaDBServer) do(ctx context.Context, query string, options ...string) (string, error) {
+	path, err := lookUp("", []string{"mariadb", "mysql"})
 	if err != nil {
-		return err
+		return "", err
 	}
-	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }()
-	c, err := db.Conn(ctx)
-	if err != nil {
-		return err
+	// No text has this delimiter, so a query with semicolons is one statement.
+	args := append([]string{"--no-defaults", "--user=root", "--socket=" + s.socket(), "--batch", "--comments", "--binary-mode", "--delimiter=/*end*/"}, options...)
+	args = append(args, "--execute="+query)
+	answer, err := output(ctx, path, append(args, "--database=locks")...)
+	if err != nil && strings.Contains(err.Error(), "ERROR 1049 ") { // it has yet to be made
+		answer, err = output(ctx, path, args...)
 	}
-	defer func() { _ = c.Close() }()
-	if err := c.PingContext(ctx); err != nil {
-		return err
-	}
-	if _, err := c.ExecContext(ctx, "USE locks"); err != nil && !strings.Contains(err.Error(), "1049") {
-		return err // it has yet to be made
-	}
-	return f(c)
+	return answer, err
 }
 
 // Exec runs a statement as the superuser.
-func (s *MariaDBServer) Exec(t testing.TB, query string, args ...any) {
+func (s *MariaDBServer) Exec(t testing.TB, query string) {
 	t.Helper()
-	s.must(t, query, func(ctx context.Context, c *sql.Conn) error {
-		_, err := c.ExecContext(ctx, query, args...)
-		return err
-	})
+	s.must(t, query)
 }
 
 // Value runs a statement that returns one number.
-func (s *MariaDBServer) Value(t testing.TB, query string, args ...any) (n int64) {
+func (s *MariaDBServer) Value(t testing.TB, query string) int64 {
 	t.Helper()
-	s.must(t, query, func(ctx context.Context, c *sql.Conn) error {
-		return c.QueryRowContext(ctx, query, args...).Scan(&n)
-	})
+	n, err := strconv.ParseInt(s.must(t, query, "--skip-column-names"), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
 	return n
 }
 
 // KillConnections ends the connections that the condition on the process list
 // selects, and returns their number.
-func (s *MariaDBServer) KillConnections(t testing.TB, where string) int {
+func (s *MariaDBServer) KillConnections(t testing.TB, where string) (killed int) {
 	t.Helper()
-	killed := 0
-	s.must(t, where, func(ctx context.Context, c *sql.Conn) error {
-		rows, err := c.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND user = 'holdfast' AND "+where)
-		if err != nil {
-			return err
+	ids := s.must(t, "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND user = 'holdfast' AND "+where, "--skip-column-names")
+	for id := range strings.FieldsSeq(ids) {
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		// The connection may have ended by itself.
+		if _, err := s.do(ctx, "KILL "+id); err == nil {
+			killed++
 		}
-		var ids []int64
-		for rows.Next() {
-			var id int64
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			ids = append(ids, id)
-		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		for _, id := range ids {
-			// The connection may have ended by itself.
-			if _, err := c.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err == nil {
-				killed++
-			}
-		}
-		return nil
-	})
+		cancel()
+	}
 	return killed
 }
 
@@ -297,29 +265,29 @@ func (s *MariaDBServer) KillConnections(t testing.TB, where string) int {
 func (s *MariaDBServer) EndConnection(id uint32) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	return s.do(ctx, func(c *sql.Conn) error {
-		_, _ = c.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // the connection may have ended by itself
-		for {
-			left := 0
-			err := c.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE id = ?", id).Scan(&left)
-			switch {
-			case err == nil && left == 0:
-				return nil
-			case ctx.Err() != nil:
-				return fmt.Errorf("connection %d does not end: %w", id, errors.Join(err, ctx.Err()))
-			}
-			time.Sleep(time.Millisecond)
+	_, _ = s.do(ctx, fmt.Sprintf("KILL %d", id)) // the connection may have ended by itself
+	for {
+		left, err := s.do(ctx, fmt.Sprintf("SELECT count(*) FROM information_schema.processlist WHERE id = %d", id), "--skip-column-names")
+		switch {
+		case err == nil && left == "0":
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("connection %d does not end: %w", id, errors.Join(err, ctx.Err()))
 		}
-	})
+		time.Sleep(time.Millisecond)
+	}
 }
 
-func (s *MariaDBServer) must(t testing.TB, what string, f func(context.Context, *sql.Conn) error) {
+// must is do, within the time that a server has to start.
+func (s *MariaDBServer) must(t testing.TB, query string, options ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	if err := s.do(ctx, func(c *sql.Conn) error { return f(ctx, c) }); err != nil {
-		t.Fatalf("%s: %v", what, err)
+	answer, err := s.do(ctx, query, options...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
 	}
+	return answer
 }
 
 // Restart stops the server in an orderly way and starts it again, on the same

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // PgBouncerServer is a running PgBouncer in front of a PostgreSQL.
@@ -73,11 +71,8 @@ max_client_conn = 1000
 		Dir:  dir,
 		Stop: syscall.SIGTERM,
 		Ready: func(ctx context.Context) error {
-			c, err := pgx.Connect(ctx, b.URL("postgres", "default_query_exec_mode=exec"))
-			if err != nil {
-				return err
-			}
-			return c.Close(ctx)
+			_, err := psql(ctx, b.URL("postgres", "sslmode=disable"), "")
+			return err
 		},
 	})
 	return err

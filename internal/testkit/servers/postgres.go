@@ -13,9 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // PostgresOptions are the options of a PostgreSQL server. The zero value is a
@@ -133,10 +130,7 @@ func (s *PostgresServer) demand(t testing.TB) {
 	waitFor(t, "the server demands the password", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 		defer cancel()
-		c, err := open.connect(ctx)
-		if err == nil {
-			_ = c.Close(ctx)
-		}
+		_, err := psql(ctx, open.url(), "")
 		return err != nil
 	})
 }
@@ -174,11 +168,8 @@ func (s *PostgresServer) boot() error {
 		Dir:  s.dir,
 		Stop: syscall.SIGINT,
 		Ready: func(ctx context.Context) error {
-			c, err := s.connect(ctx)
-			if err != nil {
-				return err
-			}
-			return c.Close(ctx)
+			_, err := psql(ctx, s.url(), "")
+			return err
 		},
 	})
 	if err != nil {
@@ -188,45 +179,41 @@ func (s *PostgresServer) boot() error {
 	return nil
 }
 
-// connect opens a connection of the superuser, on the socket, which requires no
-// password as long as pg_hba.conf is that of initdb.
-func (s *PostgresServer) connect(ctx context.Context) (*pgx.Conn, error) {
+// url is the superuser's address, which requires no password as long as pg_hba.conf
+// is that of initdb.
+func (s *PostgresServer) url() string {
 	query := "sslmode=disable"
 	if s.opts.TLS {
 		query = "sslmode=prefer"
 	}
-	return pgx.Connect(ctx, s.URL("postgres", query))
+	return s.URL("postgres", query)
 }
 
 // Exec runs a statement as the superuser.
-func (s *PostgresServer) Exec(t testing.TB, sql string, args ...any) {
+func (s *PostgresServer) Exec(t testing.TB, sql string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	c, err := s.connect(ctx)
-	if err == nil {
-		_, err = c.Exec(ctx, sql, args...)
-		_ = c.Close(ctx)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
+	s.mustQuery(t, sql)
 }
 
 // Value runs a statement that returns one number.
-func (s *PostgresServer) Value(t testing.TB, sql string, args ...any) (n int64) {
+func (s *PostgresServer) Value(t testing.TB, sql string) int64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	c, err := s.connect(ctx)
-	if err == nil {
-		err = c.QueryRow(ctx, sql, args...).Scan(&n)
-		_ = c.Close(ctx)
-	}
+	n, err := strconv.ParseInt(s.mustQuery(t, sql), 10, 64)
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return n
+}
+
+func (s *PostgresServer) mustQuery(t testing.TB, sql string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	answer, err := psql(ctx, s.url(), sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return answer
 }
 
 // EndConnection ends a connection, by the id of its process, and returns when
@@ -234,20 +221,14 @@ func (s *PostgresServer) Value(t testing.TB, sql string, args ...any) (n int64) 
 func (s *PostgresServer) EndConnection(pid uint32) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	c, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close(ctx) }()
-	if _, err := c.Exec(ctx, "SELECT pg_terminate_backend($1::bigint::int)", int64(pid)); err != nil {
-		return err
-	}
-	for left := 1; left > 0; time.Sleep(time.Millisecond) {
-		if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint", int64(pid)).Scan(&left); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := psql(ctx, s.url(), fmt.Sprintf(`DO $$ BEGIN
+	PERFORM pg_terminate_backend(%[1]d);
+	WHILE EXISTS (SELECT FROM pg_stat_activity WHERE pid = %[1]d) LOOP
+		PERFORM pg_sleep(0.001);
+		PERFORM pg_stat_clear_snapshot();
+	END LOOP;
+END $$`, pid))
+	return err
 }
 
 // Restart stops the server in an orderly way and starts it again, on the same
