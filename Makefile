@@ -93,7 +93,7 @@ clients:
 # What a lock server adds to a lock on a Redis of its own, and the memory of holds and
 # waits.
 serve-costs:
-	go test -count=1 -v ./lockserver -run 'TestCosts|TestHandOff' -lockserver.costs
+	go test -count=1 -v ./lockserver ./tests/lockserver -run 'TestCosts|TestHandOff' -lockserver.costs
 
 # The page of a lock server in Debian's Chromium: keyboard, screen reader, texts that
 # are markup, breaks, and 10,000 queues; it writes the pictures of docs/serve.md.

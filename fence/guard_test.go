@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/fence/internal/paused"
+	"github.com/holdfast-go/holdfast/internal/testkit/paused"
 )
 
 func tok(v uint64, owner string) fence.Token { return fence.Token{Value: v, Owner: owner} }

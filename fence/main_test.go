@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/fence/internal/paused"
+	"github.com/holdfast-go/holdfast/internal/testkit/paused"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 

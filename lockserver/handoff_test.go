@@ -25,6 +25,8 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
+var costs = flag.Bool("lockserver.costs", false, "measure how long a hand-off takes between processes")
+
 var process = flag.String("lockserver.process", "", "be a process of TestHandOffBetweenProcesses: KIND,SOCKET")
 
 const (

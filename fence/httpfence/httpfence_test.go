@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/fence/httpfence"
-	"github.com/holdfast-go/holdfast/fence/internal/paused"
+	"github.com/holdfast-go/holdfast/internal/testkit/paused"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/memlock"
 )

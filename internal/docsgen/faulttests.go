@@ -20,10 +20,10 @@ import (
 var packageColumns = map[string]string{
 	".": "core", "driver": "core", "drivertest": "core", "anylock": "core", "internal/tlsurl": "core",
 	"internal/cli": "command", "internal/cli/job": "command",
-	"fence": "fence", "fence/httpfence": "fence", "fence/redisfence": "fence", "fence/sqlfence": "fence",
+	"fence": "fence", "fence/httpfence": "fence", "tests/redisfence": "fence", "tests/sqlfence": "fence",
 	"memlock": "memory", "sqlitelock": "sqlite", "redislock": "redis", "redislock/goredis": "redis", "redislock/internal/rueidisclient": "redis",
 	"redlock": "redlock", "etcdlock": "etcd", "pglock": "postgres", "mysqllock": "mysql",
-	"internal/sqlqueue": "sql", "zklock": "zookeeper",
+	"tests/sqlqueue": "sql", "zklock": "zookeeper",
 }
 
 var (

@@ -95,7 +95,7 @@ var rows = []Row{
 		"the guard is statements for whatever driver of database/sql the program has"},
 	{"fence/httpfence", "fence", "",
 		"the header and its check need what the standard library has"},
-	{"fence/internal/paused", ". fence redislock internal/testkit/servers", "",
+	{"internal/testkit/paused", ". fence internal/lockclient lockserver memlock", "",
 		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", "driver", "github.com/redis/rueidis",
 		"a shard decides in one step and needs no lock; errors have the classes of the seam; databases bring their own driver of database/sql"},
@@ -109,14 +109,14 @@ var rows = []Row{
 
 	{"drivertest", ". driver memlock internal/testkit/faults", "go.uber.org/goleak",
 		"the suite runs on any driver and needs none but the specification; it looks for goroutines left behind"},
-	{"internal/testkit/servers", "driver", "*",
-		"starts real servers for tests, with whatever client tells that they are up"},
+	{"internal/testkit/servers", "driver", "go.uber.org/goleak",
+		"starts real servers for tests, and speaks to them by their own tools"},
 	{"internal/testkit/broken", "driver memlock", "",
 		"flaws are planted in the two stores that live in memory"},
 	{"internal/testkit/sqlcases", ". driver drivertest internal/sqlqueue", "",
 		"what the SQL stores are tested for alike knows their lines and no database"},
-	{"internal/testkit/*", ". driver", "go.uber.org/goleak golang.org/x/sys",
-		"disturbances run on any driver, as the suite does; boot time, which processes agree on, comes from the system"},
+	{"internal/testkit/*", ". driver", "go.uber.org/goleak",
+		"disturbances run on any driver, as the suite does"},
 	{"internal/safety/checker", "", "github.com/anishathalye/porcupine golang.org/x/sys",
 		"a history is judged by what is in it, whatever made it; boot time, which processes agree on, comes from the system"},
 	{"internal/safety/trace/tracetest", "driver internal/safety/torture internal/safety/trace internal/testkit/faultproxy internal/testkit/faults", "",
@@ -168,7 +168,7 @@ var rows = []Row{
 // program.
 var testOnly = []string{
 	"drivertest", "internal/testkit/*", "internal/safety/*",
-	"fence/internal/paused", "internal/bench", "internal/docsgen", "internal/handover", "internal/layering", "internal/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
+	"internal/bench", "internal/docsgen", "internal/handover", "internal/layering", "internal/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
 }
 
 // reaching has the other packages that may reach a testOnly package, and the

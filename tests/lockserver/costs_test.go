@@ -1,4 +1,6 @@
-package lockserver
+// Package lockserver_test measures a lock server over a store on Redis, which the module of
+// the core does not require.
+package lockserver_test
 
 import (
 	"context"
@@ -21,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/lockserver"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/redislock"
 )
@@ -83,7 +86,7 @@ func measureTime(t *testing.T) {
 		return c
 	}
 	direct := open()
-	s, err := New(open(), Options{})
+	s, err := lockserver.New(open(), lockserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +154,7 @@ func measureMemory(t *testing.T, d holdfast.Driver) {
 	}
 	defer c.Close()
 	const many = 10_000
-	s, err := New(c, Options{Limits: Limits{Waiters: many, Holds: 3 * many}})
+	s, err := lockserver.New(c, lockserver.Options{Limits: lockserver.Limits{Waiters: many, Holds: 3 * many}})
 	if err != nil {
 		t.Fatal(err)
 	}

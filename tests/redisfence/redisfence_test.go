@@ -1,16 +1,17 @@
+// Package redisfence_test runs the guard of fence/redisfence on Redis, with a client that
+// the module of the core does not require.
 package redisfence_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/fence/internal/paused"
 	"github.com/holdfast-go/holdfast/fence/redisfence"
+	"github.com/holdfast-go/holdfast/internal/testkit/paused"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
@@ -170,24 +171,4 @@ func TestF12_PausedHolder(t *testing.T) {
 	if got := s.Do(t, "GET", "{data}"); got != "new data" {
 		t.Errorf("with the guard there is %q", got)
 	}
-}
-
-// Example passes the key, the arguments and the script to EVAL of any client.
-func Example() {
-	script := redisfence.Script(`return redis.call('SET', KEYS[1], ARGV[1])`)
-	token := fence.Token{Value: 41} // hold.Token()
-
-	keys := redisfence.Keys(redisfence.Key("price"), "price")
-	args, err := redisfence.Args(token, "9.90")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	// err = redisfence.Err(client.Eval(ctx, script, keys, args).Err(), token)
-	fmt.Println(len(script) > 0, keys, args)
-	// The server's answer to an older token:
-	fmt.Println(redisfence.Err(errors.New("FENCED 42 "), token))
-	// Output:
-	// true [price holdfast_fence:{price}] [9.90 41  0]
-	// fence: token 41 came after 42
 }

@@ -1,4 +1,4 @@
-package sqlqueue
+package sqlqueue_test
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func BenchmarkRenewInADeepQueue(b *testing.B) {
 // holder, and deep in the queue between the places that are left and all that are
 // waiting, however it is asked.
 func TestAheadDeepInAQueue(t *testing.T) {
-	const n = 3 * countMax
+	const n = 3 * 256 // thrice what is counted exactly
 	f, waiting := deepQueue(t, n)
 	ctx := context.Background()
 	const gave = 50 // places near the holder that are given up, after which the rest moves up

@@ -1,4 +1,4 @@
-package sqlqueue
+package sqlqueue_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 // TestF127_DeadlinesOfAnEarlierClock sets back a clock that had counted ten
@@ -78,10 +79,10 @@ func TestF127_DeadlinesOfAnEarlierClock(t *testing.T) {
 			if p := ask(); p.State != driver.Held {
 				t.Errorf("after %v: %v", keep, p.State)
 			}
-			f.later(TombstoneTTL)
+			f.later(sqlqueue.TombstoneTTL)
 			ask()
 			var tombstones int
-			if err := f.db.db.QueryRow("SELECT count(*) FROM holdfast_grave WHERE until > ?", f.now.Load()+micros(TombstoneTTL)).Scan(&tombstones); err != nil || tombstones != 0 {
+			if err := f.db.db.QueryRow("SELECT count(*) FROM holdfast_grave WHERE until > ?", f.now.Load()+sqlqueue.TombstoneTTL.Microseconds()).Scan(&tombstones); err != nil || tombstones != 0 {
 				t.Errorf("%d ids are remembered for longer than RequestAge, %v", tombstones, err)
 			}
 		})

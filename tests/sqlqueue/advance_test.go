@@ -1,4 +1,4 @@
-package sqlqueue
+package sqlqueue_test
 
 import (
 	"context"
@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
-func ids(pushes []Push) (out []string) {
+func ids(pushes []sqlqueue.Push) (out []string) {
 	for _, p := range pushes {
 		out = append(out, p.ID+" "+p.Status.State.String())
 	}
@@ -41,7 +42,7 @@ func TestF117_TombstonesOfOthersCostNothing(t *testing.T) {
 		f.Leave(ctx, f.db, refs(driver.Held, next))
 	}
 	f.join(lost, driver.Gone)
-	f.later(2 * TombstoneTTL)
+	f.later(2 * sqlqueue.TombstoneTTL)
 	f.join(f.ticket("n", 1, 1), driver.Held)
 	var tombstones int
 	if err := f.db.db.QueryRow("SELECT count(*) FROM holdfast_grave").Scan(&tombstones); err != nil || tombstones != 0 {
@@ -101,7 +102,7 @@ func TestStepsPerRequestAreBounded(t *testing.T) {
 	living.TTL = time.Hour
 	p, _ := f.join(living, driver.Waiting)
 	left := int64(dead - p.Ahead + 1)
-	if left != driver.MaxDrops || p.Recheck != minRecheck {
+	if left != driver.MaxDrops || p.Recheck != time.Millisecond {
 		t.Errorf("the join dropped %d, and answers %+v", left, p)
 	}
 	if ps, pushes := f.Leave(ctx, f.db, refs(driver.Held, holder)); ps[0].State != driver.Held || len(pushes) != 0 {
@@ -171,7 +172,7 @@ func TestTombstonesAreRemoved(t *testing.T) {
 	f.Leave(ctx, f.db, []driver.Ref{{Ticket: late, JoinPending: true}})
 	count(21)
 	f.join(late, driver.Gone)
-	f.later(TombstoneTTL - time.Second)
+	f.later(sqlqueue.TombstoneTTL - time.Second)
 	f.join(late, driver.Gone)
 	f.later(2 * time.Second)
 	f.join(f.ticket("n", 1, 1), driver.Held)

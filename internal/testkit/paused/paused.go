@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -21,12 +22,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/internal/testkit/servers"
-	"github.com/holdfast-go/holdfast/redislock"
+	"github.com/holdfast-go/holdfast/internal/lockclient"
+	"github.com/holdfast-go/holdfast/lockserver"
+	"github.com/holdfast-go/holdfast/memlock"
 )
 
 const (
-	ttl   = 300 * time.Millisecond
+	ttl   = time.Second
 	stale = "refused: "
 )
 
@@ -57,7 +59,7 @@ func Child(write Write) {
 }
 
 func open(ctx context.Context, store string) (*holdfast.Client, error) {
-	d, err := redislock.Open(ctx, store)
+	d, err := lockclient.Open(ctx, store)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,7 @@ type Holder struct {
 // lock over until the test's end.
 func Start(t testing.TB, target string) *Holder {
 	t.Helper()
-	store, name := servers.SharedRedis(t).URL(""), "paused/"+t.Name()
+	store, name := serve(t), "paused/"+t.Name()
 	h := &Holder{t: t}
 	h.start(store, name, target)
 	var value uint64
@@ -135,6 +137,27 @@ func Start(t testing.TB, target string) *Holder {
 		t.Fatalf("token %v was given out after %v", h.Next, h.Token)
 	}
 	return h
+}
+
+// serve runs a lock server over a store in memory until the test's end, and returns its
+// address.
+func serve(t testing.TB) string {
+	t.Helper()
+	locks, err := holdfast.New(memlock.New(memlock.NewStore()), holdfast.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := lockserver.New(locks, lockserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	t.Cleanup(func() {
+		_ = s.Drain(context.Background())
+		web.Close()
+		locks.Close()
+	})
+	return "holdfast://" + web.Listener.Addr().String()
 }
 
 func (h *Holder) start(store, name, target string) {

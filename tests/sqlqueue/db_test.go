@@ -1,4 +1,6 @@
-package sqlqueue
+// Package sqlqueue_test runs the requests of internal/sqlqueue on SQLite, which its own
+// package does without, so that the module of the core requires no client of a database.
+package sqlqueue_test
 
 import (
 	"context"
@@ -13,6 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,15 +26,17 @@ type plainDB struct {
 	db     *sql.DB
 	autos  int
 	txs    int
+	alone  []string // statements outside of transactions
 	inside []string // statements in transactions
 }
 
-func (p *plainDB) Auto(ctx context.Context, s *Stmt) error {
+func (p *plainDB) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
 	p.autos++
+	p.alone = append(p.alone, s.Text.SQL)
 	return run(ctx, p.db, s)
 }
 
-func (p *plainDB) Tx(ctx context.Context, f func(Tx) ([]*Stmt, error)) error {
+func (p *plainDB) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	p.txs++
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -53,7 +58,7 @@ type plainTx struct {
 	tx *sql.Tx
 }
 
-func (t plainTx) Do(ctx context.Context, stmts ...*Stmt) error {
+func (t plainTx) Do(ctx context.Context, stmts ...*sqlqueue.Stmt) error {
 	for _, s := range stmts {
 		t.p.inside = append(t.p.inside, s.Text.SQL)
 		if err := run(ctx, t.tx, s); err != nil {
@@ -63,14 +68,14 @@ func (t plainTx) Do(ctx context.Context, stmts ...*Stmt) error {
 	return nil
 }
 
-func (p *plainDB) reset() { p.autos, p.txs, p.inside = 0, 0, nil }
+func (p *plainDB) reset() { p.autos, p.txs, p.alone, p.inside = 0, 0, nil, nil }
 
 type runner interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }
 
-func run(ctx context.Context, r runner, s *Stmt) error {
+func run(ctx context.Context, r runner, s *sqlqueue.Stmt) error {
 	if s.Row == nil {
 		_, err := r.ExecContext(ctx, s.Text.SQL, s.Values()...)
 		return err
@@ -91,7 +96,7 @@ func run(ctx context.Context, r runner, s *Stmt) error {
 // fixture is a database with a clock that the test sets.
 type fixture struct {
 	testing.TB
-	*Queues
+	*sqlqueue.Queues
 	db  *plainDB
 	now atomic.Int64
 	n   int
@@ -101,7 +106,7 @@ func newFixture(t testing.TB, noReturning bool) *fixture {
 	t.Helper()
 	f := &fixture{TB: t}
 	f.now.Store(1_000_000)
-	f.Queues = New(Dialect{Types: SQLiteTypes, NoReturning: noReturning, Clock: func() (int64, int64) { return f.now.Load(), f.now.Load() / 25 }})
+	f.Queues = sqlqueue.New(sqlqueue.Dialect{Types: sqlqueue.SQLiteTypes, NoReturning: noReturning, Clock: func() (int64, int64) { return f.now.Load(), f.now.Load() / 25 }})
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db")+"?_pragma=synchronous(0)")
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +131,7 @@ func (f *fixture) ticket(name string, units, limit int64) *driver.Ticket {
 	return &driver.Ticket{ID: fmt.Sprint("t:", f.n), Name: name, Units: units, Limit: limit, TTL: time.Second}
 }
 
-func (f *fixture) join(t *driver.Ticket, want driver.State) (driver.Status, []Push) {
+func (f *fixture) join(t *driver.Ticket, want driver.State) (driver.Status, []sqlqueue.Push) {
 	f.Helper()
 	p, pushes, err := f.Join(context.Background(), f.db, t, "wake", true)
 	if err != nil || p.State != want {

@@ -1,10 +1,11 @@
-package sqlqueue
+package sqlqueue_test
 
 import (
 	"context"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
 
 // lossyDB is a site whose answers are lost while lost is set.
@@ -13,11 +14,11 @@ type lossyDB struct {
 	lose bool
 }
 
-func (f *lossyDB) Auto(ctx context.Context, s *Stmt) error {
+func (f *lossyDB) Auto(ctx context.Context, s *sqlqueue.Stmt) error {
 	return f.loseAnswer(f.plainDB.Auto(ctx, s))
 }
 
-func (f *lossyDB) Tx(ctx context.Context, do func(Tx) ([]*Stmt, error)) error {
+func (f *lossyDB) Tx(ctx context.Context, do func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
 	return f.loseAnswer(f.plainDB.Tx(ctx, do))
 }
 
@@ -40,7 +41,7 @@ func TestF1_LostAnswerRenewsOnlyItsQueue(t *testing.T) {
 	f := newFixture(t, false)
 	ctx := context.Background()
 	site := &lossyDB{plainDB: f.db}
-	tables := NewTables(f.Queues, site, "me")
+	tables := sqlqueue.NewTables(f.Queues, site, "me")
 	requests := tables.Requests()
 	defer tables.Stop()
 	tables.PushesArrive.Store(true)

@@ -1,3 +1,5 @@
+// Package sqlfence_test runs the guards of fence/sqlfence on each database, with clients
+// that the module of the core does not require.
 package sqlfence_test
 
 import (
@@ -16,8 +18,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/fence/internal/paused"
 	"github.com/holdfast-go/holdfast/fence/sqlfence"
+	"github.com/holdfast-go/holdfast/internal/testkit/paused"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
@@ -377,7 +379,7 @@ func TestSharedTokenKeepsLaterOnesOut(t *testing.T) {
 	}
 }
 
-// Example runs a transaction that begins with the check.
+// Example runs the transaction of the example of sqlfence.
 func Example() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", "file::memory:?_txlock=immediate")
