@@ -44,7 +44,7 @@ once-simulated:
 # starts one of its own. On NATS the leases are longer, and it takes 25 minutes.
 once:
 ifeq ($(STORE),nats)
-	cd natslock && go test . -v -run SlotsOnNATS -timeout 45m -once.all -once.ttl=30s -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
+	go test ./tests/natslock -v -run SlotsOnNATS -timeout 45m -once.all -once.ttl=30s -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
 else
 	go test ./internal/safety/once -v -run OnAStore -timeout 30m -once.store=$(STORE) -once.seed=$(or $(SEED),1) -once.hosts=$(or $(HOSTS),50)
 endif
@@ -122,12 +122,12 @@ build:
 # what belongs to them; see docs/releases.md. It publishes and tags nothing.
 # ONLY=linux/amd64 makes some of them.
 release:
-	cd release && go run . -version $(or $(VERSION),v0.0.0-dev) -out $(abspath $(or $(OUT),dist/$(or $(VERSION),v0.0.0-dev))) $(if $(ONLY),-only $(ONLY))
+	cd release && GOWORK=off go run . -version $(or $(VERSION),v0.0.0-dev) -out $(abspath $(or $(OUT),dist/$(or $(VERSION),v0.0.0-dev))) $(if $(ONLY),-only $(ONLY))
 
 # Makes two releases of the last commit, compares them, and installs and uses what
 # is in them; it needs root, and says which packages are missing.
 release-trial:
-	cd release && go vet ./... && go test . && go test ./trial -v -timeout 60m $(if $(ONLY),-trial.only=$(ONLY))
+	cd release && export GOWORK=off && go vet ./... && go test . && go test ./trial -v -timeout 60m $(if $(ONLY),-trial.only=$(ONLY))
 
 # A newcomer's first steps, in a clean clone of what is committed.
 smoke:
@@ -138,8 +138,8 @@ smoke:
 # whole takes three quarters of an hour on two processors; STORES=etcd is one
 # store.
 bench:
-	cd bench && go run . $(if $(STORES),-store $(STORES)) -out results
-	cd bench && go run . -render results -docs ../docs
+	cd bench && GOWORK=off go run . $(if $(STORES),-store $(STORES)) -out results
+	cd bench && GOWORK=off go run . -render results -docs ../docs
 
 # What grows with names, holds, waiters and clients, on one server of each store, in
 # some hour; and the tables of docs/scale.md. STORES=redis,etcd are some of them.
@@ -149,4 +149,4 @@ scale:
 
 # A taste of each store, in a few minutes; it changes no page.
 bench-quick:
-	cd bench && go run . -quick -out ../.cache/bench-quick
+	cd bench && GOWORK=off go run . -quick -out ../.cache/bench-quick

@@ -9,12 +9,15 @@ require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/holdfast-go/holdfast v0.0.0
+	github.com/holdfast-go/holdfast/anylock v0.0.0
+	github.com/holdfast-go/holdfast/internal/cli v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.10.9
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -28,6 +31,14 @@ require (
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+	github.com/holdfast-go/holdfast/etcdlock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/internal/safety v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/mysqllock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/pglock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/redislock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/redlock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/sqlitelock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/zklock v0.0.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -41,7 +52,6 @@ require (
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
@@ -53,4 +63,16 @@ require (
 	modernc.org/sqlite v1.61.1 // indirect
 )
 
-replace github.com/holdfast-go/holdfast => ../
+replace (
+	github.com/holdfast-go/holdfast => ../
+	github.com/holdfast-go/holdfast/anylock => ../anylock
+	github.com/holdfast-go/holdfast/etcdlock => ../etcdlock
+	github.com/holdfast-go/holdfast/internal/cli => ../internal/cli
+	github.com/holdfast-go/holdfast/internal/safety => ../internal/safety
+	github.com/holdfast-go/holdfast/mysqllock => ../mysqllock
+	github.com/holdfast-go/holdfast/pglock => ../pglock
+	github.com/holdfast-go/holdfast/redislock => ../redislock
+	github.com/holdfast-go/holdfast/redlock => ../redlock
+	github.com/holdfast-go/holdfast/sqlitelock => ../sqlitelock
+	github.com/holdfast-go/holdfast/zklock => ../zklock
+)

@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/cli/bench"
 )
 
 // workerVerb is how bench starts its workers.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/cli/bench"
 )
 
 // plot is a figure of several scenarios, a line for each implementation.

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/lib/pq" // the driver that pglock asks for
 
-	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/cli/bench"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 

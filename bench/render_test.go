@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/cli/bench"
 )
 
 func made(scenarios ...string) results {

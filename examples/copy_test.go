@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -37,11 +36,8 @@ func TestCopiedExamplesCompile(t *testing.T) {
 	}
 }
 
-// otherModules have their own requirements: their examples are compiled with their tests.
-var otherModules = []string{"gocronholdfast", "natslock", "otelholdfast", "promholdfast"}
-
 // TestDocumentedExamplesCompile makes a program of each example of the public packages,
-// as godoc does, and compiles those of this module in an empty one. An example that uses
+// as godoc does, and compiles them in an empty module. An example that uses
 // a declaration of another file of its tests is no program.
 func TestDocumentedExamplesCompile(t *testing.T) {
 	module := emptyModule(t)
@@ -50,9 +46,6 @@ func TestDocumentedExamplesCompile(t *testing.T) {
 		for _, e := range doc.Examples(files.of...) {
 			if e.Play == nil {
 				t.Errorf("%s: Example%s is no program by itself: it uses what another file declares, or its package does not end in _test", folder, e.Name)
-				continue
-			}
-			if slices.Contains(otherModules, filepath.Base(folder)) {
 				continue
 			}
 			programs++
@@ -87,19 +80,14 @@ type parsed struct {
 // testFiles returns the tests of the public packages, by their folder.
 func testFiles(t *testing.T) map[string]parsed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "./...")
-	cmd.Dir = ".."
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "work")
 	list, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folders := strings.Fields(string(list))
-	for _, module := range otherModules {
-		folders = append(folders, filepath.Join("..", module))
-	}
 	all := map[string]parsed{}
-	for _, folder := range folders {
-		if strings.Contains(folder, "/internal/") {
+	for folder := range strings.FieldsSeq(string(list)) {
+		if strings.Contains(folder, "/internal/") || strings.Contains(folder, "/tests/") {
 			continue
 		}
 		names, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
@@ -131,22 +119,26 @@ func TestInternalImportsDoNotCompile(t *testing.T) {
 	}
 }
 
-// emptyModule returns the folder of a module without packages that requires this one.
+// emptyModule returns the folder of a module without packages that requires all modules of
+// the workspace.
 func emptyModule(t *testing.T) string {
 	t.Helper()
-	tree, err := filepath.Abs("..")
+	list, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums, err := os.ReadFile(filepath.Join(tree, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
+	mod, sums := []byte("module example.org/copy\n\ngo 1.26.0\n"), []byte(nil)
+	for line := range strings.Lines(string(list)) {
+		name, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		mod = fmt.Appendf(mod, "\nrequire %[1]s v0.0.0\n\nreplace %[1]s => %[2]s\n", name, dir)
+		sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums = append(sums, sum...)
 	}
 	module := t.TempDir()
-	for name, text := range map[string][]byte{
-		"go.mod": fmt.Appendf(nil, "module example.org/copy\n\ngo 1.26.0\n\nrequire github.com/holdfast-go/holdfast v0.0.0\n\nreplace github.com/holdfast-go/holdfast => %s\n", tree),
-		"go.sum": sums,
-	} {
+	for name, text := range map[string][]byte{"go.mod": mod, "go.sum": sums} {
 		if err := os.WriteFile(filepath.Join(module, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}

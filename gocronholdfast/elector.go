@@ -24,7 +24,7 @@ type Elector struct {
 	stop  context.CancelFunc
 	term  atomic.Pointer[context.Context] // of the current term, or nil
 	done  chan struct{}                   // closed when Lead has returned
-	ended error                           // what Lead returned, once done is closed
+	ended error                           // the error of Lead, once done is closed
 }
 
 // NewElector returns an Elector that campaigns for the mutex of this name, by

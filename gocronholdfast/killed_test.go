@@ -140,7 +140,7 @@ func TestKilledMachinesAreFollowed(t *testing.T) {
 				}
 				time.Sleep(30*time.Minute + 30*time.Second - time.Since(begun))
 				all[machines-1].end(t)
-				for _, m := range all[:machines-1] { // what is left of dead machines fails
+				for _, m := range all[:machines-1] { // calls of dead machines fail
 					_ = m.scheduler.Shutdown()
 					_ = m.locks.Close()
 				}

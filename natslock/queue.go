@@ -16,7 +16,7 @@ const tombstoneTTL = time.Minute
 // to the present waiters, so that no counter ever wraps.
 const maxToken = math.MaxInt64
 
-// request is what one or more calls do to one record. It has no I/O: the record
+// request is the change of one record by one or more calls. It has no I/O: the record
 // was read, and is written after it if changed says so, unless another client
 // wrote it meanwhile.
 type request struct {

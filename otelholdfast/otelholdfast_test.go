@@ -190,8 +190,8 @@ func observer() *holdfast.Observer {
 	return otelholdfast.Observer(&otelholdfast.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))})
 }
 
-// TestAllocations checks that metrics add no allocation to a lock.
-func TestAllocations(t *testing.T) {
+// TestMetricsAllocateNothing checks that metrics add no allocation to a lock.
+func TestMetricsAllocateNothing(t *testing.T) {
 	without := testing.AllocsPerRun(500, cycle(t, locks(t, memlock.NewStore())))
 	with := testing.AllocsPerRun(500, cycle(t, locks(t, memlock.NewStore(), holdfast.WithObserver(observer()))))
 	if with > without {

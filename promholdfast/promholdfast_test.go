@@ -130,8 +130,8 @@ func cycle(tb testing.TB, c *holdfast.Client) func() {
 	}
 }
 
-// TestAllocations checks that metrics add no allocation to a lock.
-func TestAllocations(t *testing.T) {
+// TestMetricsAllocateNothing checks that metrics add no allocation to a lock.
+func TestMetricsAllocateNothing(t *testing.T) {
 	m := promholdfast.New(promholdfast.Options{})
 	without := testing.AllocsPerRun(500, cycle(t, locks(t, memlock.NewStore())))
 	with := testing.AllocsPerRun(500, cycle(t, locks(t, memlock.NewStore(), holdfast.WithObserver(m.Observer()))))

@@ -9,8 +9,15 @@ import (
 	"strings"
 )
 
+// library is the path of the library's module, which those of the command and of the
+// stores begin with.
+const library = "github.com/holdfast-go/holdfast"
+
 // stamped is the package whose variables hold the version.
-const stamped = "github.com/holdfast-go/holdfast/internal/cli"
+const stamped = library + "/internal/cli"
+
+// ours reports whether a module is one of this repository.
+func ours(path string) bool { return path == library || strings.HasPrefix(path, library+"/") }
 
 // binaryOf returns the path of a target's binary in the stage.
 func (r *release) binaryOf(t target) string {
@@ -39,8 +46,8 @@ func (r *release) makeBinaries() error {
 func (r *release) build(t target) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
 		"-ldflags=-s -w -X "+stamped+".stampedVersion="+r.version+" -X "+stamped+".stampedRevision="+r.revision,
-		"-o", r.binaryOf(t), "./cmd/holdfast")
-	cmd.Dir = r.root
+		"-o", r.binaryOf(t), ".")
+	cmd.Dir = filepath.Join(r.root, "cmd", "holdfast") // a module of its own
 	cmd.Env = buildEnv(os.Environ(), t)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, said)

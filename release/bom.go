@@ -48,6 +48,10 @@ func (r *release) bomOf(t target) (*cdx.BOM, error) {
 	std := component(cdx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"))
 	components := []cdx.Component{std}
 	for _, m := range info.Deps {
+		if ours(m.Path) { // from this tree, and of this version
+			components = append(components, component(cdx.ComponentTypeLibrary, m.Path, r.version))
+			continue
+		}
 		if m.Replace != nil {
 			m = m.Replace
 		}

@@ -6,7 +6,7 @@ require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/goreleaser/nfpm/v2 v2.45.2
-	github.com/holdfast-go/holdfast v0.0.0
+	github.com/holdfast-go/holdfast/internal/cli v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	golang.org/x/mod v0.42.0
@@ -45,6 +45,16 @@ require (
 	github.com/goreleaser/chglog v0.7.4 // indirect
 	github.com/goreleaser/fileglob v1.4.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+	github.com/holdfast-go/holdfast v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/anylock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/etcdlock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/internal/safety v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/mysqllock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/pglock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/redislock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/redlock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/sqlitelock v0.0.0 // indirect
+	github.com/holdfast-go/holdfast/zklock v0.0.0 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -78,7 +88,7 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
@@ -96,4 +106,16 @@ require (
 	modernc.org/sqlite v1.61.1 // indirect
 )
 
-replace github.com/holdfast-go/holdfast => ../
+replace (
+	github.com/holdfast-go/holdfast => ../
+	github.com/holdfast-go/holdfast/anylock => ../anylock
+	github.com/holdfast-go/holdfast/etcdlock => ../etcdlock
+	github.com/holdfast-go/holdfast/internal/cli => ../internal/cli
+	github.com/holdfast-go/holdfast/internal/safety => ../internal/safety
+	github.com/holdfast-go/holdfast/mysqllock => ../mysqllock
+	github.com/holdfast-go/holdfast/pglock => ../pglock
+	github.com/holdfast-go/holdfast/redislock => ../redislock
+	github.com/holdfast-go/holdfast/redlock => ../redlock
+	github.com/holdfast-go/holdfast/sqlitelock => ../sqlitelock
+	github.com/holdfast-go/holdfast/zklock => ../zklock
+)

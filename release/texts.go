@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/cli"
-	"github.com/holdfast-go/holdfast/internal/manpage"
+	"github.com/holdfast-go/holdfast/internal/cli/manpage"
 )
 
 // textsIn returns the path of a text in the stage.
@@ -85,7 +85,9 @@ func (r *release) makeLicences() error {
 			return err
 		}
 		for _, m := range info.Deps {
-			modules[m.Path] = m.Version
+			if !ours(m.Path) { // they have the licence of the whole
+				modules[m.Path] = m.Version
+			}
 		}
 	}
 	paths := make([]string, 0, len(modules))
@@ -93,7 +95,7 @@ func (r *release) makeLicences() error {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
-	said, err := r.output("go", append([]string{"list", "-m", "-f", "{{.Path}} {{.Version}}\t{{.Dir}}"}, paths...)...)
+	said, err := r.output("go", append([]string{"-C", filepath.Join("cmd", "holdfast"), "list", "-m", "-f", "{{.Path}} {{.Version}}\t{{.Dir}}"}, paths...)...)
 	if err != nil {
 		return err
 	}

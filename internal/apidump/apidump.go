@@ -22,13 +22,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// modules are the folders of the modules that are tagged.
-var modules = []string{".", "gocronholdfast", "natslock", "otelholdfast", "promholdfast"}
+// untagged are the folders of modules of the workspace whose packages no program of
+// others can require.
+var untagged = []string{"clients/lockd", "examples", "tests"}
+
+const library = "github.com/holdfast-go/holdfast/"
 
 func main() {
 	root := flag.String("root", ".", "the first module's root")
@@ -46,13 +48,17 @@ func main() {
 
 // dump returns the text of api.txt.
 func dump(root string) ([]byte, error) {
-	var out bytes.Buffer
-	for _, m := range modules {
-		if err := dumpModule(&out, filepath.Join(root, m)); err != nil {
-			return nil, fmt.Errorf("module %s: %w", m, err)
-		}
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,Export,DepOnly", "work")
+	cmd.Dir = root
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	list, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, &problems)
 	}
-	return out.Bytes(), nil
+	var out bytes.Buffer
+	err = dumpListed(&out, list)
+	return out.Bytes(), err
 }
 
 // listed is a package as go list prints it.
@@ -61,17 +67,8 @@ type listed struct {
 	DepOnly                  bool
 }
 
-// dumpModule writes the public packages of the module in a folder. It compiles
-// them if the build cache does not have them.
-func dumpModule(w io.Writer, folder string) error {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,Export,DepOnly", "./...")
-	cmd.Dir = folder
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
-	list, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("go list: %w: %s", err, &problems)
-	}
+// dumpListed writes the public packages that go list has compiled.
+func dumpListed(w io.Writer, list []byte) error {
 	exports := map[string]string{}
 	var public []string
 	for d := json.NewDecoder(bytes.NewReader(list)); ; {
@@ -105,5 +102,6 @@ func dumpModule(w io.Writer, folder string) error {
 // isPublic reports whether programs of others can import a package.
 func isPublic(p listed) bool {
 	path := strings.Split(p.ImportPath, "/")
-	return p.Name != "main" && !slices.Contains(path, "internal") && !slices.Contains(path, "examples")
+	return p.Name != "main" && !slices.Contains(path, "internal") &&
+		!slices.ContainsFunc(untagged, func(m string) bool { return strings.HasPrefix(p.ImportPath+"/", library+m+"/") })
 }

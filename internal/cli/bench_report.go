@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/cli/bench"
 )
 
 // benchStep describes the progress of a bench in one line.

@@ -2,16 +2,10 @@ module github.com/holdfast-go/holdfast/internal/dashboard
 
 go 1.26.7
 
-replace (
-	github.com/holdfast-go/holdfast => ../../
-	github.com/holdfast-go/holdfast/otelholdfast => ../../otelholdfast
-	github.com/holdfast-go/holdfast/promholdfast => ../../promholdfast
-)
-
 require (
 	github.com/holdfast-go/holdfast v0.0.0
-	github.com/holdfast-go/holdfast/otelholdfast v0.0.0-00010101000000-000000000000
-	github.com/holdfast-go/holdfast/promholdfast v0.0.0-00010101000000-000000000000
+	github.com/holdfast-go/holdfast/otelholdfast v0.0.0
+	github.com/holdfast-go/holdfast/promholdfast v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.316.0
@@ -84,7 +78,7 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e // indirect
 	golang.org/x/net v0.61.0 // indirect
@@ -101,4 +95,10 @@ require (
 	k8s.io/client-go v0.37.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
+)
+
+replace (
+	github.com/holdfast-go/holdfast => ../../
+	github.com/holdfast-go/holdfast/otelholdfast => ../../otelholdfast
+	github.com/holdfast-go/holdfast/promholdfast => ../../promholdfast
 )

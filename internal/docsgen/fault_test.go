@@ -109,7 +109,7 @@ func TestCatalogued(t *testing.T) {
 		"core_test.go": source("func TestF1_One(t *testing.T) {}\n// Two does.\n//\n// Covers: F2,\n// F3.\nfunc TestTwo(t *testing.T) {}\nfunc TestF5_F6_Both(t *testing.T) {}\n"),
 		"redislock/a_test.go": source("func TestF1_ClusterOne(t *testing.T) {}\n// Covers: F2 on redis, sentinel.\nfunc TestF2_Two(t *testing.T) {}\n" +
 			"func (x T) TestF3_Method() {}\nfunc helper() {}\n"),
-		"tests/sqlqueue/a_test.go":       source("func TestF4_Lines(t *testing.T) {}\n"),
+		"tests/sqlqueue/a_test.go":          source("func TestF4_Lines(t *testing.T) {}\n"),
 		"drivertest/cases_x.go":             source("var x = []Case{{Name: \"join-x\", Rules: \"Join 1, F1, F9\"}, {Name: \"fair-x\", Rules: \"F2\", Needs: Fair | StepClock}}\n"),
 		"internal/testkit/multiproc/run.go": source("func Run() { for range map[string]func(){\"killed one\": killedOne} {} }\n\n// killedOne dies (F2).\nfunc killedOne() {}\n"),
 		"drivertest/locks_x.go":             source("var x = []lockCase{{name: \"a b\", about: \"c (F1)\", needs: shared}}\n"),

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/handover"
+	"github.com/holdfast-go/holdfast/internal/docsgen/handover"
 )
 
 // recorded is the record of a killed holder and its successor, and handoverPicture its

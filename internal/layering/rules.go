@@ -28,8 +28,12 @@ type Row struct {
 	Reason  string
 }
 
-// stores are the packages that keep queues in one kind of store.
-const stores = "memlock redislock redlock etcdlock zklock mysqllock pglock sqlitelock"
+// linked are the stores of the command, and stores all packages that keep queues in one
+// kind of store.
+const (
+	linked = "memlock redislock redlock etcdlock zklock mysqllock pglock sqlitelock"
+	stores = linked + " natslock"
+)
 
 // rows is the map of the module. Arrows run one way: cmd, internal/cli,
 // anylock, a store, driver; and root, driver. A package that has no row is an
@@ -59,6 +63,8 @@ var rows = []Row{
 		"a store knows the seam and its own client, for which gRPC has the codes of errors and zap the logger to keep quiet"},
 	{"zklock", "driver internal/storelayout internal/tlsurl internal/tracker", "github.com/go-zookeeper/zk",
 		"a store knows the seam and its own client"},
+	{"natslock", "driver internal/backoff internal/storelayout internal/tlsurl", "github.com/nats-io/nats.go",
+		"a store knows the seam and its own client"},
 	{"mysqllock", "driver internal/backoff internal/sqlqueue", "github.com/go-sql-driver/mysql",
 		"a store knows the seam, its own client, and the core that the SQL stores share"},
 	{"pglock", "driver internal/sqlqueue", "github.com/jackc/pgx github.com/jackc/puddle",
@@ -85,7 +91,7 @@ var rows = []Row{
 	{"internal/lockclient", "driver internal/backoff internal/tlsurl", "",
 		"a client of lock servers knows the seam and their HTTP, and not the handler"},
 
-	{"anylock", ". driver internal/backoff internal/lockclient " + stores, "",
+	{"anylock", ". driver internal/backoff internal/lockclient " + linked, "",
 		"the one place that knows every store"},
 	{"fence", "", "",
 		"a protected resource refuses old tokens without taking on the lock"},
@@ -99,7 +105,7 @@ var rows = []Row{
 		"a holder for the tests of all guards, paused past its lease"},
 	{"stock", "driver", "github.com/redis/rueidis",
 		"a shard decides in one step and needs no lock; errors have the classes of the seam; databases bring their own driver of database/sql"},
-	{"internal/cli", ". anylock lockserver lockserver/lockauth slogholdfast internal/safety/torture internal/bench internal/cli/*",
+	{"internal/cli", ". anylock lockserver lockserver/lockauth slogholdfast internal/safety/torture internal/cli/bench internal/cli/*",
 		"github.com/coreos/go-systemd github.com/spf13/cobra github.com/spf13/pflag github.com/mattn/go-isatty golang.org/x/sys golang.org/x/term",
 		"verbs speak to stores through anylock only"},
 	{"internal/cli/*", "internal/cli/guard", "golang.org/x/sys golang.org/x/term",
@@ -123,17 +129,17 @@ var rows = []Row{
 		"the torture that is recorded is the same in tests of this module and in those of modules with a client library of their own"},
 	{"internal/safety/*", ". driver anylock internal/safety/checker internal/safety/answer internal/testkit/faults", "",
 		"the safety harness reaches stores as a user does, with the faults of the suite before them"},
-	{"internal/bench", ". driver anylock internal/safety/checker", "",
+	{"internal/cli/bench", ". driver anylock internal/safety/checker", "",
 		"scenarios reach a store as a user does, and what measures them knows no other lock; peers have a module of their own"},
 	{"internal/redisrights", "driver drivertest internal/testkit/servers", "",
 		"users of Redis servers, for the suite, are the same on one server and on several"},
-	{"internal/handover", "", "github.com/creack/pty",
+	{"internal/docsgen/handover", "", "github.com/creack/pty",
 		"runs the command on terminals, as a user does, and draws what they showed"},
-	{"internal/docsgen", "driver anylock internal/cli internal/handover internal/versions " + stores, "github.com/spf13/cobra github.com/spf13/pflag",
+	{"internal/docsgen", "driver anylock internal/cli internal/docsgen/handover internal/versions " + linked, "github.com/spf13/cobra github.com/spf13/pflag",
 		"writes documentation out of what the code says about itself"},
 	{"internal/apidump", "", "",
 		"lists what any package exports, from what the compiler wrote about it"},
-	{"internal/manpage", "internal/cli", "github.com/spf13/cobra github.com/spf13/pflag",
+	{"internal/cli/manpage", "internal/cli", "github.com/spf13/cobra github.com/spf13/pflag",
 		"manual pages come from the help of a command; the test takes ours"},
 	{"scripts/*", "internal/testkit/servers", "",
 		"what the scripts cannot do in shell"},
@@ -153,6 +159,12 @@ var rows = []Row{
 		"who may do what is the same for the command and for a program that embeds the handler"},
 	{"slogholdfast", ".", "",
 		"an Observer needs the library's events and the standard library's log, and nothing of a store"},
+	{"otelholdfast", ". internal/lockmetrics", "go.opentelemetry.io/otel",
+		"an Observer needs the library's events and its own client of metrics"},
+	{"promholdfast", ". internal/lockmetrics", "github.com/prometheus",
+		"an Observer needs the library's events and its own client of metrics"},
+	{"gocronholdfast", ".", "github.com/go-co-op/gocron",
+		"an adapter needs the library and the scheduler that it adapts to"},
 	{"internal/lockmetrics", ".", "",
 		"what the modules of metrics decide alike knows no client of metrics"},
 	{"internal/versions", "", "",
@@ -168,7 +180,7 @@ var rows = []Row{
 // program.
 var testOnly = []string{
 	"drivertest", "internal/testkit/*", "internal/safety/*",
-	"internal/bench", "internal/docsgen", "internal/handover", "internal/layering", "internal/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
+	"internal/cli/bench", "internal/docsgen", "internal/docsgen/handover", "internal/layering", "internal/cli/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
 }
 
 // reaching has the other packages that may reach a testOnly package, and the
@@ -177,8 +189,8 @@ var reaching = map[string]string{
 	"internal/cli internal/safety/checker": "what the harness judges with",
 	"internal/cli internal/safety/answer":  "what the harness judges with",
 	"internal/cli internal/safety/torture": "holdfast torture runs the harness",
-	"internal/cli internal/bench":          "holdfast bench runs the scenarios",
-	"cmd/holdfast internal/bench":          "by way of internal/cli",
+	"internal/cli internal/cli/bench":      "holdfast bench runs the scenarios",
+	"cmd/holdfast internal/cli/bench":      "by way of internal/cli",
 	"cmd/holdfast internal/safety/answer":  "by way of internal/cli",
 	"internal/cli internal/testkit/faults": "holdfast torture loses requests on purpose",
 	"cmd/holdfast internal/safety/checker": "by way of internal/cli",

@@ -39,6 +39,7 @@ var sourceRules = []Rule{
 
 var textRules = []Rule{
 	{"no machine's paths", "a path of somebody's home folder works on one machine only", checkPaths},
+	{"modules", "a program that takes one store must not be made to take, or to raise, the client of another", checkModules},
 	{"go.mod", "who reads what the module requires must see what it uses itself", checkGoMod},
 	{"links", "a page that points nowhere tells its reader that nobody looks after it", checkLinks},
 	{"page text", "text that clients chose becomes text on the page of a lock server, and never markup or a program", checkPageText},
@@ -194,37 +195,6 @@ func checkLinks(t *Tree) (bad []string) {
 				if !strings.Contains(m[1], ":") && !have[to] {
 					bad = append(bad, fmt.Sprintf("%s:%d: %s", text.Path, n, m[1]))
 				}
-			}
-		}
-	}
-	return bad
-}
-
-// requirement matches a line of go.mod's require blocks.
-var requirement = regexp.MustCompile(`^(?:require )?\s*([^\s/]+\.[^\s]+) v[^\s]+( // indirect)?$`)
-
-// checkGoMod finds modules that no package of this one imports and that lack
-// the mark "indirect", and imported modules that have it.
-func checkGoMod(t *Tree) (bad []string) {
-	imported := map[string]bool{}
-	for _, p := range t.Packages {
-		for _, f := range p.Files {
-			for _, spec := range f.AST.Imports {
-				name, _ := strconv.Unquote(spec.Path.Value)
-				for ; !imported[name]; name = path.Dir(name) {
-					imported[name] = true
-				}
-			}
-		}
-	}
-	for _, text := range t.Texts {
-		if text.Path != "go.mod" {
-			continue
-		}
-		for line := range strings.Lines(string(text.Data)) {
-			m := requirement.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
-			if m != nil && imported[m[1]] == (m[2] != "") {
-				bad = append(bad, fmt.Sprintf("%s: imported is %t, marked indirect is %t", m[1], imported[m[1]], m[2] != ""))
 			}
 		}
 	}

@@ -1,12 +1,11 @@
-// Package layering reads the module's source as data and checks the rules that
+// Package layering reads the source of the workspace's modules as data and checks the rules that
 // the compiler does not know: which package may import which, and which duties
 // every file has to its reader. Each rule carries its reason, so that the
 // author of a breach learns why the rule exists. The package's own test runs
-// the rules on this module; nothing else uses it.
+// the rules on this tree; nothing else uses it.
 package layering
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -17,10 +16,11 @@ import (
 	"strings"
 )
 
-// Tree is a module's source, read without regard to build constraints: a rule
+// Tree is the source of the workspace's modules, read without regard to build constraints: a rule
 // holds on every operating system or it does not hold.
 type Tree struct {
-	Module   string // the module's path
+	Module   string // the path of the module at the top
+	Modules  []Module
 	Packages []*Package
 	Texts    []Text   // every text file, Go or not
 	Names    []string // every file
@@ -29,7 +29,7 @@ type Tree struct {
 
 // Package is one folder with Go files.
 type Package struct {
-	Path  string // relative to the module's root; "." is the root package
+	Path  string // relative to the root; "." is the root package
 	Name  string // as the package clause of its non-test files says
 	Files []*File
 }
@@ -48,20 +48,20 @@ type Text struct {
 	Data []byte
 }
 
-// Read parses the module at the top of fsys. Nested modules, testdata and
+// Read parses the modules that fsys has in its go.work. Other modules, testdata and
 // folders whose name begins with '.' or '_' are passed over as Go packages, as
 // the go command does, but their files are among Texts. Files below .git and files
 // that the module's .gitignore names, such as the output of builds, are left out.
 func Read(fsys fs.FS) (*Tree, error) {
-	mod, err := fs.ReadFile(fsys, "go.mod")
+	modules, err := readModules(fsys)
 	if err != nil {
-		return nil, fmt.Errorf("reading the module: %w", err)
+		return nil, err
 	}
 	ignore, err := readIgnored(fsys)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{Module: modulePath(string(mod)), fset: token.NewFileSet()}
+	t := &Tree{Module: modules[0].Path, Modules: modules, fset: token.NewFileSet()}
 	byDir := map[string]*Package{}
 	err = fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
@@ -81,7 +81,7 @@ func Read(fsys fs.FS) (*Tree, error) {
 			return nil // not a text
 		}
 		t.Texts = append(t.Texts, Text{Path: p, Data: data})
-		if path.Ext(p) != ".go" || !isPackageDir(fsys, path.Dir(p)) {
+		if path.Ext(p) != ".go" || !t.isPackageDir(fsys, path.Dir(p)) {
 			return nil
 		}
 		return t.add(byDir, p, data)
@@ -113,27 +113,18 @@ func (t *Tree) add(byDir map[string]*Package, p string, data []byte) error {
 }
 
 // isPackageDir reports whether the go command would take Go files in dir for a
-// package of the module.
-func isPackageDir(fsys fs.FS, dir string) bool {
+// package of a module.
+func (t *Tree) isPackageDir(fsys fs.FS, dir string) bool {
 	for ; dir != "."; dir = path.Dir(dir) {
 		base := path.Base(dir)
 		if base[0] == '.' || base[0] == '_' || base == "testdata" {
 			return false
 		}
 		if _, err := fs.Stat(fsys, path.Join(dir, "go.mod")); err == nil {
-			return false
+			return slices.ContainsFunc(t.Modules, func(m Module) bool { return m.Dir == dir })
 		}
 	}
 	return true
-}
-
-func modulePath(mod string) string {
-	for line := range strings.Lines(mod) {
-		if rest, ok := strings.CutPrefix(line, "module "); ok {
-			return strings.TrimSpace(rest)
-		}
-	}
-	return ""
 }
 
 // Package returns the package at a path relative to the root, or nil.

@@ -65,7 +65,7 @@ type Torture struct {
 // requirements.
 func recorderOf(store string) (module, pkg string) {
 	if strings.TrimPrefix(store, "cut=") == "nats" {
-		return "natslock", "."
+		return "tests", "./natslock"
 	}
 	return ".", "./internal/safety/trace"
 }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast/internal/cli"
-	"github.com/holdfast-go/holdfast/internal/manpage"
+	"github.com/holdfast-go/holdfast/internal/cli/manpage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
