@@ -16,6 +16,10 @@ const library = "github.com/holdfast-go/holdfast"
 // stamped is the package whose variables hold the version.
 const stamped = library + "/internal/cli"
 
+// workspace is the setting by which the other modules come from the tree: a tagged commit
+// requires them as they will be published.
+func (r *release) workspace() string { return "GOWORK=" + filepath.Join(r.root, "go.work") }
+
 // ours reports whether a module is one of this repository.
 func ours(path string) bool { return path == library || strings.HasPrefix(path, library+"/") }
 
@@ -48,7 +52,7 @@ func (r *release) build(t target) error {
 		"-ldflags=-s -w -X "+stamped+".stampedVersion="+r.version+" -X "+stamped+".stampedRevision="+r.revision,
 		"-o", r.binaryOf(t), ".")
 	cmd.Dir = filepath.Join(r.root, "cmd", "holdfast") // a module of its own
-	cmd.Env = buildEnv(os.Environ(), t)
+	cmd.Env = append(buildEnv(os.Environ(), t), r.workspace())
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, said)
 	}
@@ -70,5 +74,5 @@ func buildEnv(env []string, t target) []string {
 		}
 	}
 	return append(kept, "GOOS="+t.os, "GOARCH="+t.arch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=0",
-		"GOWORK=off", "GOFIPS140=off", "GOFLAGS=", "GOTOOLCHAIN="+runtime.Version())
+		"GOFIPS140=off", "GOFLAGS=", "GOTOOLCHAIN="+runtime.Version())
 }

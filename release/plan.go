@@ -124,7 +124,7 @@ func (r *release) readTree(changes bool) error {
 // output runs a command in the library's module and returns its standard output.
 func (r *release) output(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = r.root, append(os.Environ(), "GOWORK=off")
+	cmd.Dir, cmd.Env = r.root, append(os.Environ(), r.workspace())
 	out, err := cmd.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
