@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/bench/scale"
-	"github.com/holdfast-go/holdfast/internal/bench"
+	"github.com/holdfast-go/holdfast/internal/cli/bench"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 

@@ -9,6 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// countMax is the distance from the holders up to which places are counted exactly.
+const countMax = 256
+
 // deepQueue returns a queue of a holder and n waiters, which stay for an hour.
 func deepQueue(t testing.TB, n int) (f *fixture, waiting []*driver.Ticket) {
 	f = newFixture(t, false)
@@ -46,7 +49,7 @@ func BenchmarkRenewInADeepQueue(b *testing.B) {
 // holder, and deep in the queue between the places that are left and all that are
 // waiting, however it is asked.
 func TestAheadDeepInAQueue(t *testing.T) {
-	const n = 3 * 256 // thrice what is counted exactly
+	const n = 3 * countMax
 	f, waiting := deepQueue(t, n)
 	ctx := context.Background()
 	const gave = 50 // places near the holder that are given up, after which the rest moves up
