@@ -144,8 +144,8 @@ bench:
 # What grows with names, holds, waiters and clients, on one server of each store, in
 # some hour; and the tables of docs/scale.md. STORES=redis,etcd are some of them.
 scale:
-	cd bench && go run . -scale $(if $(STORES),-store $(STORES)) -out results/scale
-	cd bench && go run . -scale -render results/scale -docs ../docs
+	cd bench && GOWORK=off go run . -scale $(if $(STORES),-store $(STORES)) -out results/scale
+	cd bench && GOWORK=off go run . -scale -render results/scale -docs ../docs
 
 # A taste of each store, in a few minutes; it changes no page.
 bench-quick:
