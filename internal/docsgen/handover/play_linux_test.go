@@ -30,7 +30,7 @@ func lines(t *Terminal) (all []string) {
 // TestSceneIsAsRecorded plays the scene of docs/handover.json with a shorter lease,
 // and checks that the terminals print what they printed then.
 func TestSceneIsAsRecorded(t *testing.T) {
-	data, err := os.ReadFile("../../docs/handover.json")
+	data, err := os.ReadFile("../../../docs/handover.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestSceneIsAsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/holdfast", "../../cmd/holdfast").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/holdfast", "../../../cmd/holdfast").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

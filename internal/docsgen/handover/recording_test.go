@@ -72,7 +72,7 @@ func TestParseRefusesOtherScenes(t *testing.T) {
 // TestPictureHasWhatWasPrinted checks that the picture of the record is XML, and shows
 // each line, the kill and both times.
 func TestPictureHasWhatWasPrinted(t *testing.T) {
-	data, err := os.ReadFile("../../docs/handover.json")
+	data, err := os.ReadFile("../../../docs/handover.json")
 	if err != nil {
 		t.Fatal(err)
 	}
