@@ -126,23 +126,16 @@ func (k *bulk) readAll(ctx context.Context, tx Tx, chunk []int) error {
 		own.Row = func(scan func(...any) error) error { return k.ticketRow(scan, new(bulkTicket)) }
 		do = append(do, own)
 	}
-	read := func(own *Stmt) {
+	if len(waiting) > 0 {
+		own := t.waiting.pairs(waiting)
+		if alone && len(waiting) == 2 { // through a pool each statement is a round trip
+			own = oneWaiting.with(t.oneWaiting, k.b.keys[chunk[0]], waiting[1].(string))
+		}
 		own.Row = func(scan func(...any) error) error {
 			t := new(bulkTicket)
 			return k.ticketRow(scan, t, &t.before, &t.pred, &t.predRenewed)
 		}
 		do = append(do, own)
-	}
-	switch {
-	case len(waiting) == 0:
-	case alone:
-		for _, i := range chunk {
-			if ref := &k.b.refs[i]; ref.State == driver.Waiting {
-				read(oneWaiting.with(t.oneWaiting, k.b.keys[i], ref.ID))
-			}
-		}
-	default:
-		read(t.waiting.pairs(waiting))
 	}
 	if k.d.Clock == nil {
 		do = slices.Insert(do, 1, clock)

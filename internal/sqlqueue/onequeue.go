@@ -2,8 +2,8 @@ package sqlqueue
 
 import "strings"
 
-// oneQueue is a statement of a [bulk] about one queue alone, for dialects with
-// ConstantBounds. It names the queue, and the ticket, by its arguments wherever it
+// oneQueue is a statement of a [bulk] about one queue and at most one waiter in it, for
+// dialects with ConstantBounds. It names the queue, and the ticket, by its arguments wherever it
 // reads: with bounds that come from another row the database would read all of the
 // queue.
 type oneQueue struct {
