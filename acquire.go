@@ -68,7 +68,7 @@ func (w *wait) acquire(ctx context.Context, try bool) error {
 			return w.err
 		case h.ticket != nil && q.c.closing(): // Close may have missed this grant
 			q.mu.Unlock()
-			return w.giveUp(nil)
+			return w.giveUpClosed()
 		case h.ticket != nil:
 			if w.takeGrantLocked() {
 				q.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *wait) acquire(ctx context.Context, try bool) error {
 		}
 		if q.c.closing() { // Close wakes only those that it finds asleep
 			q.mu.Unlock()
-			return w.giveUp(nil)
+			return w.giveUpClosed()
 		}
 		wake := w.wakeUp
 		if wake == nil {
@@ -151,24 +151,31 @@ func (w *wait) takeGrantLocked() bool {
 	return true
 }
 
-// giveUp ends the wait because its context ended, or, with a nil ctx, because of
-// Shutdown or Close.
+// giveUp ends the wait because ctx ended, or because of Shutdown or Close.
 func (w *wait) giveUp(ctx context.Context) error {
 	q := w.hold.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.closedError()
-	if ctx != nil && !q.c.closing() {
-		err = waitError(ctx, q.name(), w.askedAt, parseHolder(q.holder()))
+	if q.c.closing() {
+		return q.withdraw(w.hold, q.closedError())
 	}
-	return q.withdraw(w.hold, err)
+	return q.withdraw(w.hold, waitError(ctx, q.name(), w.askedAt, parseHolder(q.holder())))
+}
+
+// giveUpClosed ends the wait because of Shutdown or Close, or because a callback has
+// ended the goroutine.
+func (w *wait) giveUpClosed() error {
+	q := w.hold.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.withdraw(w.hold, q.closedError())
 }
 
 // giveUpUnlessReturned gives the wait up if a callback has ended the goroutine,
 // so that the queue does not wait for it.
 func (w *wait) giveUpUnlessReturned(returned *bool) {
 	if !*returned {
-		_ = w.giveUp(nil)
+		_ = w.giveUpClosed()
 		w.hold.queue.c.queues.release(w.hold.queue)
 	}
 }

@@ -45,7 +45,7 @@ func series(t *testing.T, r *sdkmetric.ManualReader) map[string]int64 {
 	show := func(m metricdata.Metrics, set attribute.Set) string {
 		var parts []string
 		for _, kv := range set.ToSlice() {
-			parts = append(parts, string(kv.Key)+"="+kv.Value.Emit())
+			parts = append(parts, string(kv.Key)+"="+kv.Value.String())
 		}
 		return m.Name + " " + m.Unit + " " + strings.Join(parts, " ")
 	}
