@@ -50,7 +50,7 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 			return s.e.waitsLocked(home, s.sent), nil
 		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil && s.wait && !home.waits:
 			// It was asked for its vote alone, before it became the home.
-			*home = vote{}
+			s.e.giveBackLocked(s.e.home) // an earlier Join without an answer may still come
 			s.e.requestVoteLocked(s.e.home, true, s.e.t.TTL, s.minTokenLocked(), nil)
 			moved = true
 		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil:
