@@ -40,6 +40,9 @@ func (f *Figure) Law() string {
 
 // spoken returns a point's median, with its spread where that is 10 % or more.
 func spoken(p Point) string {
+	if p.Median < 0 { // less than what comes and goes meanwhile
+		return "–"
+	}
 	s := short(p.Median)
 	if p.Max > 1.05*p.Median || p.Min < 0.95*p.Median {
 		if least, most := short(p.Min), short(p.Max); least != most {

@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -117,10 +118,23 @@ func table(stores []*Report, of, name string) string {
 	})
 	inOrder(stores, func(store string, r *Report) {
 		if f := r.Find(of, name); f != nil && len(f.At) < len(sizes) && r.Stopped[of] != "" {
-			fmt.Fprintf(&b, "\n%s was measured no further: %s.\n", store, r.Stopped[of])
+			fmt.Fprintf(&b, "\n%s was measured no further: %s.\n", store, reason(r.Stopped[of]))
 		}
 	})
 	return b.String()
+}
+
+// reason returns the line of an error that says why it came: of requests that ran side by
+// side most were cancelled because of another one.
+func reason(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "."), "\n")
+	for _, line := range lines {
+		if !strings.Contains(line, context.Canceled.Error()) {
+			line, _, _ = strings.Cut(line, ": server error")
+			return line
+		}
+	}
+	return lines[0]
 }
 
 // share is the part of one processor of the server that keeping locks may cost in the
