@@ -9,13 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
-	"github.com/holdfast-go/holdfast/driver"
 )
-
-// openAgain opens another driver of the store.
-func openAgain(ctx context.Context, url string) (driver.Driver, error) {
-	return anylock.OpenDriver(ctx, url)
-}
 
 // idleTime is how long idle clients are watched.
 const idleTime = 10 * time.Second

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
 )
 
 // watched is how long the renewals of held locks are watched: two thirds of the
@@ -18,13 +19,9 @@ const watched = holdfast.DefaultTTL * 2 / 3
 // holds measures locks that one client holds, with the default TTL.
 func (r *run) holds(ctx context.Context) (err error) {
 	const of = "holds"
-	d, err := openAgain(ctx, r.store.URL)
+	locks, err := anylock.Open(ctx, r.store.URL)
 	if err != nil {
 		return err
-	}
-	locks, err := holdfast.New(d)
-	if err != nil {
-		return errors.Join(err, d.Close())
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	empty, before := r.bytes(), heap()

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/anylock"
 )
 
 // loadTime is the length of a round under load.
@@ -19,13 +19,9 @@ var loads = []int{1, 8, 64}
 // that have a name each.
 func (r *run) load(ctx context.Context) (err error) {
 	const of = "goroutines"
-	d, err := openAgain(ctx, r.store.URL)
+	locks, err := anylock.Open(ctx, r.store.URL)
 	if err != nil {
 		return err
-	}
-	locks, err := holdfast.New(d)
-	if err != nil {
-		return errors.Join(err, d.Close())
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	for _, n := range loads {
