@@ -55,7 +55,7 @@ const stateText = `
 		FROM {line} WHERE k IN ({list})
 	) l`
 
-// waitingText is oneWaiting for tickets of several queues.
+// waitingText is oneWaiting for any number of tickets, in any number of queues.
 //
 // Placeholders: pairs of keys and ids.
 var waitingText = `
