@@ -14,6 +14,7 @@ import (
 type wait struct {
 	hold         *Hold
 	spec         *spec
+	calledAt     time.Time // when the user's call began, for a WaitError
 	askedAt      time.Time
 	begunAt      instant       // askedAt, on the client's clock
 	wakeUp       chan struct{} // made when the goroutine has to sleep
@@ -151,15 +152,24 @@ func (w *wait) takeGrantLocked() bool {
 	return true
 }
 
-// giveUp ends the wait because ctx ended, or because of Shutdown or Close.
+// giveUp ends the wait because ctx ended, or because of Shutdown or Close. With
+// WithManualRenewal, a ticket that leaves has left when giveUp returns.
 func (w *wait) giveUp(ctx context.Context) error {
 	q := w.hold.queue
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.c.closing() {
-		return q.withdraw(w.hold, q.closedError())
+	t, err := w.hold.ticket, q.closedError()
+	if t == nil {
+		t = q.pending
 	}
-	return q.withdraw(w.hold, waitError(ctx, q.name(), w.askedAt, parseHolder(q.holder())))
+	if !q.c.closing() {
+		err = waitError(ctx, q.name(), w.calledAt, parseHolder(q.holder()))
+	}
+	err = q.withdraw(w.hold, err)
+	q.mu.Unlock()
+	if q.key.manual && t != nil {
+		q.c.cleaner.awaitLeft(&t.Ticket)
+	}
+	return err
 }
 
 // giveUpClosed ends the wait because of Shutdown or Close, or because a callback has

@@ -85,7 +85,17 @@ var backs = map[string]func(s *stage){
 			_ = s.c.Break(bg, "a", l.Holders[0].ID)
 		}
 	},
-	"Close":    func(s *stage) { _ = s.c.Close() },
+	"Close": func(s *stage) { _ = s.c.Close() },
+	"Close, then exit": func(s *stage) {
+		_ = s.c.Close()
+		runtime.Goexit()
+	},
+	"Close twice at once": func(s *stage) {
+		over := make(chan struct{})
+		go func() { defer close(over); _ = s.c.Close() }()
+		_ = s.c.Close()
+		<-over
+	},
 	"Shutdown": func(s *stage) { _ = s.c.Shutdown(bg) },
 	"Shutdown out of time": func(s *stage) {
 		ended, cancel := context.WithCancel(bg)
@@ -173,6 +183,45 @@ var kinds = map[string]func(s *stage) (func() error, error){
 		}
 		return func() error { return errors.Join(in.Unlock(), h.Unlock()) }, nil
 	},
+	"detached": func(s *stage) (func() error, error) {
+		h, err := s.c.Mutex("a", holdfast.WithOwner("job"), holdfast.WithTTL(ttl)).Lock(bg)
+		if err != nil {
+			return nil, err
+		}
+		return func() error { return h.Detach() }, nil
+	},
+	"MaxHold": func(s *stage) (func() error, error) {
+		h, err := s.c.Mutex("a", holdfast.WithMaxHold(ttl)).Lock(bg)
+		if err != nil {
+			return nil, err
+		}
+		return h.Unlock, nil
+	},
+	"Do with MaxHold": function(func(s *stage, ctx context.Context, fn work) error {
+		return s.c.Do(ctx, "a", fn, holdfast.WithMaxHold(ttl))
+	}),
+	"Once with MaxHold": function(func(s *stage, ctx context.Context, fn work) error {
+		_, err := s.c.Once(ctx, "a", time.Now(), fn, holdfast.WithMaxHold(ttl))
+		return err
+	}),
+	"Lead with MaxHold": function(func(s *stage, ctx context.Context, fn work) error {
+		return s.c.Lead(ctx, "a", fn, holdfast.WithMaxHold(ttl))
+	}),
+	"Multi.Do": function(func(s *stage, ctx context.Context, fn work) error {
+		return s.c.Multi([]string{"a", "b"}).Do(ctx, fn)
+	}),
+	"Lead by an owner": function(func(s *stage, ctx context.Context, fn work) error {
+		return s.c.Lead(ctx, "a", fn, holdfast.WithOwner("job"))
+	}),
+	"Do in Do": function(func(s *stage, ctx context.Context, fn work) error {
+		return s.c.Do(ctx, "a", func(ctx context.Context) error { return s.c.Do(ctx, "a", fn) })
+	}),
+	"Once in Do": function(func(s *stage, ctx context.Context, fn work) error {
+		return s.c.Do(ctx, "a", func(ctx context.Context) error {
+			_, err := s.c.Once(ctx, "a", time.Now(), fn)
+			return err
+		})
+	}),
 	"Do": function(func(s *stage, ctx context.Context, fn work) error { return s.c.Do(ctx, "a", fn) }),
 	"Once": function(func(s *stage, ctx context.Context, fn work) error {
 		_, err := s.c.Once(ctx, "a", time.Now(), fn)
@@ -217,11 +266,14 @@ func function(run func(s *stage, ctx context.Context, fn work) error) func(s *st
 func TestF111_CallbacksMayCallBack(t *testing.T) {
 	for at, option := range callbacks {
 		for does, back := range backs {
-			closes := does == "Close" || strings.HasPrefix(does, "Shutdown")
+			closes := strings.HasPrefix(does, "Close") || strings.HasPrefix(does, "Shutdown")
 			for kind, take := range kinds {
 				holds := kind == "reader" || kind == "MultiHold that has a name"
 				if does == "Shutdown" && (at == "LockDone" || holds && (at == "LockWait" || at == "WithWaiting")) {
 					continue // it waits for a lock of the goroutine that calls it
+				}
+				if at == "HoldDone" && does == "Unlock" && strings.HasSuffix(kind, " with MaxHold") {
+					continue // it may wait for the function whose goroutine calls it
 				}
 				t.Run(at+"/"+does+"/"+kind, func(t *testing.T) {
 					bubble(t, func(t *testing.T) { play(t, option, back, take, closes) })

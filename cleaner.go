@@ -17,7 +17,8 @@ type cleaner struct {
 	c       *Client
 	mu      sync.Mutex
 	lanes   map[laneKey][]pendingLeave
-	stopped bool // no more tickets are accepted
+	leaving map[*driver.Ticket]chan struct{} // not done yet; nil until somebody waits
+	stopped bool                             // no more tickets are accepted
 	running sync.WaitGroup
 }
 
@@ -42,10 +43,43 @@ func (cl *cleaner) add(ref driver.Ref) {
 	queue, running := cl.lanes[id]
 	until := cl.c.clock.now().add(ref.TTL + ref.TTL/10 + time.Second)
 	cl.lanes[id] = append(queue, pendingLeave{ref, until})
+	cl.leaving[ref.Ticket] = nil
 	if !running {
 		cl.running.Add(1)
 		go cl.run(id)
 	}
+}
+
+// awaitLeft returns when the cleaner has nothing more to do about t, but after at most
+// releaseTimeout.
+func (cl *cleaner) awaitLeft(t *driver.Ticket) {
+	cl.mu.Lock()
+	done, leaving := cl.leaving[t]
+	if leaving && done == nil {
+		done = make(chan struct{})
+		cl.leaving[t] = done
+	}
+	cl.mu.Unlock()
+	if !leaving {
+		return
+	}
+	limit := time.NewTimer(releaseTimeout(t.TTL))
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	case <-cl.c.requestCtx.Done():
+	}
+}
+
+// noteLeft notes that the cleaner has nothing more to do about t.
+func (cl *cleaner) noteLeft(t *driver.Ticket) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if done := cl.leaving[t]; done != nil {
+		close(done)
+	}
+	delete(cl.leaving, t)
 }
 
 // wait accepts no more tickets, and returns when the rest is done.
@@ -107,12 +141,13 @@ func (cl *cleaner) leave(todo []pendingLeave) (again []pendingLeave) {
 		if e == nil {
 			e = statuses[i].Err
 		}
-		if e == nil {
-			continue
+		if e != nil {
+			trouble = e
 		}
-		trouble = e
-		if driver.ClassOf(e) != driver.Refused && now < leave.until {
+		if e != nil && driver.ClassOf(e) != driver.Refused && now < leave.until {
 			again = append(again, leave)
+		} else {
+			cl.noteLeft(leave.ref.Ticket)
 		}
 	}
 	if trouble != nil && cl.c.requestCtx.Err() == nil {

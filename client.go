@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -76,8 +77,7 @@ func newClient(d Driver, readSlept func() time.Duration, opts ...ClientOption) (
 		}
 	}
 	for _, o := range c.settings.observers {
-		c.report.observers = append(c.report.observers, *o)
-		c.report.observesWaits = c.report.observesWaits || o.LockWait != nil
+		c.report.add(o)
 	}
 	c.ids.client = newUUID()
 	c.meta = newMetaEncoder(&c.settings)
@@ -89,6 +89,7 @@ func newClient(d Driver, readSlept func() time.Duration, opts ...ClientOption) (
 	c.lanes.init(c)
 	c.renewer.init(c)
 	c.cleaner.c, c.cleaner.lanes = c, make(map[laneKey][]pendingLeave)
+	c.cleaner.leaving = make(map[*driver.Ticket]chan struct{})
 	if n, ok := d.(driver.Noticer); ok {
 		for _, f := range n.Notices() {
 			c.report.background(BackgroundErrorInfo{Op: "check",
@@ -171,24 +172,37 @@ func (c *Client) Inspect(ctx context.Context, name string) (LockInfo, error) {
 	if err != nil {
 		return LockInfo{}, err
 	}
-	dq, err := c.lanes.of(full).inspectQueue(ctx, full)
+	var dq driver.Queue
+	err = c.read(ctx, "inspect", name, func(ctx context.Context) (err error) {
+		dq, err = c.lanes.of(full).inspectQueue(ctx, full)
+		return err
+	})
 	if err != nil {
-		return LockInfo{}, storeError("inspect", name, err)
+		return LockInfo{}, err
 	}
 	return newLockInfo(name, dq), nil
 }
 
 // Names yields the names in use that begin with prefix, in no order. It asks
-// the store during the iteration; an error, a *StoreError, ends the sequence.
+// the store during the iteration; an error, a *StoreError, ends the sequence. A
+// prefix that is not valid UTF-8, with which no name begins, is an error too.
 func (c *Client) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := c.checkCall(ctx); err != nil {
+		err := c.checkCall(ctx)
+		if err == nil && !utf8.ValidString(prefix) {
+			err = errors.New("holdfast: the prefix of the names is not valid UTF-8")
+		}
+		if err != nil {
 			yield("", err)
 			return
 		}
-		for name, err := range c.drv.Names(ctx, c.settings.prefix+prefix) {
+		// Close ends the request and does not wait for it: the loop may call Close.
+		own, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.pushCtx, cancel)()
+		for name, err := range c.drv.Names(own, c.settings.prefix+prefix) {
 			if err != nil {
-				yield("", storeError("list names", "", err))
+				yield("", c.readError(ctx, "list names", "", err))
 				return
 			}
 			if !yield(c.userName(name), nil) {
@@ -212,10 +226,7 @@ func (c *Client) Break(ctx context.Context, name, ticketID string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.drv.Break(ctx, full, ticketID); err != nil {
-		return storeError("break", name, err)
-	}
-	return nil
+	return c.read(ctx, "break", name, func(ctx context.Context) error { return c.drv.Break(ctx, full, ticketID) })
 }
 
 // Check examines the store for settings that would make the lock weaker than
@@ -229,9 +240,13 @@ func (c *Client) Check(ctx context.Context) ([]Finding, error) {
 	if !ok {
 		return nil, fmt.Errorf("holdfast: check: %w", ErrUnsupported)
 	}
-	fs, err := checker.Check(ctx)
+	var fs []Finding
+	err := c.read(ctx, "check", "", func(ctx context.Context) (err error) {
+		fs, err = checker.Check(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, storeError("check", "", err)
+		return nil, err
 	}
 	return fs, nil
 }

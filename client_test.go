@@ -19,6 +19,7 @@ type counting struct {
 	*hooked
 	mu                         sync.Mutex
 	reads, writes, looks, ends int
+	afterRead                  func() // called once, after the next read
 }
 
 func (c *counting) count(n *int) {
@@ -31,7 +32,12 @@ func (c *counting) memory() *memlock.Driver { return c.hooked.Driver.(*memlock.D
 
 func (c *counting) Mark(ctx context.Context, name string) (driver.Mark, error) {
 	c.count(&c.reads)
-	return c.memory().Mark(ctx, name)
+	m, err := c.memory().Mark(ctx, name)
+	if then := c.afterRead; then != nil {
+		c.afterRead = nil
+		then()
+	}
+	return m, err
 }
 
 func (c *counting) SetMark(ctx context.Context, name string, m driver.Mark) error {
@@ -98,7 +104,8 @@ func TestCheckHasTheFindings(t *testing.T) {
 	})
 }
 
-// TestRequestsOfOnce counts the requests of TryOnce for a slot that is open, of a late
+// TestRequestsOfOnce counts the requests of TryOnce for a slot that is open, for one that
+// another machine does after the first of them, and while another runs, those of a late
 // call for one that is done, and of LastDone, which takes no lock.
 func TestRequestsOfOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -138,6 +145,21 @@ func TestRequestsOfOnce(t *testing.T) {
 			t.Errorf("TryOnce while another runs: requests %v after %v", after, before)
 		}
 		unlock(t, rival)
+		other := client(t, d.memory())
+		meanwhile := slot.Add(-time.Hour)
+		d.afterRead = func() {
+			if done := runOnce(t, other, meanwhile, func(context.Context) error { return nil }); !done.Here {
+				t.Errorf("the rival did not run the slot: %+v", done)
+			}
+		}
+		before = requests()
+		late, err = c.TryOnce(bg, "job", meanwhile, func(context.Context) error { t.Error("it ran twice"); return nil })
+		if after := requests(); err != nil || late.Here || !late.Slot.Equal(meanwhile) ||
+			after != [4]int{before[0] + 2, before[1] + 1, before[2], before[3] + 1} {
+			t.Errorf("a slot that is done meanwhile: %+v, %v, requests %v after %v", late, err, after, before)
+		}
+		slot = slot.Add(2 * time.Hour)
+		done = runOnce(t, other, slot, func(context.Context) error { return nil })
 		before = requests()
 		last, err = c.LastDone(bg, "job")
 		if err != nil || last.Here || !last.Slot.Equal(slot) || last.Token != done.Token {

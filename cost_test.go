@@ -41,6 +41,7 @@ func testAllocations(t *testing.T, opts ...holdfast.ClientOption) {
 		run  func()
 	}{
 		{"Lock and Unlock", 5, func() { unlock(t, must(t)(m.Lock(bg))) }},
+		{"with a handle made in the call", 6, func() { unlock(t, must(t)(c.Mutex("a").Lock(bg))) }},
 		{"with a context that can end", 5, func() { unlock(t, must(t)(m.Lock(cancellable))) }},
 		{"with Context()", 8, func() {
 			h := must(t)(m.Lock(bg))

@@ -46,8 +46,8 @@
 // still serialised; only the nested hold's own context nests deeper. Locking
 // with the context of a hold that has ended returns the cause of that context.
 // A nested lock has the lease, the owner and the note of the outer hold:
-// another TTL or owner for it is an error. Its [WithMaxHold] ends the nested
-// hold alone.
+// another TTL, owner or way of renewal for it is an error. Its [WithMaxHold] ends
+// the nested hold alone.
 //
 // Across processes and restarts, holders that name the same owner (see
 // [WithOwner]) hold together.

@@ -153,6 +153,9 @@ func (r *doneRecord) format() ([]byte, error) {
 		case n == 1 && r.last[0].By.Note != "":
 			r.last[0].By.Note = "" // a long note, and slots far apart
 			st.Last[0] = storeDone(r.last[0])
+		case n == 1 && r.last[0].By.Via != "" && (r.last[0].By.Host != "" || r.last[0].By.PID != 0):
+			r.last[0].By.Via = ""
+			st.Last[0] = storeDone(r.last[0])
 		default:
 			r.last[0].By = Holder{}
 			st.Last[0] = storeDone(r.last[0])

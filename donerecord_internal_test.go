@@ -90,13 +90,18 @@ func TestDoneRecordFits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for _, host := range []string{"h", strings.Repeat("h", 256), strings.Repeat("\x01", 256)} {
 		for _, note := range []string{"", strings.Repeat("n", maxNote), strings.Repeat(`"`, maxNote), strings.Repeat("\u2028", maxNote/3)} {
-			var r doneRecord
-			for range 100 {
-				d := doneAt(time.Unix(0, rnd.Int64N(1<<62)-1<<61), note)
-				d.By.Host = host
-				r = through(t, r.with(d))
-				if !r.last[0].Slot.Equal(d.Slot) || !r.last[0].At.Equal(d.At) || r.last[0].Token != d.Token {
-					t.Fatalf("the last is %+v, want %+v", r.last[0], d)
+			for _, via := range []string{"", "lockd", strings.Repeat("v", maxVia), strings.Repeat("<", maxVia)} {
+				var r doneRecord
+				for range 100 {
+					d := doneAt(time.Unix(0, rnd.Int64N(1<<62)-1<<61), note)
+					d.By.Host, d.By.Via = host, via
+					r = through(t, r.with(d))
+					if !r.last[0].Slot.Equal(d.Slot) || !r.last[0].At.Equal(d.At) || r.last[0].Token != d.Token {
+						t.Fatalf("the last is %+v, want %+v", r.last[0], d)
+					}
+					if got := r.last[0].By; got.Host != host || got.PID != d.By.PID || got.Via != via && via[0] != '<' {
+						t.Fatalf("the last was done by %+v, want %+v", got, d.By)
+					}
 				}
 			}
 		}
@@ -134,6 +139,26 @@ func TestF66_DoneRecordLayout(t *testing.T) {
 	}
 	if fmt.Sprint(through(t, r).slots) != fmt.Sprint(r.slots) {
 		t.Errorf("%v is read back as %v", r.slots, through(t, r).slots)
+	}
+}
+
+// TestF66_DoneRecordLayoutOfAServer checks the stored form of a slot that a server did on
+// behalf of another process, and that a Via alone says by whom a slot was done: where
+// there is no room for it, nothing of the holder stays.
+func TestF66_DoneRecordLayoutOfAServer(t *testing.T) {
+	by := Holder{Via: `lockd "1"`, Since: time.UnixMilli(1_700_000_000_000)}
+	r := (&doneRecord{}).with(Done{Slot: time.Unix(1_800_000_000, 0).UTC(), At: time.UnixMilli(1_700_000_000_123), Token: 7, By: by})
+	value, err := r.format()
+	const golden = `{"v":1,"s":"dobiqwe988w0","l":[{"s":"dobiqwe988w0","t":7,"a":1700000000123,"b":{"v":"lockd \"1\"","t":1700000000000}}]}`
+	if err != nil || string(value) != golden {
+		t.Errorf("the record is\n%s, %v, want\n%s", value, err, golden)
+	}
+	if got := through(t, r).last[0].By; got != by {
+		t.Errorf("the holder is %+v, want %+v", got, by)
+	}
+	r.last[0].By.Via = strings.Repeat("<", driver.MaxMark/6)
+	if got := through(t, r).last[0].By; got != (Holder{}) {
+		t.Errorf("without room the holder is %+v", got)
 	}
 }
 

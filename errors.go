@@ -56,7 +56,8 @@ var (
 	ErrUnsupported = errors.New("not supported by this store")
 
 	// ErrNotDone is for the function of Once to return, or to wrap: the slot stays
-	// open, and the next in line runs it.
+	// open, and the next in line runs it. The error of Once matches it also where the
+	// function has returned and the slot is not known to be recorded.
 	ErrNotDone = errors.New("slot not done")
 
 	// ErrNoTicket is matched by the error of Break if the queue has no such
@@ -126,7 +127,7 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 type WaitError struct {
 	Name   string
 	Cause  error         // context.Cause of the context that ended, or ErrMaxWait
-	Waited time.Duration // since Lock was called
+	Waited time.Duration // since the call began: of Lock, RLock, Acquire, Once or the like
 	Holder Holder        // the last known holder, zero where not known
 }
 
@@ -220,7 +221,7 @@ func storeError(op, name string, err error) error {
 	case errors.Is(err, driver.ErrNoTicket):
 		return &nameError{name: name, err: ErrNoTicket}
 	case errors.Is(err, driver.ErrClosed):
-		return &nameError{name: name, err: ErrClosed}
+		return closedError(name)
 	}
 	return &StoreError{Op: op, Name: name, Err: err}
 }

@@ -30,15 +30,13 @@ func (h Holder) String() string {
 	if h.Owner != "" {
 		fmt.Fprintf(&b, "owner %s, ", printable(h.Owner))
 	}
-	switch {
-	case h.Via != "" && h.PID == 0 && h.Host == "":
+	if h.PID == 0 {
 		b.WriteString("a process")
-	case h.Via != "" && h.PID == 0:
-		fmt.Fprintf(&b, "a process on %s", printable(h.Host))
-	case h.Via != "" && h.Host == "":
+	} else {
 		fmt.Fprintf(&b, "pid %d", h.PID)
-	default:
-		fmt.Fprintf(&b, "pid %d on %s", h.PID, printable(h.Host))
+	}
+	if h.Host != "" {
+		fmt.Fprintf(&b, " on %s", printable(h.Host))
 	}
 	if h.Via != "" {
 		fmt.Fprintf(&b, " via %s", printable(h.Via))
@@ -146,7 +144,7 @@ func formatHolder(h Holder) []byte {
 	if h == (Holder{}) {
 		return nil
 	}
-	m := meta{Owner: h.Owner, Host: h.Host, PID: h.PID, Note: h.Note}
+	m := meta{Owner: h.Owner, Host: h.Host, PID: h.PID, Via: h.Via, Note: h.Note}
 	if !h.Since.IsZero() {
 		m.Since = h.Since.UnixMilli()
 	}

@@ -19,9 +19,13 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("holdfast: identity: %w", ErrUnsupported)
 	}
-	id, err := d.Identity(ctx)
+	var id string
+	err := c.read(ctx, "identity", "", func(ctx context.Context) (err error) {
+		id, err = d.Identity(ctx)
+		return err
+	})
 	if err != nil {
-		return "", storeError("identity", "", err)
+		return "", err
 	}
 	return fmt.Sprintf("%s|prefix=%q", id, c.settings.prefix), nil
 }

@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,6 +111,25 @@ func TestPrefixSeparates(t *testing.T) {
 		}
 		unlock(t, h)
 		unlock(t, h2)
+	})
+}
+
+// TestNamesOfABadPrefix checks that a prefix that is not valid UTF-8, with which no name
+// begins, is an error, not an empty list.
+func TestNamesOfABadPrefix(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := client(t, memlock.New(memlock.NewStore()))
+		for _, prefix := range []string{"\xff", "a\xc3"} {
+			got := 0
+			for name, err := range c.Names(bg, prefix) {
+				if got++; err == nil || name != "" || !strings.Contains(err.Error(), "not valid UTF-8") || errors.As(err, new(*holdfast.StoreError)) {
+					t.Errorf("%q: %q, %v", prefix, name, err)
+				}
+			}
+			if got != 1 {
+				t.Errorf("%q: %d results", prefix, got)
+			}
+		}
 	})
 }
 

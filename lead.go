@@ -23,7 +23,8 @@ import (
 // bad name or option, a *StoreError of the class Refused. WithMaxWait has no
 // effect. WithMaxHold is an error inside a hold of that name, whose token all terms
 // would have. Other clients stand by with Lead of the same name; a standby costs no
-// more than a waiter.
+// more than a waiter. Those that name one owner with WithOwner lead together, with
+// one token.
 func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) error {
 	s := c.Mutex(name, opts...).handle()
 	if err := s.checkFunc(fn); err != nil {

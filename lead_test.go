@@ -373,3 +373,35 @@ func TestLeadWithMaxHoldInsideAHold(t *testing.T) {
 		}), nil)
 	})
 }
+
+// TestLeadByOneOwner checks that clients that name one owner lead at the same time, with
+// one token, and that another owner stands by.
+func TestLeadByOneOwner(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		ctx, cancel := context.WithCancel(bg)
+		tokens := make(chan uint64, 3)
+		var all sync.WaitGroup
+		for _, owner := range []string{"one", "one", "another"} {
+			c := client(t, memlock.New(s))
+			all.Go(func() {
+				err := c.Lead(ctx, "m", func(ctx context.Context) error {
+					tokens <- holdfast.Token(ctx, "m")
+					<-ctx.Done()
+					return nil
+				}, holdfast.WithOwner(owner))
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if n := len(tokens); n != 2 {
+			t.Errorf("%d lead", n)
+		} else if a, b := <-tokens, <-tokens; a != b || a == 0 {
+			t.Errorf("tokens %d and %d", a, b)
+		}
+		cancel()
+		all.Wait()
+	})
+}

@@ -38,10 +38,14 @@ func (c *Client) spec(name string, k kind, limit int64, opts []Option) *spec {
 	if !c.made() {
 		return &spec{err: errNoClient}
 	}
-	st := c.settings
+	st := &c.settings
 	s := &spec{c: c, name: name, kind: k}
-	if s.err = st.applyLock(opts); s.err != nil {
-		return s
+	if len(opts) > 0 {
+		own := c.settings
+		if s.err = own.applyLock(opts); s.err != nil {
+			return s
+		}
+		st, s.given = &own, own.given
 	}
 	full, err := c.storeName(name)
 	if err == nil {
@@ -51,17 +55,17 @@ func (c *Client) spec(name string, k kind, limit int64, opts []Option) *spec {
 	case err != nil:
 	case limit > 1 && !c.traits.Shared:
 		err = fmt.Errorf("holdfast: %q: %s: %w", name, kindOf(limit), ErrUnsupported)
-	case st.given&givenExistingSize != 0 && k != kindSemaphore:
+	case s.given&givenExistingSize != 0 && k != kindSemaphore:
 		err = fmt.Errorf("holdfast: %q: WithExistingSize is an option of semaphores", name)
 	}
 	s.err = err
-	s.maxHold, s.maxWait, s.given = st.maxHold, st.maxWait, st.given
+	s.maxHold, s.maxWait = st.maxHold, st.maxWait
 	s.existingSize = st.existingSize && k == kindSemaphore
 	s.waiting = st.waiting
 	s.key = queueKey{name: full, limit: limit, owner: st.owner, ttl: st.ttl, manual: st.manual}
 	if s.meta = c.meta; st.owner != c.settings.owner || st.note != c.settings.note || st.holder != c.settings.holder ||
 		st.replacesHolder != c.settings.replacesHolder {
-		s.meta = newMetaEncoder(&st)
+		s.meta = newMetaEncoder(st)
 	}
 	return s
 }
@@ -94,11 +98,11 @@ func (s *spec) lock(ctx context.Context, units int64, try bool) (*Hold, error) {
 		return nil, err
 	}
 	if try {
-		return s.lockWithin(ctx, ctx, units, true)
+		return s.lockWithin(&attempt{ctx: ctx, wait: ctx, try: true}, units)
 	}
 	wait, cancel := s.bounded(ctx)
 	defer cancel()
-	return s.lockWithin(ctx, wait, units, false)
+	return s.lockWithin(&attempt{ctx: ctx, wait: wait}, units)
 }
 
 // attempt is one call that takes a lock.
@@ -106,20 +110,30 @@ type attempt struct {
 	ctx      context.Context // the caller's
 	wait     context.Context // bounds the wait
 	values   context.Context // the hold's; ctx without Observers
-	askedAt  time.Time
-	begunAt  instant // askedAt, on the client's clock
+	calledAt time.Time       // when the user's call began, for a WaitError
+	askedAt  time.Time       // when the lock was asked for; budgets count from then
+	begunAt  instant         // askedAt, on the client's clock
 	try      bool
 	observed bool
 }
 
-// lockWithin is lock with the context that bounds the wait. The hold has the
-// values of ctx.
-func (s *spec) lockWithin(ctx, wait context.Context, units int64, try bool) (*Hold, error) {
-	a := attempt{ctx: ctx, wait: wait, values: ctx, try: try}
-	if s.isObserved(ctx) {
+// begin notes that the lock is asked for now. The user's call began now too, unless a
+// has an earlier time.
+func (a *attempt) begin(c *clock) {
+	a.askedAt, a.begunAt = c.read()
+	if a.calledAt.IsZero() {
+		a.calledAt = a.askedAt
+	}
+}
+
+// lockWithin is lock with the contexts of a, and with its calledAt where the call began
+// before. The hold has the values of a.ctx.
+func (s *spec) lockWithin(a *attempt, units int64) (*Hold, error) {
+	a.values = a.ctx
+	if s.isObserved(a.ctx) {
 		return s.lockObserved(a, units)
 	}
-	a.askedAt, a.begunAt = s.c.clock.read()
+	a.begin(&s.c.clock)
 	h, err := s.lockUnits(a, units)
 	if err != nil {
 		return nil, err
@@ -130,7 +144,7 @@ func (s *spec) lockWithin(ctx, wait context.Context, units int64, try bool) (*Ho
 
 // lockUnits takes units of the lock. With an error, the hold only has its wait,
 // and may be nil.
-func (s *spec) lockUnits(a attempt, units int64) (*Hold, error) {
+func (s *spec) lockUnits(a *attempt, units int64) (*Hold, error) {
 	key := s.key
 	if units > key.limit { // only with WithExistingSize
 		have, err := s.sizeAtStore(a, units)
@@ -163,7 +177,7 @@ func isSize(limit int64) bool { return limit > 1 && limit != driver.RWLimit }
 // sizeAtStore returns the semaphore's size at the store, for a call that asks
 // for more permits than this client's size. A ticket for more permits than the
 // queue's limit would wait for ever and block the others.
-func (s *spec) sizeAtStore(a attempt, units int64) (int64, error) {
+func (s *spec) sizeAtStore(a *attempt, units int64) (int64, error) {
 	call, cancel := context.WithTimeout(a.wait, callTimeout(s.key.ttl))
 	defer cancel()
 	defer context.AfterFunc(s.c.pushCtx, cancel)() // Close ends it
@@ -172,7 +186,7 @@ func (s *spec) sizeAtStore(a attempt, units int64) (int64, error) {
 	case s.c.closing():
 		return 0, &nameError{name: s.name, err: ErrClosed}
 	case a.wait.Err() != nil:
-		return 0, waitError(a.wait, s.name, a.askedAt, Holder{})
+		return 0, waitError(a.wait, s.name, a.calledAt, Holder{})
 	case err != nil:
 		return 0, storeError("acquire", s.name, err)
 	case !isSize(dq.Limit) || units > dq.Limit:
@@ -187,10 +201,10 @@ func (s *spec) tooMany(n int64) error {
 
 // lockKey takes the lock by one key. With an error, the hold only has its wait,
 // and may be nil.
-func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
+func (s *spec) lockKey(a *attempt, key queueKey) (*Hold, error) {
 	c := s.c
 	if a.wait.Err() != nil && !c.closing() {
-		return nil, waitError(a.wait, s.name, a.askedAt, Holder{})
+		return nil, waitError(a.wait, s.name, a.calledAt, Holder{})
 	}
 	q, h := c.queues.get(key)
 	if q == nil {
@@ -201,7 +215,8 @@ func (s *spec) lockKey(a attempt, key queueKey) (*Hold, error) {
 			c.calls.Done()
 		}
 	}()
-	h.ctx, h.wait.spec, h.wait.askedAt, h.wait.begunAt = a.values, s, a.askedAt, a.begunAt
+	h.ctx, h.wait.spec = a.values, s
+	h.wait.calledAt, h.wait.askedAt, h.wait.begunAt = a.calledAt, a.askedAt, a.begunAt
 	if a.observed {
 		h.kind, h.observed = s.kind, lockDoneDue
 	}

@@ -12,10 +12,13 @@ import (
 // renewed in time is lost. It is for servers that hold locks on behalf of other
 // processes: those ask for each renewal, so a lock does not outlive the process
 // that works under it. A program that works under its locks itself has no use for
-// it. While a Lock waits, the client renews the place as ever. Do and Lead, which
-// leave nobody to call Renew, refuse the option, and so does Multi.
+// it. While a Lock waits, the client renews the place as ever. A Lock whose context ends
+// returns once the store has confirmed that the place is left, within a third of the
+// TTL, 5 s at most. Do and Lead, which leave nobody to call Renew, refuse the option, and
+// so does Multi. A nested lock shares the lease of the outer hold, so the option for it
+// is an error unless the outer hold has it too.
 func WithManualRenewal() Option {
-	return option(func(s *settings) { s.manual = true })
+	return option(func(s *settings) { s.manual, s.given = true, s.given|givenManual })
 }
 
 // errManualFunction refuses WithManualRenewal for a hold that the user does not

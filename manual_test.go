@@ -345,6 +345,11 @@ func TestWithHolderNamesAnother(t *testing.T) {
 		"pid 7 via lockd":        {PID: 7, Via: "lockd"},
 		"a process on app via l": {Host: "app", Via: "l"},
 		"a process via a?b":      {Via: "a\u202eb"},
+		"pid 7 on app":           {Host: "app", PID: 7},
+		"pid 7":                  {PID: 7},
+		"a process on app":       {Host: "app"},
+		"a process (why)":        {Note: "why"},
+		"owner o, a process":     {Owner: "o"},
 	} {
 		if got := h.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -373,4 +378,41 @@ func TestIdentityTellsStoresAndPrefixes(t *testing.T) {
 	type bare struct{ driver.Driver }
 	_, err := client(t, bare{memlock.New(s)}).Identity(bg)
 	wantErr(t, err, holdfast.ErrUnsupported)
+}
+
+// TestManualWaitEndsWithItsPlaceLeft cancels a Lock with WithManualRenewal that waits, on a
+// store that takes its time for the Leave, and on one that does not answer it.
+func TestManualWaitEndsWithItsPlaceLeft(t *testing.T) {
+	for _, c := range []struct{ leave, want time.Duration }{{200 * time.Millisecond, 200 * time.Millisecond}, {time.Hour, 3 * time.Second}} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			hooks := hook(s)
+			hooks.leave = func(ctx context.Context, _ []driver.Ref, next batchFunc) ([]driver.Status, error) {
+				select {
+				case <-time.After(c.leave):
+					return next()
+				case <-ctx.Done():
+					return nil, driver.Wrap(driver.Unknown, ctx.Err())
+				}
+			}
+			holder := client(t, memlock.New(s))
+			held := must(t)(holder.Mutex("a").Lock(bg))
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err := client(t, hooks, holdfast.WithManualRenewal()).Mutex("a", holdfast.WithTTL(9*time.Second)).Lock(ctx)
+			wantErr(t, err, context.DeadlineExceeded)
+			if took := time.Since(began) - time.Second; took != c.want {
+				t.Errorf("a Leave of %v: Lock returned %v after its context had ended, want %v", c.leave, took, c.want)
+			}
+			info, err := holder.Inspect(bg, "a")
+			if left := c.leave == c.want; err != nil || left != (len(info.Waiters) == 0) {
+				t.Errorf("a Leave of %v: %d waiters, %v", c.leave, len(info.Waiters), err)
+			}
+			hooks.mu.Lock()
+			hooks.leave = nil
+			hooks.mu.Unlock()
+			unlock(t, held)
+		})
+	}
 }

@@ -3,11 +3,14 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -58,6 +61,155 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestWaitedIsTheTimeSinceTheCall checks that WaitError.Waited is the time since the call
+// began, whatever part of it the end of the wait meets: the read of a slot, a later name
+// of a Multi, a lock behind a nested one, a store that is asked for a semaphore's size.
+func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
+	const end = 4 * time.Second // within what Lock allows a silent store
+	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	silentRead := func(ctx context.Context, _ func() (driver.Mark, error)) (driver.Mark, error) {
+		return driver.Mark{}, silent(ctx)
+	}
+	work := func(context.Context) error { return errors.New("the function was run") }
+	type world struct {
+		*testing.T
+		c, other *holdfast.Client
+		h        *hooked
+		m        *marked
+		opts     []holdfast.Option // bound the wait
+	}
+	hold := func(w *world, m *holdfast.Mutex, lasts time.Duration) {
+		h := must(w)(m.Lock(bg))
+		time.AfterFunc(lasts, func() { _ = h.Unlock() })
+	}
+	for name, call := range map[string]func(w *world, ctx context.Context) error{
+		"Lock": func(w *world, ctx context.Context) error {
+			hold(w, w.other.Mutex("a"), time.Minute)
+			_, err := w.c.Mutex("a", w.opts...).Lock(ctx)
+			return err
+		},
+		"Lock on a silent store": func(w *world, ctx context.Context) error {
+			w.h.cut()
+			_, err := w.c.Mutex("a", w.opts...).Lock(ctx)
+			return err
+		},
+		"Lock behind a nested one": func(w *world, ctx context.Context) error {
+			outer := must(w)(w.c.Mutex("a").Lock(context.WithValue(bg, tKey{}, "before the call")))
+			inner := must(w)(w.c.Mutex("a").Lock(outer.Context()))
+			defer outer.Unlock()
+			defer inner.Unlock()
+			work, cancel := context.WithCancelCause(outer.Context())
+			defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+			_, err := w.c.Mutex("a", w.opts...).Lock(work)
+			return err
+		},
+		"RLock": func(w *world, ctx context.Context) error {
+			h := must(w)(w.other.RWMutex("a").Lock(bg))
+			defer h.Unlock()
+			_, err := w.c.RWMutex("a", w.opts...).RLock(ctx)
+			return err
+		},
+		"Acquire": func(w *world, ctx context.Context) error {
+			h := must(w)(w.other.Semaphore("a", 3).Acquire(bg, 2))
+			defer h.Unlock()
+			_, err := w.c.Semaphore("a", 3, w.opts...).Acquire(ctx, 2)
+			return err
+		},
+		"Acquire of another size": func(w *world, ctx context.Context) error {
+			w.h.cut()
+			_, err := w.c.Semaphore("a", 2, append(w.opts, holdfast.WithExistingSize())...).Acquire(ctx, 3)
+			return err
+		},
+		"Multi.Lock": func(w *world, ctx context.Context) error {
+			hold(w, w.other.Mutex("a"), 2*time.Second)
+			hold(w, w.other.Mutex("b"), time.Minute)
+			_, err := w.c.Multi([]string{"a", "b"}, w.opts...).Lock(ctx)
+			return err
+		},
+		"Once behind another": func(w *world, ctx context.Context) error {
+			hold(w, w.other.Mutex("job"), time.Minute)
+			w.m.mark = func(_ context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
+				time.Sleep(2 * time.Second)
+				return next()
+			}
+			_, err := w.c.Once(ctx, "job", noon, work, w.opts...)
+			return err
+		},
+		"Once that cannot read the slot": func(w *world, ctx context.Context) error {
+			w.m.mark = silentRead
+			_, err := w.c.Once(ctx, "job", noon, work, w.opts...)
+			return err
+		},
+		"Once that cannot read the slot under the lock": func(w *world, ctx context.Context) error {
+			w.m.mark = func(_ context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
+				time.Sleep(time.Second)
+				w.m.set(func(m *marked) { m.mark = silentRead })
+				return next()
+			}
+			_, err := w.c.Once(ctx, "job", noon, work, w.opts...)
+			return err
+		},
+		"TryOnce": func(w *world, ctx context.Context) error {
+			if len(w.opts) > 0 {
+				return nil // it has no MaxWait
+			}
+			w.m.mark = silentRead
+			_, err := w.c.TryOnce(ctx, "job", noon, work)
+			return err
+		},
+	} {
+		for _, observed := range []bool{false, true} {
+			for _, maxWait := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, observed %v, MaxWait %v", name, observed, maxWait), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						s := memlock.NewStore()
+						w := &world{T: t, h: hook(s), m: markedOn(s), other: client(t, memlock.New(s))}
+						var opts []holdfast.ClientOption
+						var told time.Duration // to the Observer, in the error
+						if observed {
+							opts = append(opts, holdfast.WithObserver(&holdfast.Observer{
+								LockStart: func(ctx context.Context, _ holdfast.LockStartInfo) context.Context {
+									if ctx.Value(tKey{}) == nil {
+										time.Sleep(time.Second)
+									}
+									return nil
+								},
+								LockDone: func(_ context.Context, e holdfast.LockDoneInfo) context.Context {
+									if e, ok := errors.AsType[*holdfast.WaitError](e.Err); ok {
+										told = e.Waited
+									}
+									return nil
+								},
+							}))
+						}
+						w.c = client(t, markedHook{w.h, w.m}, opts...)
+						ctx := bg
+						if maxWait {
+							w.opts = []holdfast.Option{holdfast.WithMaxWait(end)}
+						} else {
+							var cancel context.CancelFunc
+							ctx, cancel = context.WithTimeout(bg, end)
+							defer cancel()
+						}
+						begun := time.Now()
+						err := call(w, ctx)
+						if err == nil && len(w.opts) > 0 {
+							return
+						}
+						failed, ok := errors.AsType[*holdfast.WaitError](err)
+						if took := time.Since(begun); !ok || failed.Waited < end || failed.Waited > took || !strings.Contains(err.Error(), "ended after ") {
+							t.Errorf("after %v: %v", took, err)
+						}
+						if told != 0 && told != failed.Waited {
+							t.Errorf("the Observer was told of %v, the caller of %v", told, failed.Waited)
+						}
+					})
+				})
+			}
+		}
 	}
 }
 

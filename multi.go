@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Multi holds several mutexes at once, all or none. It takes them in the order
@@ -53,7 +54,7 @@ func (m *Multi) lock(ctx context.Context, try bool) (*MultiHold, error) {
 	if err := m.check(ctx); err != nil {
 		return nil, err
 	}
-	wait := ctx
+	begun, wait := time.Now(), ctx
 	if !try {
 		var cancel context.CancelFunc
 		wait, cancel = m.ms[0].s.bounded(ctx)
@@ -61,7 +62,7 @@ func (m *Multi) lock(ctx context.Context, try bool) (*MultiHold, error) {
 	}
 	mh := &MultiHold{ctx: ctx}
 	for _, mu := range m.ms {
-		h, err := mu.s.lockWithin(mh.ctx, wait, 1, try)
+		h, err := mu.s.lockWithin(&attempt{ctx: mh.ctx, wait: wait, calledAt: begun, try: try}, 1)
 		if err == nil {
 			mh.holds = append(mh.holds, h)
 			mh.ctx = h.workParent(mh.ctx)

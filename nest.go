@@ -78,6 +78,9 @@ func (s *spec) fits(outer *queueKey) error {
 	case s.given&givenTTL != 0 && s.key.ttl != outer.ttl:
 		return fmt.Errorf("holdfast: %q: TTL %v inside a hold with a TTL of %v: a nested lock shares the lease of the outer hold",
 			s.name, s.key.ttl, outer.ttl)
+	case s.given&givenManual != 0 && !outer.manual:
+		return fmt.Errorf("holdfast: %q: WithManualRenewal inside a hold that the client renews: a nested lock shares the lease of the outer hold",
+			s.name)
 	}
 	return nil
 }
@@ -111,7 +114,7 @@ func (h *Hold) takeSlot(ctx context.Context, in *Hold, try bool) error {
 	case over.Err() != nil:
 		return context.Cause(over)
 	}
-	return waitError(ctx, in.Name(), in.wait.askedAt, Holder{})
+	return waitError(ctx, in.Name(), in.wait.calledAt, Holder{})
 }
 
 // freeSlot frees the slot that takeSlot took.

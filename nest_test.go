@@ -251,7 +251,13 @@ func TestF110_NestedMaxHold(t *testing.T) {
 				hour, cancel := context.WithTimeout(outer.Context(), time.Hour)
 				defer cancel()
 				ended := make(chan time.Duration, 1)
-				go func() { <-in.Context().Done(); ended <- time.Since(start) }()
+				go func() {
+					select {
+					case <-in.Context().Done():
+					case <-hour.Done():
+					}
+					ended <- time.Since(start)
+				}()
 				next := must(t)(lock.outer(c, hour)) // once the slot is free
 				if took := time.Since(start); lock.name != "reader" && took != 5*time.Second+50*time.Millisecond {
 					t.Errorf("the place was free after %v", took)
@@ -313,13 +319,14 @@ func TestF110_NestedMaxHold(t *testing.T) {
 }
 
 // TestF110_NestedOptionsThatCannotBe checks that a nested lock with another
-// owner or TTL than the outer hold is refused, and that a nested lock without
-// these options has the owner and the TTL of the outer hold.
+// owner, TTL or renewal than the outer hold is refused, and that a nested lock
+// without these options has those of the outer hold.
 func TestF110_NestedOptionsThatCannotBe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := client(t, memlock.New(memlock.NewStore()))
 		outer := must(t)(c.Mutex("a", holdfast.WithOwner("x"), holdfast.WithTTL(time.Minute)).Lock(bg))
 		free := must(t)(c.Mutex("b").Lock(bg))
+		manual := must(t)(c.Mutex("c", holdfast.WithManualRenewal()).Lock(bg))
 		for name, x := range map[string]struct {
 			in   *holdfast.Hold
 			opt  holdfast.Option
@@ -328,6 +335,9 @@ func TestF110_NestedOptionsThatCannotBe(t *testing.T) {
 			"another owner":       {outer, holdfast.WithOwner("y"), `owner "y" inside a hold of owner "x"`},
 			"an owner in no one":  {free, holdfast.WithOwner("y"), `owner "y" inside a hold of owner ""`},
 			"another TTL":         {outer, holdfast.WithTTL(ttl), "TTL 30s inside a hold with a TTL of 1m0s"},
+			"manual renewal":      {free, holdfast.WithManualRenewal(), "WithManualRenewal inside a hold that the client renews"},
+			"the same renewal":    {manual, holdfast.WithManualRenewal(), ""},
+			"the outer renewal":   {manual, holdfast.WithMaxHold(time.Hour), ""},
 			"the same owner":      {outer, holdfast.WithOwner("x"), ""},
 			"the same TTL":        {outer, holdfast.WithTTL(time.Minute), ""},
 			"a note":              {outer, holdfast.WithNote("inner"), ""},
@@ -343,6 +353,9 @@ func TestF110_NestedOptionsThatCannotBe(t *testing.T) {
 				h, err := lock(x.in.Context())
 				switch {
 				case err == nil && x.want == "":
+					if renewed := h.Renew(bg); (renewed == nil) != (x.in == manual) {
+						t.Errorf("%s: Renew: %v", name, renewed)
+					}
 					unlock(t, h)
 				case err == nil:
 					t.Errorf("%s nests", name)
@@ -355,5 +368,10 @@ func TestF110_NestedOptionsThatCannotBe(t *testing.T) {
 		unlock(t, must(t)(c.Mutex("a").Lock(outer.Context()))) // nothing of a refused call stays
 		unlock(t, outer)
 		unlock(t, free)
+		unlock(t, manual)
+		all := client(t, memlock.New(memlock.NewStore()), holdfast.WithManualRenewal()) // the client's way, not the lock's
+		outer = must(t)(all.Mutex("a").Lock(bg))
+		unlock(t, must(t)(all.Mutex("a").Lock(outer.Context())))
+		unlock(t, outer)
 	})
 }

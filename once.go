@@ -40,24 +40,30 @@ type Done struct {
 // is that of Do.
 //
 // The error is that of fn if it ran here, else that of Mutex.Lock; it is nil if
-// the slot was done by another. If the slot could not be recorded, the error is
-// joined with the *LostError or *StoreError that says why: another machine may
-// run the slot again. Once records the slot also when ctx ended while fn ran, and
+// the slot was done by another. If the store did not confirm the record of the slot
+// while the lock was held, the error matches ErrNotDone too, and the *LostError,
+// *StoreError or ErrClosed that says why: another machine may run the slot again. A
+// *LostError without ErrNotDone says that the slot is recorded, and that the lock was
+// lost before its release, as when an operator broke it: another machine may have
+// held it while fn ran. Once records the slot also when ctx ended while fn ran, and
 // during Shutdown.
 //
 // A store remembers, for each name, the 64 greatest slots that are done, for at
 // least 400 days after the last. A slot that is older than all of 64 counts as
 // done, which Done.TooOld says, and the Observer is told; a job that does old slots
-// again takes a name for each of them. WithOwner is an error here, because holders with one owner
-// hold together, and so is Once for the slot that fn itself runs for, with fn's
-// context. ErrUnsupported is matched where Traits.Marks is false.
+// again takes a name for each of them. WithOwner is an error here, because holders with
+// one owner hold together, also if it was given to a hold that Once would nest in. So is
+// Once for the slot that fn itself runs for, with fn's context. ErrUnsupported is matched
+// where Traits.Marks is false.
 func (c *Client) Once(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context) error, opts ...Option) (Done, error) {
 	return c.Mutex(name, opts...).handle().once(ctx, slot, fn, false)
 }
 
 // TryOnce is Once without the wait: it returns a *HeldError, which matches
 // ErrHeld, while another machine runs a slot of the job. It blocks for at most two
-// round trips when it does not run fn, else for five and for as long as fn runs.
+// round trips when it does not run fn, or four if another machine has done the slot
+// between them; else for five and for as long as fn runs. Requests that have to be
+// repeated, for a store that fails or has lost the hold, come on top.
 func (c *Client) TryOnce(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context) error, opts ...Option) (Done, error) {
 	return c.Mutex(name, opts...).handle().once(ctx, slot, fn, true)
 }
@@ -79,12 +85,13 @@ func (c *Client) LastDone(ctx context.Context, name string) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	r, err := readRecord(ctx, c, m, full)
-	switch {
-	case err != nil:
-		return Done{}, storeError("last done", name, err)
-	case len(r.last) == 0:
-		return Done{}, nil
+	var r doneRecord
+	err = c.read(ctx, "last done", name, func(ctx context.Context) (err error) {
+		r, err = readRecord(ctx, c, m, full)
+		return err
+	})
+	if err != nil || len(r.last) == 0 {
+		return Done{}, err
 	}
 	return r.last[0], nil
 }
@@ -117,7 +124,7 @@ func (s *spec) once(ctx context.Context, slot time.Time, fn func(ctx context.Con
 	if err := s.check(ctx); err != nil {
 		return Done{}, err
 	}
-	if err := s.checkSlot(slot); err != nil {
+	if err := s.checkSlot(ctx, slot); err != nil {
 		return Done{}, err
 	}
 	if ctx.Value(s.slotKey(slot.UnixNano())) != nil {
@@ -152,7 +159,8 @@ type slotKey struct {
 func (s *spec) slotKey(slot int64) slotKey { return slotKey{s.c, s.name, slot} }
 
 // checkSlot refuses what cannot be a slot, and options that do not fit Once.
-func (s *spec) checkSlot(slot time.Time) error {
+func (s *spec) checkSlot(ctx context.Context, slot time.Time) error {
+	outer, _ := ctx.Value(s).(*Hold)
 	switch {
 	case slot.IsZero():
 		return fmt.Errorf("holdfast: %q: the slot is the zero time", s.name)
@@ -161,6 +169,9 @@ func (s *spec) checkSlot(slot time.Time) error {
 	case s.key.owner != "":
 		return fmt.Errorf("holdfast: %q: Once with owner %q: holders with one owner hold together, and would all run the slot",
 			s.name, s.key.owner)
+	case outer != nil && outer.queue.key.owner != "":
+		return fmt.Errorf("holdfast: %q: Once inside of a hold of owner %q: holders with one owner hold together, and would all run the slot",
+			s.name, outer.queue.key.owner)
 	}
 	return nil
 }
@@ -171,17 +182,15 @@ func (o *onceCall) attempt() (done Done, again bool, err error) {
 	if done, ok, err := o.look(); ok || err != nil {
 		return done, false, err
 	}
-	h, err := o.lockWithin(o.ctx, o.wait, 1, o.try)
+	h, err := o.lockWithin(&attempt{ctx: o.ctx, wait: o.wait, calledAt: o.begun, try: o.try}, 1)
 	if err != nil {
 		return Done{}, false, err
 	}
 	t := onceTerm{onceCall: o, h: h}
 	err, over := runTerm(h, h.context(h.workParent(o.ctx)), t.run)
 	switch {
-	case t.ran && t.markErr == nil && over == nil:
-		return t.done, false, err
 	case t.ran:
-		return t.done, false, errors.Join(err, t.markErr, over)
+		return t.done, false, t.result(err, over)
 	case t.found:
 		return t.done, false, nil
 	case o.mayTryAgain(over):
@@ -240,6 +249,23 @@ type onceTerm struct {
 	done    Done
 	readErr error // the record could not be read
 	markErr error // the slot could not be recorded
+	// recorded: the store has confirmed the record while the hold lasted, as far as
+	// the client knew. Only such a record is surely seen by the next holder.
+	recorded bool
+}
+
+// result returns the error of a call whose function ran: its own, and why the slot is
+// not known to be recorded, or why the hold ended after it was. err is as it is where
+// there is nothing to add.
+func (t *onceTerm) result(err, over error) error {
+	var open error
+	if !t.recorded && !errors.Is(err, ErrNotDone) {
+		open = &nameError{t.name, ErrNotDone, "its record is not confirmed"}
+	}
+	if open == nil && t.markErr == nil && over == nil {
+		return err
+	}
+	return errors.Join(err, open, t.markErr, over)
 }
 
 // run runs fn under the hold, unless the slot is done, and records the slot.
@@ -260,6 +286,7 @@ func (t *onceTerm) run(ctx context.Context) error {
 	}
 	if !errors.Is(err, ErrNotDone) && t.h.Err() == nil {
 		t.markErr = t.record(&r)
+		t.recorded = t.markErr == nil && t.h.Err() == nil
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,13 @@ func (d *marked) SetMark(ctx context.Context, name string, m driver.Mark) error 
 		return hook(ctx, next)
 	}
 	return next()
+}
+
+// set changes hooks while requests run.
+func (d *marked) set(change func(d *marked)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
 }
 
 // sent returns the numbers of requests sent.
@@ -150,6 +158,28 @@ func TestOnceRunsASlotOnOneMachine(t *testing.T) {
 		}
 		if here != 1 || late.Here {
 			t.Errorf("%d of 50 say Here, and the late one %v", here, late.Here)
+		}
+	})
+}
+
+// TestOnceOnBehalfOfAnother checks that the machines that did not run a slot, and
+// LastDone, hear the holder of WithHolder, its Via too.
+func TestOnceOnBehalfOfAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		for i, by := range []holdfast.Holder{{Host: "app", PID: 7, Via: "gate"}, {Via: "gate"}, {Host: "app"}, {}} {
+			c := client(t, memlock.New(s), holdfast.WithHolder(by), holdfast.WithNote("n"))
+			var ran atomic.Int32
+			done := runOnce(t, c, slotOf(i), counted(&ran, nil))
+			by.Since, by.Note = done.By.Since, "n"
+			if done.By != by || by.Since.IsZero() {
+				t.Errorf("the slot was done by %+v, want %+v", done.By, by)
+			}
+			other := client(t, memlock.New(s))
+			sameDone(t, runOnce(t, other, slotOf(i), counted(&ran, nil)), done)
+			last, err := other.LastDone(bg, "job")
+			wantErr(t, err, nil)
+			sameDone(t, last, done)
 		}
 	})
 }
@@ -327,8 +357,8 @@ func TestOncePausedHolderCannotRecord(t *testing.T) {
 		}
 		var ran atomic.Int32
 		done, err := a.Once(bg, "job", noon, counted(&ran, nil))
-		if !done.Here || !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("%+v, %v; want ErrLost", done, err)
+		if !done.Here || !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrNotDone) {
+			t.Errorf("%+v, %v; want ErrLost and ErrNotDone", done, err)
 		}
 		last, err := b.LastDone(bg, "job")
 		if err != nil || last.Token <= done.Token {
@@ -399,11 +429,111 @@ func TestOnceSaysWhyASlotIsNotRecorded(t *testing.T) {
 				var ran atomic.Int32
 				done, err := c.Once(bg, "job", noon, counted(&ran, own))
 				_, store := errors.AsType[*holdfast.StoreError](err)
-				if !done.Here || !errors.Is(err, own) || !store || errors.Is(err, holdfast.ErrLost) != x.lost {
+				if !done.Here || !errors.Is(err, own) || !store || !errors.Is(err, holdfast.ErrNotDone) || errors.Is(err, holdfast.ErrLost) != x.lost {
 					t.Errorf("%+v, %v", done, err)
 				}
 				if last, err := client(t, memlock.New(s)).LastDone(bg, "job"); err != nil || last != (holdfast.Done{}) {
 					t.Errorf("LastDone: %+v, %v", last, err)
+				}
+			})
+		})
+	}
+}
+
+// TestOnceTellsWhetherTheSlotIsRecorded checks that the error of a call whose function ran
+// matches ErrNotDone where the slot is not known to be recorded while the lock was held,
+// beside the reason, and only there: a loss that the release finds is a *LostError
+// without it, and the slot is done.
+func TestOnceTellsWhetherTheSlotIsRecorded(t *testing.T) {
+	own := errors.New("the function's")
+	type world struct {
+		*testing.T
+		c, other *holdfast.Client
+		h        *hooked
+		m        *marked
+	}
+	for name, x := range map[string]struct {
+		opts    []holdfast.Option
+		setMark func(w world, ctx context.Context, next func() error) error // nil passes it on
+		fn      func(w world, ctx context.Context) error
+		done    bool    // LastDone has the slot
+		notDone bool    // the error matches ErrNotDone
+		is      []error // the errors that it matches besides
+	}{
+		"recorded":                {fn: func(w world, ctx context.Context) error { return nil }, done: true},
+		"recorded, with an error": {fn: func(w world, ctx context.Context) error { return own }, done: true, is: []error{own}},
+		"left open":               {fn: func(w world, ctx context.Context) error { return errors.Join(own, holdfast.ErrNotDone) }, notDone: true, is: []error{own}},
+		"broken by the function": {
+			fn:   func(w world, ctx context.Context) error { breakHolder(w.T, w.c, "job"); return nil },
+			done: true, is: []error{holdfast.ErrLost},
+		},
+		"broken, with an error": {
+			fn:   func(w world, ctx context.Context) error { breakHolder(w.T, w.c, "job"); return own },
+			done: true, is: []error{holdfast.ErrLost, own},
+		},
+		"broken, and left open": {
+			fn:      func(w world, ctx context.Context) error { breakHolder(w.T, w.c, "job"); return holdfast.ErrNotDone },
+			notDone: true, is: []error{holdfast.ErrLost},
+		},
+		"broken, and noticed by the function": {
+			fn:      func(w world, ctx context.Context) error { breakHolder(w.T, w.c, "job"); <-ctx.Done(); return nil },
+			notDone: true, is: []error{holdfast.ErrLost},
+		},
+		"held for too long": {
+			opts:    []holdfast.Option{holdfast.WithMaxHold(time.Second)},
+			fn:      func(w world, ctx context.Context) error { <-ctx.Done(); return own },
+			notDone: true, is: []error{holdfast.ErrLost, own},
+		},
+		"refused": {
+			setMark: func(w world, ctx context.Context, next func() error) error {
+				return driver.Errorf(driver.Refused, "no rights")
+			},
+			fn:      func(w world, ctx context.Context) error { return own },
+			notDone: true, is: []error{own},
+		},
+		"recorded after the hold": {
+			opts: []holdfast.Option{holdfast.WithMaxHold(time.Second)},
+			setMark: func(w world, ctx context.Context, next func() error) error {
+				time.Sleep(2 * time.Second)
+				return next()
+			},
+			fn:   func(w world, ctx context.Context) error { return nil },
+			done: true, notDone: true, is: []error{holdfast.ErrLost},
+		},
+		"closed": {
+			fn: func(w world, ctx context.Context) error {
+				go w.c.Close()
+				<-ctx.Done()
+				time.Sleep(time.Hour)
+				return nil
+			},
+			notDone: true, is: []error{holdfast.ErrClosed},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memlock.NewStore()
+				w := world{T: t, h: hook(s), m: markedOn(s), other: client(t, memlock.New(s))}
+				w.c = client(t, markedHook{w.h, w.m})
+				w.h.push = func(string, driver.Status, func(string, driver.Status)) {} // a loss is noticed by requests alone
+				if x.setMark != nil {
+					w.m.setMark = func(ctx context.Context, next func() error) error { return x.setMark(w, ctx, next) }
+				}
+				done, err := w.c.Once(bg, "job", noon, func(ctx context.Context) error { return x.fn(w, ctx) }, x.opts...)
+				last, lastErr := w.other.LastDone(bg, "job")
+				if lastErr != nil || last.Slot.Equal(noon) != x.done {
+					t.Errorf("LastDone: %+v, %v; want the slot there: %v", last, lastErr, x.done)
+				}
+				if !done.Here || errors.Is(err, holdfast.ErrNotDone) != x.notDone {
+					t.Errorf("%+v, %v; want ErrNotDone: %v", done, err, x.notDone)
+				}
+				for _, want := range []error{own, holdfast.ErrLost, holdfast.ErrClosed} {
+					if errors.Is(err, want) != slices.Contains(x.is, want) {
+						t.Errorf("%v; want %v", err, x.is)
+					}
+				}
+				if !x.notDone && len(x.is) == 0 && err != nil {
+					t.Errorf("%v", err)
 				}
 			})
 		})
@@ -647,7 +777,7 @@ func TestOnceInsideItsOwnSlot(t *testing.T) {
 		done := runOnce(t, c, noon, func(ctx context.Context) error {
 			ran.Add(1)
 			refused := func(ctx context.Context) error {
-				for _, once := range []func(context.Context, string, time.Time, func(context.Context) error, ...holdfast.Option) (holdfast.Done, error){c.Once, c.TryOnce} {
+				for _, once := range []onceFunc{c.Once, c.TryOnce} {
 					if done, err := once(ctx, "job", noon.In(time.FixedZone("", 3600)), counted(&ran, nil)); err == nil || !strings.Contains(err.Error(), "inside of the function that runs for it") {
 						t.Errorf("%+v, %v", done, err)
 					}
@@ -670,6 +800,41 @@ func TestOnceInsideItsOwnSlot(t *testing.T) {
 		}
 	})
 }
+
+// TestOnceInsideAnOwnersHold checks that Once is an error inside of a hold of its name
+// with a named owner, which another machine may have too: both would run the slot.
+func TestOnceInsideAnOwnersHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		var ran atomic.Int32
+		for range 2 {
+			c := client(t, memlock.New(s))
+			h := must(t)(c.Mutex("job", holdfast.WithOwner("night")).Lock(bg))
+			defer h.Unlock()
+			refused := func(ctx context.Context) error {
+				for _, once := range []onceFunc{c.Once, c.TryOnce} {
+					if _, err := once(ctx, "job", noon, counted(&ran, nil)); err == nil || !strings.Contains(err.Error(), `inside of a hold of owner "night"`) {
+						t.Errorf("error %v", err)
+					}
+				}
+				return nil
+			}
+			_ = refused(h.Context())
+			if err := c.Do(h.Context(), "job", refused); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.Once(h.Context(), "another job", noon, counted(&ran, nil)); err != nil {
+				t.Error(err)
+			}
+		}
+		if ran.Load() != 1 {
+			t.Errorf("the other job ran %d times", ran.Load())
+		}
+	})
+}
+
+// onceFunc is Once or TryOnce.
+type onceFunc func(context.Context, string, time.Time, func(context.Context) error, ...holdfast.Option) (holdfast.Done, error)
 
 // TestOnceOldSlotsCountAsDone checks that a slot older than the 64 kept counts as
 // done, that the Observer is told by whom the greatest was done, and that the 64

@@ -65,6 +65,7 @@ const (
 	givenTTL givenOptions = 1 << iota
 	givenOwner
 	givenExistingSize
+	givenManual
 )
 
 // applyClient sets the values of a client's options, and notes which were given.
@@ -156,12 +157,12 @@ func WithNote(text string) Option {
 	return option(func(s *settings) { s.note = text })
 }
 
-// WithHolder sets what the store shows of the client to others, in Inspect and in
-// the errors of those who wait: Host, PID and Via, each as given, instead of this
-// process's own; other fields are ignored. It is for servers that hold locks on
-// behalf of other processes. Host has at most 256 bytes, Via at most 512, both
-// without control characters; PID is not negative. The holder of a nested lock is
-// not stored: the outer hold's stays.
+// WithHolder sets what the store shows of the client to others, in Inspect, in
+// Done.By and in the errors of those who wait: Host, PID and Via, each as given,
+// instead of this process's own; other fields are ignored. It is for servers that
+// hold locks on behalf of other processes. Host has at most 256 bytes, Via at most
+// 512, both without control characters; PID is not negative. The holder of a nested
+// lock is not stored: the outer hold's stays.
 func WithHolder(h Holder) Option {
 	return option(func(s *settings) {
 		s.holder, s.replacesHolder = Holder{Host: h.Host, PID: h.PID, Via: h.Via}, true

@@ -37,7 +37,7 @@ func TestF110_OnlySemaphoresTakeTheSizeThere(t *testing.T) {
 			"RWMutex.TryRLock": b.RWMutex("a").TryRLock,
 			"RWMutex.RLock":    b.RWMutex("a").RLock,
 		} {
-			if h, err := lock(bg); err == nil {
+			if h, err := lock(soon(t)); err == nil {
 				t.Errorf("%s holds beside a permit of a semaphore: Err %v", name, h.Err())
 				unlock(t, h)
 			} else {
@@ -54,7 +54,7 @@ func TestF110_OnlySemaphoresTakeTheSizeThere(t *testing.T) {
 				return nil, err
 			},
 		} {
-			if _, err := lock(bg); err == nil || !strings.Contains(err.Error(), "WithExistingSize") {
+			if _, err := lock(soon(t)); err == nil || !strings.Contains(err.Error(), "WithExistingSize") {
 				t.Errorf("%s with WithExistingSize: %v", name, err)
 			}
 		}

@@ -26,13 +26,13 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	defer context.AfterFunc(c.pushCtx, cancel)() // Close ends it
 	full := c.settings.prefix + pingName
-	if _, err := c.lanes.of(full).inspectQueue(ctx, full); err != nil {
-		if c.closing() {
-			return fmt.Errorf("holdfast: ping: %w", ErrClosed)
-		}
-		return storeError("ping", "", err)
+	err := c.read(ctx, "ping", "", func(ctx context.Context) error {
+		_, err := c.lanes.of(full).inspectQueue(ctx, full)
+		return err
+	})
+	if err != nil && c.closing() {
+		return fmt.Errorf("holdfast: ping: %w", ErrClosed)
 	}
-	return nil
+	return err
 }

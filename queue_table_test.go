@@ -319,6 +319,7 @@ func TestQueueTable(t *testing.T) {
 
 		{event: "push Held", state: joining, happens: func(x *cell) { pushed(held)(x); joined(waiting)(x) }, want: "head holds, held"},
 		{event: "push Gone", state: joining, happens: func(x *cell) { pushed(gone)(x); joined(held)(x) }, want: "head joins, gone, fresh"},
+		{event: "push Gone, and a late push Held", state: joining, happens: func(x *cell) { pushed(gone)(x); pushed(held)(x); joined(held)(x) }, want: "head joins, gone, fresh"},
 		{event: "push Held, not yet replied", state: joining, happens: pushed(held), want: "head joins, joining, joins again"},
 		{event: "push Held", state: waits, happens: pushed(held), want: "head holds, held"},
 		{event: "push Held, claim over", state: waits, happens: after(pushed(held)), want: "head waits, waiting, renews now"},
@@ -358,6 +359,10 @@ func TestQueueTable(t *testing.T) {
 		}, want: "head waits, gone, left"},
 		{event: "unlock", state: holds, happens: (*cell).unlock, want: "head released, gone, left"},
 		{event: "unlock, a second waits", second: true, state: holds, happens: (*cell).unlock, want: "head released, next holds, held"},
+		{event: "unlock, a second waits, of a named owner", second: true, state: holds, happens: func(x *cell) {
+			x.q.key.owner = "o"
+			x.unlock()
+		}, want: "head released, next joins, gone, fresh, left"},
 		{event: "unlock, a second waits, long since the grant", second: true, state: holds, happens: func(x *cell) {
 			time.Sleep(2 * maxHandOffTime)
 			x.unlock()

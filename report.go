@@ -16,30 +16,55 @@ const (
 	allReported
 )
 
-// reporter calls the Observers of a client. Without any, it does nothing.
+// reporter has the functions of a client's Observers, each list in the order of the
+// Observers. Without any, it does nothing.
 type reporter struct {
-	observers     []Observer
-	observesWaits bool // an Observer has a LockWait
-	errors        backgroundErrors
+	lockStarts  []func(context.Context, LockStartInfo) context.Context
+	lockWaits   []func(context.Context, LockWaitInfo)
+	lockDones   []func(context.Context, LockDoneInfo) context.Context
+	holdDones   []func(context.Context, HoldDoneInfo)
+	backgrounds []func(context.Context, BackgroundErrorInfo)
+	errors      backgroundErrors
 }
 
-// isObserved reports whether the client has an Observer and the call does not
-// nest.
+// add adds the functions of an Observer.
+func (r *reporter) add(o *Observer) {
+	if o.LockStart != nil {
+		r.lockStarts = append(r.lockStarts, o.LockStart)
+	}
+	if o.LockWait != nil {
+		r.lockWaits = append(r.lockWaits, o.LockWait)
+	}
+	if o.LockDone != nil {
+		r.lockDones = append(r.lockDones, o.LockDone)
+	}
+	if o.HoldDone != nil {
+		r.holdDones = append(r.holdDones, o.HoldDone)
+	}
+	if o.BackgroundError != nil {
+		r.backgrounds = append(r.backgrounds, o.BackgroundError)
+	}
+}
+
+// observesLocks reports whether an Observer has a function of locks.
+func (r *reporter) observesLocks() bool {
+	return len(r.lockStarts)+len(r.lockWaits)+len(r.lockDones)+len(r.holdDones) > 0
+}
+
+// isObserved reports whether the client has an Observer of locks and the call does
+// not nest.
 func (s *spec) isObserved(ctx context.Context) bool {
-	if len(s.c.report.observers) == 0 {
+	if !s.c.report.observesLocks() {
 		return false
 	}
 	outer, _ := ctx.Value(s).(*Hold)
 	return outer == nil
 }
 
-// event returns what the events of a call have in common.
-func (s *spec) event(units int64) Event {
-	return newEvent(s.name, s.kind, units, s.key.owner)
-}
-
-func newEvent(name string, k kind, units int64, owner string) Event {
-	e := Event{Name: name, Kind: KindMutex, Units: 1, Owner: owner}
+// set fills in the event of a lock. The caller's struct is filled in place: copies of
+// what has just been written would take most of the time of an event.
+func (e *Event) set(name string, k kind, units int64, owner string) {
+	e.Name, e.Kind, e.Units, e.Owner = name, KindMutex, 1, owner
 	switch {
 	case k == kindRW && units == 1:
 		e.Kind = KindReader
@@ -48,24 +73,31 @@ func newEvent(name string, k kind, units int64, owner string) Event {
 	case k == kindSemaphore:
 		e.Kind, e.Units = KindPermits, int(units)
 	}
-	return e
 }
 
+// setEvent fills in the event of a call on s.
+func (s *spec) setEvent(e *Event, units int64) { e.set(s.name, s.kind, units, s.key.owner) }
+
 // lockObserved is lock for a client with Observers.
-func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
+func (s *spec) lockObserved(a *attempt, units int64) (*Hold, error) {
 	c := s.c
-	e := s.event(units)
-	values, derived := c.report.lockStart(a.ctx, &LockStartInfo{Event: e, Try: a.try})
+	if a.calledAt.IsZero() && a.wait.Done() != nil { // else no wait ends, and no clock is read for it
+		a.calledAt = time.Now()
+	}
+	start := LockStartInfo{Try: a.try}
+	s.setEvent(&start.Event, units)
+	values, derived := derive(c.report.lockStarts, a.ctx, &start)
 	a.values, a.observed = values, true
-	a.askedAt, a.begunAt = c.clock.read()
+	a.begin(&c.clock)
 	h, err := s.lockUnits(a, units)
-	done := LockDoneInfo{Event: e, Err: err}
+	done := LockDoneInfo{Err: err}
+	s.setEvent(&done.Event, units)
 	if h != nil {
 		done.Contended = h.wait.turnDue || h.wait.storeDue
 	}
 	if err != nil {
 		done.Waited = time.Since(a.askedAt)
-		c.report.lockDone(values, &done)
+		derive(c.report.lockDones, values, &done)
 		return nil, err
 	}
 	done.Token, done.Waited, done.Local = h.token, h.since.sub(a.begunAt), h.wait.local
@@ -77,7 +109,7 @@ func (s *spec) lockObserved(a attempt, units int64) (*Hold, error) {
 			_ = h.Unlock()
 		}
 	}()
-	next, more := c.report.lockDone(values, &done)
+	next, more := derive(c.report.lockDones, values, &done)
 	h.root.announce(next, derived || more)
 	returned = true
 	return h, nil
@@ -105,7 +137,7 @@ type endedHold struct {
 // goroutine of its own: a callback may call Unlock, Lock or Close, and may
 // block.
 func (r *reporter) ended(ended ...endedHold) {
-	if len(r.observers) == 0 || len(ended) == 0 {
+	if len(r.holdDones) == 0 || len(ended) == 0 {
 		return
 	}
 	go reportAll(ended)
@@ -134,44 +166,38 @@ func (r *rootHold) reportDone(now instant, err error) {
 	if !due {
 		return
 	}
-	e := HoldDoneInfo{Token: r.token, Held: now.sub(r.since), Err: err,
-		Event: newEvent(r.queue.name(), r.kind, int64(r.queue.key.units), r.queue.key.owner)}
-	for i := range r.queue.c.report.observers {
-		if f := r.queue.c.report.observers[i].HoldDone; f != nil {
-			notify(f, ctx, &e)
-		}
-	}
+	e := HoldDoneInfo{Token: r.token, Held: now.sub(r.since), Err: err}
+	e.set(r.queue.name(), r.kind, int64(r.queue.key.units), r.queue.key.owner)
+	notify(r.queue.c.report.holdDones, ctx, &e)
 }
 
-func (r *reporter) lockStart(ctx context.Context, e *LockStartInfo) (values context.Context, derived bool) {
-	return deriveAll(r.observers, func(o *Observer) func(context.Context, LockStartInfo) context.Context { return o.LockStart }, ctx, e)
-}
-
-func (r *reporter) lockDone(ctx context.Context, e *LockDoneInfo) (values context.Context, derived bool) {
-	return deriveAll(r.observers, func(o *Observer) func(context.Context, LockDoneInfo) context.Context { return o.LockDone }, ctx, e)
-}
-
-// deriveAll calls one hook of each Observer, with the context of the one before.
-func deriveAll[E any](observers []Observer, hook func(*Observer) func(context.Context, E) context.Context, ctx context.Context, e *E) (values context.Context, derived bool) {
+// derive calls the functions of an event, each with the context that the one before
+// it returned.
+func derive[E any](functions []func(context.Context, E) context.Context, ctx context.Context, e *E) (values context.Context, derived bool) {
 	values = ctx
-	for i := range observers {
-		if f := hook(&observers[i]); f != nil {
-			if next := derive(f, values, e); next != nil {
-				values, derived = next, true
-			}
+	for _, f := range functions {
+		if next := deriveOne(f, values, e); next != nil {
+			values, derived = next, true
 		}
 	}
 	return values, derived
 }
 
-// derive calls f and returns its context, or nil after a panic.
-func derive[E any](f func(context.Context, E) context.Context, ctx context.Context, e *E) (next context.Context) {
+// deriveOne calls f and returns its context, or nil after a panic.
+func deriveOne[E any](f func(context.Context, E) context.Context, ctx context.Context, e *E) (next context.Context) {
 	defer func() { _ = recover() }()
 	return f(ctx, *e)
 }
 
-// notify calls f and drops a panic.
-func notify[E any](f func(context.Context, E), ctx context.Context, e *E) {
+// notify calls the functions of an event.
+func notify[E any](functions []func(context.Context, E), ctx context.Context, e *E) {
+	for _, f := range functions {
+		notifyOne(f, ctx, e)
+	}
+}
+
+// notifyOne calls f and drops a panic.
+func notifyOne[E any](f func(context.Context, E), ctx context.Context, e *E) {
 	defer func() { _ = recover() }()
 	f(ctx, *e)
 }
@@ -195,20 +221,23 @@ func (w *wait) reportWaitLocked(turn bool) bool {
 	if w.hold.observed == notObserved || w.try {
 		return false
 	}
-	e := LockWaitInfo{Event: w.spec.event(int64(q.key.units))}
+	forStore := w.storeErr != nil && !w.storeDue
 	switch {
-	case w.storeErr != nil && !w.storeDue:
+	case forStore:
 		w.storeDue = true
-		e.Err, e.Until = w.storeErr, w.storeUntil
 	case turn && !w.turnDue:
 		w.turnDue = true
 	default:
 		return false
 	}
-	if !q.c.report.observesWaits || q.c.closing() {
+	if len(q.c.report.lockWaits) == 0 || q.c.closing() {
 		return false
 	}
-	if e.Err == nil {
+	var e LockWaitInfo
+	w.spec.setEvent(&e.Event, int64(q.key.units))
+	if forStore {
+		e.Err, e.Until = w.storeErr, w.storeUntil
+	} else {
 		e.Holder = parseHolder(q.holder())
 	}
 	w.inCallback = true
@@ -223,12 +252,7 @@ func (w *wait) reportWaitLocked(turn bool) bool {
 func (w *wait) lockWait(e *LockWaitInfo) {
 	returned := false
 	defer w.giveUpUnlessReturned(&returned)
-	observers := w.hold.queue.c.report.observers
-	for i := range observers {
-		if f := observers[i].LockWait; f != nil {
-			notify(f, w.hold.ctx, e)
-		}
-	}
+	notify(w.hold.queue.c.report.lockWaits, w.hold.ctx, e)
 	returned = true
 }
 
@@ -251,7 +275,7 @@ func (r *reporter) storeError(op string, err error) {
 
 // background reports an error that is no call's result.
 func (r *reporter) background(e BackgroundErrorInfo) {
-	if len(r.observers) == 0 {
+	if len(r.backgrounds) == 0 {
 		return
 	}
 	b := &r.errors
@@ -263,18 +287,18 @@ func (r *reporter) background(e BackgroundErrorInfo) {
 	b.queue = append(b.queue, e)
 	if !b.reporting {
 		b.reporting = true
-		go b.report(r.observers)
+		go b.report(r.backgrounds)
 	}
 }
 
 // report calls the Observers until the queue is empty. If a callback ends its
 // goroutine, another goroutine reports the rest.
-func (b *backgroundErrors) report(observers []Observer) {
+func (b *backgroundErrors) report(functions []func(context.Context, BackgroundErrorInfo)) {
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.reporting = len(b.queue) > 0; b.reporting {
-			go b.report(observers)
+			go b.report(functions)
 		}
 	}()
 	for {
@@ -286,10 +310,6 @@ func (b *backgroundErrors) report(observers []Observer) {
 		e := b.queue[0]
 		b.queue = b.queue[1:]
 		b.mu.Unlock()
-		for i := range observers {
-			if f := observers[i].BackgroundError; f != nil {
-				notify(f, context.Background(), &e)
-			}
-		}
+		notify(functions, context.Background(), &e)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,48 @@ func TestF53_HandOversAreBounded(t *testing.T) {
 			if longest > 512 || longest < 3 {
 				t.Errorf("work %v: %d holds of one client in a row", work, longest)
 			}
+		})
+	}
+}
+
+// TestF53_ReadersOfOneGrantAreCounted covers F53. It checks that one grant admits its
+// reader and 255 more of its client, whether they waited before it or come after it.
+func TestF53_ReadersOfOneGrantAreCounted(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			s := memlock.NewStore()
+			readers, first, second := client(t, memlock.New(s)), client(t, memlock.New(s)), client(t, memlock.New(s))
+			var wg sync.WaitGroup
+			var in atomic.Int32
+			read := func() {
+				wg.Go(func() {
+					h := must(t)(readers.RWMutex("rw").RLock(bg))
+					in.Add(1)
+					time.Sleep(time.Second)
+					unlock(t, h)
+				})
+			}
+			h := must(t)(first.RWMutex("rw").Lock(bg))
+			read()
+			synctest.Wait() // its place is before that of the second writer
+			wg.Go(func() { unlock(t, must(t)(second.RWMutex("rw").Lock(bg))) })
+			synctest.Wait()
+			if later {
+				unlock(t, h)
+				synctest.Wait()
+			}
+			for range 600 {
+				read()
+			}
+			synctest.Wait()
+			if !later {
+				unlock(t, h)
+				synctest.Wait()
+			}
+			if got := in.Load(); got != 256 {
+				t.Errorf("later: %v: %d readers are in before a writer that waits, want 256", later, got)
+			}
+			wg.Wait()
 		})
 	}
 }

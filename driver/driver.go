@@ -186,6 +186,10 @@ type Driver interface {
 	//     that the user opened stays open.
 	//  2. It gives no ticket up; the core has done that before.
 	//  3. Later calls answer [ErrClosed]; a second Close answers nil.
+	//  4. Close waits for no answer of the store: it returns within 500 ms, and
+	//     1 holds also while the store is silent. Requests on a client that the
+	//     user opened, or in a file system, may take 2 s and then end with that.
+	//     Guaranteed: the contexts of all calls have ended.
 	Close() error
 }
 

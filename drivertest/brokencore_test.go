@@ -25,6 +25,9 @@ var coreFlaws = []coreFlaw{
 	{"close-releases-what-stays", "close.go", "case running > 0:", "case running > 0 && !FLAW:", "close under a function that stays"},
 	{"close-releases-what-stays", "close.go", "case t.holds.first == nil:", "case t.holds.first == nil || FLAW:", "close under a function that stays"},
 	{"max-hold-releases-at-once", "maxhold.go", "time.AfterFunc(releaseTimeout(r.queue.key.ttl), m.onOver)", "time.AfterFunc(map[bool]time.Duration{false: releaseTimeout(r.queue.key.ttl)}[FLAW], m.onOver)", "max hold under functions"},
+	{"close-waits-for-callbacks", "shutdown.go", "if h.wait.inCallback {", "if h.wait.inCallback && !FLAW {", "closed by a callback"},
+	{"once-in-owners-holds", "once.go", `case outer != nil && outer.queue.key.owner != "":`, `case outer != nil && outer.queue.key.owner != "" && !FLAW:`, "once inside an owner's hold"},
+	{"once-forgets-via", "donerecord.go", "By: formatHolder(d.By),", "By: formatHolder(map[bool]Holder{false: d.By, true: {Owner: d.By.Owner, Host: d.By.Host, PID: d.By.PID, Since: d.By.Since, Note: d.By.Note}}[FLAW]),", "once on behalf of another"},
 }
 
 // TestF134_BrokenCoresFailTheirCases checks, for cores that release a lock under a

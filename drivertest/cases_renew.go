@@ -165,6 +165,44 @@ var renewCases = []Case{
 		}
 		resume()
 	}},
+	{Name: "join-of-the-unleft", Rules: "Renew 7, Join 2, F105", Needs: Pause, Alone: true, run: func(w *world) {
+		// A ticket whose Leave has no answer may have its place: until the store says
+		// otherwise, no Join and no Leave calls it Gone.
+		a, b := w.client(), w.client()
+		ta, tb := a.mutex("n"), b.mutex("n")
+		a.join(ta, driver.Held)
+		b.join(tb, driver.Waiting)
+		resume := w.h.Pause(w.T)
+		for _, x := range []struct {
+			c *client
+			t *driver.Ticket
+		}{{a, ta}, {b, tb}} {
+			ref := driver.Ref{Ticket: x.t, State: driver.Held, JoinPending: true}
+			for _, call := range []struct {
+				name string
+				send func(ctx context.Context) ([]driver.Status, error)
+			}{
+				{"Leave", func(ctx context.Context) ([]driver.Status, error) { return x.c.d.Leave(ctx, []driver.Ref{ref}) }},
+				{"Join", func(ctx context.Context) ([]driver.Status, error) {
+					p, err := x.c.d.Join(ctx, x.t, true)
+					return []driver.Status{p}, err
+				}},
+				{"Leave again", func(ctx context.Context) ([]driver.Status, error) { return x.c.d.Leave(ctx, []driver.Ref{ref}) }},
+			} {
+				ctx, cancel := context.WithTimeout(context.Background(), max(w.h.TTL/8, 50*time.Millisecond))
+				ps, err := call.send(ctx)
+				cancel()
+				if err == nil && (len(ps) != 1 || ps[0].Err == nil) {
+					w.Errorf("%s answered %+v for %s while the store was silent", call.name, ps, x.t.ID)
+				}
+			}
+		}
+		resume()
+		w.leaveWithRetries(a, ta)
+		w.leaveWithRetries(b, tb)
+		w.settle()
+		w.checkEmpty(ta.Name)
+	}},
 	{Name: "renew-reports", Rules: "Renew 3, F46, F50", run: func(w *world) {
 		// A client that hears nothing learns of its grant by asking.
 		a, b := w.client(), w.clientIgnoringPushes()

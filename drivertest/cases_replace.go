@@ -68,6 +68,26 @@ var replaceCases = []Case{
 		}
 		w.checkQueue(tb.Name, []*driver.Ticket{tb}, waiting...)
 	}},
+	{Name: "replaces-gone", Rules: "Join 2, Join 8, Leave 4", run: func(w *world) {
+		// A Join whose ticket has left before it arrives changes nothing: the ticket
+		// that it would replace holds on, and is freed by its own Leave.
+		a, b := w.client(), w.client()
+		old, tb := a.mutex("n"), b.mutex("n")
+		held := a.join(old, driver.Held)
+		b.join(tb, driver.Waiting)
+		for _, join := range []func(*driver.Ticket, driver.State) driver.Status{a.join, a.try} {
+			next := a.mutex("n")
+			next.Replaces = old
+			a.leaveAll([]driver.Ref{{Ticket: next, State: driver.Waiting, JoinPending: true}})
+			join(next, driver.Gone)
+			if p := a.renew(old, driver.Held); p.Token != held.Token {
+				w.Errorf("token %d became %d", held.Token, p.Token)
+			}
+			w.checkQueue(old.Name, []*driver.Ticket{old}, tb)
+		}
+		a.leave(old, driver.Held)
+		w.checkQueue(old.Name, []*driver.Ticket{tb})
+	}},
 	{Name: "replaces-shared", Rules: "Join 8", Needs: Shared, run: func(w *world) {
 		// A reader that joins anew lets the writer in that waits for it.
 		a, b := w.client(), w.client()

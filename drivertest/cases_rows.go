@@ -90,6 +90,51 @@ var rowCases = []Case{
 		release()
 		a.renew(refs[0].Ticket, driver.Held)
 	}},
+	{Name: "slow-beside-locked-row", Rules: "Watch 2, F115, F122", Needs: LockRow | Push, Alone: true, run: func(w *world) {
+		// A stranger keeps the row of one line, so that requests about it end with
+		// their contexts. The store is slow there, and not silent: it answers the
+		// same client about another line, so that its pushes have no gap.
+		a, b := w.client(), w.client()
+		held, waits, locked := a.mutex("n"), b.mutex("n"), b.mutex("locked")
+		a.join(held, driver.Held)
+		b.join(waits, driver.Waiting)
+		b.join(locked, driver.Held)
+		release := w.h.LockRow(w.T, locked.Name)
+		defer release()
+		w.settle()
+		const rounds = 6
+		var lock sync.Mutex
+		gaps, answered := b.gapCount(), 0
+		for range rounds {
+			ctx, end := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			var others sync.WaitGroup
+			others.Go(func() {
+				for ctx.Err() == nil {
+					// Its own context, which does not end with the other.
+					once, end := w.limit()
+					p, err := b.d.Renew(once, []driver.Ref{{Ticket: waits, State: driver.Waiting}})
+					end()
+					if err == nil && p[0].State == driver.Waiting {
+						lock.Lock()
+						answered++
+						lock.Unlock()
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+			})
+			_, _ = b.d.Renew(ctx, []driver.Ref{{Ticket: locked, State: driver.Held}})
+			others.Wait()
+			end()
+			w.settle()
+		}
+		gaps = b.gapCount() - gaps
+		// A machine that stands still may make one of them a silence.
+		if answered >= rounds && gaps > rounds/2 {
+			w.Errorf("beside %d requests that ended with their contexts and %d that were answered, the pushes had %d gaps", rounds, answered, gaps)
+		}
+		a.leave(held, driver.Held)
+		b.awaitPush(waits, driver.Held)
+	}},
 	{Name: "idle-rows", Rules: "F130", Needs: Rows | StepClock, Alone: true, run: func(w *world) {
 		// Names that were used once leave nothing, although nobody joins any
 		// more.

@@ -221,7 +221,7 @@ func Cases() []Case {
 	var all []Case
 	for _, cases := range [][]Case{
 		joinCases, orderCases, tokenCases, limitCases, ownerCases, replaceCases, timeCases,
-		renewCases, leaveCases, pushCases, breakCases, viewCases, nameCases, lifeCases, openCases, storeCases, rightsCases,
+		renewCases, leaveCases, pushCases, breakCases, viewCases, nameCases, lifeCases, closeCases, openCases, storeCases, rightsCases,
 		programCases, foreignCases, elsewhereCases, rowCases, agedCases, edgeCases, markCases, hammerCases,
 	} {
 		all = append(all, cases...)

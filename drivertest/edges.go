@@ -352,11 +352,12 @@ func (p *edgePlayer) expire(name string, to edgeState) error {
 				return err
 			}
 		}
+		asked := time.Now() // the verdict is about this moment, however late the answer comes
 		err := p.inspect(to)
 		if early := time.Since(x.sent) < p.ttl; err == nil && early {
 			return errors.New("its place ends before its lease")
 		}
-		if err == nil || time.Since(x.answered) > p.w.latestExpiry(p.ttl) {
+		if err == nil || asked.Sub(x.answered) > p.w.latestExpiry(p.ttl) {
 			return err
 		}
 		time.Sleep(p.ttl / 10)

@@ -70,7 +70,7 @@ func playLocks(t T, h Harness, c lockCase, traits driver.Traits) {
 }
 
 func lockCases() []lockCase {
-	return slices.Concat(basicCases, sharedCases, hardCases, silenceCases, crowdCases, endCases, closingCases, manualCases)
+	return slices.Concat(basicCases, sharedCases, hardCases, silenceCases, crowdCases, endCases, closingCases, onceCases, manualCases)
 }
 
 // lockWorld is the stage of one case: a store and a name.

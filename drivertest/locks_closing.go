@@ -24,15 +24,18 @@ type functionRun struct {
 	beside  time.Duration // after begun, the rival held beside the function; 0: it did not
 }
 
-// runFunctions starts a function for each kind of Do of c, and then a rival for
-// each on the client other; part is in their names. Each function waits for the end
-// of its context, then calls stop.
+// runFunctions starts a function for each kind of Do of c, of Once and of Lead, and then
+// a rival for each on the client other; part is in their names. Each function waits for
+// the end of its context, then calls stop.
 func (w *lockWorld) runFunctions(c, other *holdfast.Client, part string, stop func(), opts ...holdfast.Option) (runs []*functionRun) {
 	type work = func(context.Context) error
 	ctx := w.limit()
 	var kinds []string
-	if kinds = []string{"mutex", "multi"}; w.traits.Shared {
-		kinds = append(kinds, "reader", "permits")
+	if kinds = []string{"mutex", "multi", "lead"}; w.traits.Shared {
+		kinds = append(kinds, "reader", "writer", "permits")
+	}
+	if w.traits.Marks {
+		kinds = append(kinds, "once")
 	}
 	for _, kind := range kinds {
 		r := &functionRun{name: w.name + "/" + part + "/" + kind, asked: make(chan error, 1), result: make(chan error, 1), rival: make(chan error, 1)}
@@ -45,6 +48,29 @@ func (w *lockWorld) runFunctions(c, other *holdfast.Client, part string, stop fu
 		case "reader":
 			do = func(fn work) error { return c.RWMutex(r.name, opts...).RDo(ctx, fn) }
 			lock = other.RWMutex(r.name).Lock
+		case "writer":
+			do = func(fn work) error { return c.RWMutex(r.name, opts...).Do(ctx, fn) }
+			lock = other.RWMutex(r.name).RLock
+		case "once":
+			do = func(fn work) error {
+				_, err := c.Once(ctx, r.name, time.Unix(1, 0), fn, opts...)
+				return err
+			}
+		case "lead": // for one term, whose loss is the result
+			do = func(fn work) error {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				var lost error
+				err := c.Lead(ctx, r.name, func(ctx context.Context) error {
+					defer cancel()
+					err := fn(ctx)
+					if cause := context.Cause(ctx); errors.Is(cause, holdfast.ErrLost) {
+						lost = cause
+					}
+					return err
+				}, opts...)
+				return errors.Join(err, lost)
+			}
 		case "permits":
 			do = func(fn work) error { return c.Semaphore(r.name, 3, opts...).Do(ctx, 2, fn) }
 			lock = func(ctx context.Context) (*holdfast.Hold, error) {
@@ -156,7 +182,7 @@ var closingCases = []lockCase{
 			w.Errorf("Shutdown: %v", err)
 		}
 	}},
-	{name: "close under functions", about: "Close lets nobody in before the functions of Do have returned or its bound is over (F134)", run: func(w *lockWorld) {
+	{name: "close under functions", about: "Close lets nobody in before the functions of Do, Once and Lead have returned or its bound is over (F134)", run: func(w *lockWorld) {
 		c, other := w.client(), w.client()
 		runs := w.runFunctions(c, other, "ends", func() { time.Sleep(w.h.TTL / 20) }, w.longLease())
 		start, bound := time.Now(), min(w.h.TTL/3, 5*time.Second)
@@ -214,7 +240,7 @@ var closingCases = []lockCase{
 			}
 		}
 	}},
-	{name: "max hold under functions", about: "MaxHold lets nobody in before the functions of Do have returned or its bound is over, and then somebody (F24 F134)", run: func(w *lockWorld) {
+	{name: "max hold under functions", about: "MaxHold lets nobody in before the functions of Do, Once and Lead have returned or its bound is over, and then somebody (F24 F134)", run: func(w *lockWorld) {
 		c, other := w.client(), w.client()
 		ttl, maxHold := max(w.h.TTL, w.traits.MinTTL), w.h.TTL/10
 		allowed := maxHold + min(max(ttl/3, 100*time.Millisecond), 5*time.Second)
@@ -236,4 +262,148 @@ var closingCases = []lockCase{
 			}
 		}
 	}},
+	{name: "close while the store is silent", about: "Close and Shutdown end in time while the store answers no renewal, wait or release (F136)", pause: true, run: func(w *lockWorld) {
+		other := w.clientWithLongTTL()
+		ends := map[string]func(c *holdfast.Client) error{
+			"Close":    (*holdfast.Client).Close,
+			"Shutdown": func(c *holdfast.Client) error { return c.Shutdown(w.limit()) },
+		}
+		clients := make(map[string]*silencedClient)
+		for how := range ends {
+			clients[how] = w.silencedClient(other, w.name+"/"+how)
+		}
+		resume := sync.OnceFunc(w.h.Pause(w.T))
+		defer resume()
+		for _, c := range clients {
+			c.ask()
+		}
+		time.Sleep(w.h.TTL / 2) // renewals are under way
+		// For functions, for the releases of their locks, and for the driver.
+		limit := 2*min(max(w.h.TTL/3, 100*time.Millisecond), 5*time.Second) + 2*time.Second + w.h.Slack
+		var closing sync.WaitGroup
+		for how, c := range clients {
+			closing.Go(func() {
+				start := time.Now()
+				err := ends[how](c.Client)
+				if took := time.Since(start); w.still.exceed(took, limit, start) {
+					w.Errorf("%s took %v while the store was silent: %v", how, took, err)
+				}
+			})
+		}
+		closing.Wait()
+		resume()
+		for how, c := range clients {
+			if err := <-c.waiter; !errors.Is(err, holdfast.ErrClosed) {
+				w.Errorf("%s: a waiter got %v", how, err)
+			}
+			c.calls.Wait()
+			_ = c.busy.Unlock()
+		}
+	}},
+	{name: "closed by a callback", about: "a function that a wait calls may close the client: the wait ends and its place is free (F111)", run: func(w *lockWorld) {
+		other := w.client()
+		for at, option := range map[string]func(f func()) holdfast.ClientOption{
+			"LockWait": func(f func()) holdfast.ClientOption {
+				return holdfast.WithObserver(&holdfast.Observer{LockWait: func(context.Context, holdfast.LockWaitInfo) { f() }})
+			},
+			"WithWaiting": func(f func()) holdfast.ClientOption { return holdfast.WithWaiting(func(holdfast.Waiting) { f() }) },
+		} {
+			for does, end := range map[string]func(c *holdfast.Client) error{
+				"Close":    (*holdfast.Client).Close,
+				"Shutdown": func(c *holdfast.Client) error { return c.Shutdown(w.limit()) },
+			} {
+				if !w.closedByCallback(other, w.name+"/"+at+"/"+does, option, end) {
+					return
+				}
+			}
+		}
+	}},
+}
+
+// A silencedClient is one that closes while its store is silent, with a hold, a function
+// and a wait.
+type silencedClient struct {
+	*holdfast.Client
+	w      *lockWorld
+	name   string
+	busy   *holdfast.Hold // the client waits for it
+	waiter <-chan error
+	calls  sync.WaitGroup
+}
+
+// silencedClient opens such a client, whose wait is for a lock of another client's. Its
+// work ends when it is asked to.
+func (w *lockWorld) silencedClient(other *holdfast.Client, name string) *silencedClient {
+	w.Helper()
+	d := &link{Driver: w.h.Open(w.T)}
+	c := &silencedClient{Client: w.clientThrough(d), w: w, name: name}
+	h := w.lock(c.Mutex(name + "/held"))
+	c.calls.Go(func() {
+		<-h.Context().Done()
+		_ = h.Unlock()
+	})
+	ctx, started := w.limit(), make(chan struct{})
+	c.calls.Go(func() {
+		_ = c.Do(ctx, name+"/function", func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done()
+			return nil
+		})
+	})
+	<-started
+	c.busy = w.lock(other.Mutex(name + "/busy"))
+	joined := d.joins.Load()
+	c.waiter = w.lockInBackground(c.Mutex(name + "/busy"))
+	w.until("it knows that it waits", func() bool { return d.joins.Load() > joined })
+	return c
+}
+
+// ask sends requests that the store does not answer.
+func (c *silencedClient) ask() {
+	ctx := c.w.limit()
+	c.calls.Go(func() { _, _ = c.Mutex(c.name + "/free").Lock(ctx) })
+	c.calls.Go(func() { _, _ = c.Mutex(c.name + "/busy").TryLock(ctx) })
+	c.calls.Go(func() { _, _ = c.Inspect(ctx, c.name+"/busy") })
+	c.calls.Go(func() { _ = c.Ping(ctx) })
+}
+
+// closedByCallback waits for a lock with a client that the function of option ends, and
+// reports whether the function could do so.
+func (w *lockWorld) closedByCallback(other *holdfast.Client, name string, option func(f func()) holdfast.ClientOption, end func(*holdfast.Client) error) bool {
+	w.Helper()
+	h := w.lock(other.Mutex(name, w.longLease()))
+	var c *holdfast.Client
+	var first atomic.Bool
+	ended := make(chan error, 1)
+	returned := true
+	c = w.client(option(func() {
+		if first.Swap(true) {
+			return
+		}
+		go func() { ended <- end(c) }()
+		select {
+		case err := <-ended:
+			ended <- err
+		case <-time.After(w.h.TTL + 10*time.Second):
+			returned = false
+			w.Errorf("%s: it waits for the function that called it", name)
+		}
+	}), w.longLease())
+	if _, err := c.Mutex(name).Lock(w.limit()); !errors.Is(err, holdfast.ErrClosed) {
+		w.Errorf("%s: Lock: %v", name, err)
+	}
+	err := <-ended
+	if unconfirmed, _ := errors.AsType[*holdfast.StoreError](err); unconfirmed == nil && err != nil {
+		w.Errorf("%s: %v", name, err)
+	}
+	if start := time.Now(); returned && err == nil { // a lock server gives the place up a moment later
+		w.until("its place is free", func() bool { return w.tickets(other, name) <= 1 })
+		if took, most := time.Since(start), w.h.TTL/4+w.h.Slack; w.still.exceed(took, most, start) {
+			w.Errorf("%s: its place was free after %v", name, took)
+		}
+	}
+	if err := h.Unlock(); err != nil && !errors.Is(err, holdfast.ErrLost) {
+		w.Errorf("Unlock: %v", err)
+	}
+	return returned
 }

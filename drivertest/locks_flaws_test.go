@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +84,11 @@ var flaws = map[string]newFlawed{
 	"renewed by hand":                        brokenStore("renews-not"),
 	"held on behalf of another":              wrappedStore(func(d driver.Driver) driver.Driver { return namesNobody{d} }),
 	"max hold under functions":               brokenStore("two-holders"),
+	"close while the store is silent":        brokenStore("close-waits"),
+	"closed by a callback":                   wrappedStore(newLeaveNothing),
+	"once":                                   brokenStore("mark-stays"),
+	"once inside an owner's hold":            brokenStore("owner-ignored"),
+	"once on behalf of another":              wrappedStore(func(d driver.Driver) driver.Driver { return asciiMarks{d} }),
 	"the default TTL":                        wrappedStore(func(d driver.Driver) driver.Driver { return shortLease{d} }),
 }
 
@@ -131,6 +137,18 @@ func (d namesNobody) Inspect(ctx context.Context, name string) (driver.Queue, er
 		q.Tickets[i].Meta = ""
 	}
 	return q, err
+}
+
+// asciiMarks keeps of a mark what is ASCII.
+type asciiMarks struct{ driver.Driver }
+
+func (d asciiMarks) Mark(ctx context.Context, name string) (driver.Mark, error) {
+	return d.Driver.(driver.Marker).Mark(ctx, name)
+}
+
+func (d asciiMarks) SetMark(ctx context.Context, name string, to driver.Mark) error {
+	to.Value = slices.DeleteFunc(slices.Clone(to.Value), func(b byte) bool { return b > 0x7f })
+	return d.Driver.(driver.Marker).SetMark(ctx, name, to)
 }
 
 // shortLease reports a third of each lease.

@@ -49,7 +49,7 @@ var rows = []Row{
 		"the executable specification may rest on nothing but the seam"},
 	{"redislock/internal/wire", "driver", "",
 		"what travels to a server and back is the same on every client library"},
-	{"redislock/internal/client", "driver redislock/internal/wire", "",
+	{"redislock/internal/client", "driver internal/unanswered redislock/internal/wire", "",
 		"what redislock needs of a client library names none of them"},
 	{"redislock/internal/rueidisclient", "driver redislock/internal/client redislock/internal/wire", "github.com/redis/rueidis",
 		"what bends rueidis to the interface of clients is in one place, below the drivers"},
@@ -57,11 +57,11 @@ var rows = []Row{
 		"a store knows the seam and its own client, never another store nor the core above it"},
 	{"redislock/goredis", "driver redislock redislock/internal/client redislock/internal/wire", "github.com/redis/go-redis",
 		"the same driver on the user's own client, which only its users import"},
-	{"redlock", "driver internal/backoff internal/tracker", "",
+	{"redlock", "driver internal/backoff internal/tracker internal/unanswered", "",
 		"a majority is made of whatever drivers it is given; anylock gives it those of Redis servers"},
 	{"etcdlock", "driver internal/backoff internal/heap internal/storelayout internal/storeurl internal/tlsurl internal/tracker", "go.etcd.io/etcd google.golang.org/grpc go.uber.org/zap",
 		"a store knows the seam and its own client, for which gRPC has the codes of errors and zap the logger to keep quiet"},
-	{"zklock", "driver internal/storelayout internal/tlsurl internal/tracker", "github.com/go-zookeeper/zk",
+	{"zklock", "driver internal/storelayout internal/tlsurl internal/tracker internal/unanswered", "github.com/go-zookeeper/zk",
 		"a store knows the seam and its own client"},
 	{"natslock", "driver internal/backoff internal/storelayout internal/tlsurl", "github.com/nats-io/nats.go",
 		"a store knows the seam and its own client"},
@@ -79,6 +79,8 @@ var rows = []Row{
 		"what the core and stores share below the seam rests on the standard library, because the core does"},
 	{"internal/tracker", "driver internal/tombstone", "",
 		"what drivers know of a ticket is the same for all stores, in the words of the seam"},
+	{"internal/unanswered", "", "",
+		"how many requests a silent store may keep under way is the same for all of them"},
 	{"internal/storeurl", "", "",
 		"hosts and options of stores' URLs are read alike, and no store is known"},
 	{"internal/storelayout", "driver", "",
@@ -169,6 +171,8 @@ var rows = []Row{
 		"what the modules of metrics decide alike knows no client of metrics"},
 	{"internal/versions", "", "",
 		"is a file that one tool writes and another reads"},
+	{"internal/platforms", "", "",
+		"reads sources as the compiler does, those of packages that it must not depend on"},
 	{"internal/testlog", "internal/versions", "",
 		"reads what go test says, and keeps on which servers all was well"},
 	{"examples/*", "*", "github.com/redis/rueidis modernc.org/sqlite",
@@ -180,7 +184,7 @@ var rows = []Row{
 // program.
 var testOnly = []string{
 	"drivertest", "internal/testkit/*", "internal/safety/*",
-	"internal/cli/bench", "internal/docsgen", "internal/docsgen/handover", "internal/layering", "internal/cli/manpage", "internal/proof", "internal/redisrights", "internal/testlog", "internal/versions", "scripts/*",
+	"internal/cli/bench", "internal/docsgen", "internal/docsgen/handover", "internal/layering", "internal/cli/manpage", "internal/proof", "internal/redisrights", "internal/platforms", "internal/testlog", "internal/versions", "scripts/*",
 }
 
 // reaching has the other packages that may reach a testOnly package, and the

@@ -34,7 +34,7 @@ var sourceRules = []Rule{
 	{"no environment", "a library is steered by what is passed to it; only the command and tests read the environment", checkEnvironment},
 	{"methods", fmt.Sprintf("a type with more than %d methods has more than one idea", MaxMethods), checkMethods},
 	{"length", fmt.Sprintf("a file over %d lines has more than one idea", MaxLines), checkLength},
-	{"length of clients", fmt.Sprintf("a client that a team reads before it trusts it has at most %d lines of code", MaxClientLines), checkClients},
+	{"length of clients", fmt.Sprintf("a client that a team reads before it trusts it has at most %d lines", MaxClientLines), checkClients},
 }
 
 var textRules = []Rule{

@@ -1,7 +1,6 @@
 package lockmetrics
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -30,8 +29,11 @@ type Distribution struct {
 
 // Observe counts a duration. It allocates nothing.
 func (h *Histogram) Observe(d time.Duration) {
+	i := 0 // most durations are short
+	for i < len(Longest) && d > Longest[i] {
+		i++
+	}
 	seconds := d.Seconds()
-	i, _ := slices.BinarySearch(bounds[:], seconds)
 	h.mu.Lock()
 	if h.d.count == 0 || seconds < h.d.min {
 		h.d.min = seconds

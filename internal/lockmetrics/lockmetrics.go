@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -44,6 +47,17 @@ var bounds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5,
 
 // Buckets are the bounds of durations, in seconds.
 var Buckets = bounds[:]
+
+// Longest are the Buckets as durations: the longest of each bucket.
+var Longest = longest()
+
+// longest returns the bounds as durations, which are whole microseconds.
+func longest() (longest [len(bounds)]time.Duration) {
+	for i, b := range bounds {
+		longest[i] = time.Duration(math.Round(b*1e6)) * time.Microsecond
+	}
+	return longest
+}
 
 // WaitResult returns the index in Waits of a call that ended with err. A refused
 // Try is an outcome of its own; a wait that MaxWait ended has timed out.
@@ -155,7 +169,8 @@ func index(k holdfast.Kind) int {
 }
 
 // NewGroups returns Groups whose instruments create makes. groupOf returns a
-// name's group; nil is the part before the first slash.
+// name's group; nil is the part before the first slash. The groups that create and
+// Each see are valid UTF-8.
 func NewGroups[T any](groupOf func(name string) string, create func(group string, kind holdfast.Kind) *T) *Groups[T] {
 	g := &Groups[T]{groupOf: groupOf, create: create}
 	g.known.Store(&map[string]*group[T]{})
@@ -186,10 +201,16 @@ func (g *Groups[T]) Of(e *holdfast.Event) *T {
 	return g.fill(in, at, e.Kind)
 }
 
-// find returns a group.
+// find returns a group. The user's function may return any bytes, and clients of metrics
+// take none but valid text: one panics, others refuse all series with the bad one. So all
+// known groups are valid, and a name that is among them need not be checked.
 func (g *Groups[T]) find(name string) *group[T] {
 	known := *g.known.Load()
 	in := known[name]
+	if in == nil && !utf8.ValidString(name) {
+		name = strings.ToValidUTF8(name, string(utf8.RuneError))
+		in = known[name]
+	}
 	if in == nil && len(known) > MaxGroups {
 		in = known[OtherGroup]
 	}
@@ -199,7 +220,7 @@ func (g *Groups[T]) find(name string) *group[T] {
 	return in
 }
 
-// add publishes a group, which is OtherGroup once there are MaxGroups.
+// add publishes a group of a valid name, which is OtherGroup once there are MaxGroups.
 func (g *Groups[T]) add(name string) *group[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -100,6 +100,52 @@ func TestGroupOfEachName(t *testing.T) {
 	}
 }
 
+// TestGroupsAreText checks that a group which is not valid UTF-8 is that of the same text
+// with U+FFFD in the place of what is not, also beyond MaxGroups, and that the lookup of
+// one that is valid allocates nothing.
+func TestGroupsAreText(t *testing.T) {
+	type instruments struct{ group string }
+	g := NewGroups(func(name string) string { return name }, func(group string, _ holdfast.Kind) *instruments { return &instruments{group} })
+	of := func(name string) *instruments { return g.Of(&holdfast.Event{Name: name, Kind: holdfast.KindMutex}) }
+	for _, test := range []struct{ name, group string }{
+		{"\xff", "\ufffd"}, {"commande-\xc3", "commande-\ufffd"}, {"commande-\xc3\xff", "commande-\ufffd"},
+		{"commande-\ufffd", "commande-\ufffd"}, {"é", "é"}, {"", ""},
+	} {
+		for range 2 {
+			if got := of(test.name).group; got != test.group {
+				t.Errorf("the group of %q is %q, want %q", test.name, got, test.group)
+			}
+		}
+	}
+	if of("a\xff") != of("a\xfe") || of("a\xff") != of("a\ufffd") {
+		t.Error("groups of one text have several series")
+	}
+	for i := range 2 * MaxGroups {
+		of(fmt.Sprint(i))
+	}
+	if got := of("a\xfe").group; got != "a\ufffd" {
+		t.Errorf("a known group is %q once there are many", got)
+	}
+	if got := of("b\xfe").group; got != OtherGroup {
+		t.Errorf("a new group is %q once there are many", got)
+	}
+	seen := map[string]bool{}
+	g.Each(func(in *instruments) {
+		if seen[in.group] {
+			t.Errorf("two series of %q", in.group)
+		}
+		seen[in.group] = true
+	})
+	events := []holdfast.Event{{Name: "é"}, {Name: "0"}, {Name: "h"}} // the last two share a place in Groups.last
+	if n := testing.AllocsPerRun(100, func() {
+		for i := range events {
+			g.Of(&events[i])
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // TestHistogramOfLongHolds checks the numbers of durations whose sum is beyond what a
 // time.Duration holds, as the holds of many leaders have after years.
 func TestHistogramOfLongHolds(t *testing.T) {

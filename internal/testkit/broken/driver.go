@@ -25,6 +25,7 @@ type Driver struct {
 	joined        atomic.Bool
 	ignoresPushes atomic.Bool
 	pushed        atomic.Int64
+	unheard       sync.Map // ids of tickets whose Leave had no answer
 
 	mu     sync.Mutex
 	ctx    context.Context // of Watch
@@ -82,6 +83,9 @@ func (d *Driver) lockStore(ctx context.Context) error {
 		select {
 		case <-ch:
 		case <-end:
+			if s.hasFlaw("requests-linger") {
+				go func() { <-ch }()
+			}
 			return driver.Wrap(driver.Unknown, errors.New("the store is silent"))
 		}
 		s.mu.Lock()
@@ -104,6 +108,9 @@ func (d *Driver) push(id string, p driver.Status) {
 
 // Join implements [driver.Driver].
 func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if _, left := d.unheard.Load(t.ID); left && d.store.hasFlaw("unheard-is-left") {
+		return driver.Status{State: driver.Gone}, nil
+	}
 	if err := d.lockStore(ctx); err != nil {
 		return driver.Status{}, err
 	}
@@ -160,7 +167,11 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	if len(refs) == 1 {
 		but = refs[0].ID
 	}
+	beginsAnew := d.store.hasFlaw("slow-is-silent") && d.store.lockedRows > 0
 	d.unlockAndPush(granted, false, but)
+	if beginsAnew {
+		d.push("", driver.Status{})
+	}
 	if d.store.hasFlaw("mixed-up") {
 		slices.Reverse(places)
 	}
@@ -182,6 +193,9 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 		return []driver.Status{{State: driver.Held}}, nil
 	}
 	if err := d.lockStore(ctx); err != nil {
+		for i := range refs {
+			d.unheard.Store(refs[i].ID, true)
+		}
 		return nil, err
 	}
 	places := make([]driver.Status, len(refs))
@@ -340,6 +354,17 @@ func (d *Driver) Close() error {
 	}
 	if d.store.hasFlaw("leaks") {
 		go func() { time.Sleep(time.Hour) }()
+	}
+	if silent := silenceOf(d.store); silent != nil {
+		if d.store.hasFlaw("close-forgets") {
+			go func() { <-silent }()
+		}
+		if d.store.hasFlaw("close-waits") {
+			select {
+			case <-silent:
+			case <-time.After(15 * time.Second):
+			}
+		}
 	}
 	if d.store.hasFlaw("close-leaves") {
 		d.store.mu.Lock()

@@ -24,6 +24,7 @@ func Flaws() []Flaw { return flaws }
 
 var flaws = []Flaw{
 	{"one-row-all-names", "locked-row", "serves nobody while a stranger keeps the row of one line"},
+	{"slow-is-silent", "slow-beside-locked-row", "counts a request that waits for a locked row as a silence, and begins its pushes anew"},
 	{"deaf-with-age", "aged", "hears no pushes after the first two hundred"},
 	{"locked-row-keeps-all", "idle-rows-beside-locked", "deletes no idle rows while a stranger keeps the row of one line"},
 	{"rows-stay", "idle-rows", "keeps a row for each name that there ever was"},
@@ -64,6 +65,7 @@ var flaws = []Flaw{
 	{"replaces-token", "replaces-alone", "gives the replacing ticket the token of the replaced one"},
 	{"replaces-must", "replaces-nothing", "refuses to replace a ticket that is gone"},
 	{"replaces-exclusive", "replaces-shared", "ignores Replaces of a reader"},
+	{"gone-replaces", "replaces-gone", "removes the replaced ticket by a Join of a ticket that is gone"},
 	{"early", "dead-holder", "drops tickets at nine tenths of their TTL"},
 	{"long-lease", "dead-holder-renewed", "answers a renewal with twice the time the store keeps"},
 	{"immortal", "dead-holder-try", "never drops the dead"},
@@ -80,6 +82,7 @@ var flaws = []Flaw{
 	{"batch-cut", "renew-200", "serves the first 100 tickets of a batch"},
 	{"revives", "renew-creates-nothing", "makes a place for a renewed ticket that has none"},
 	{"echoes", "renew-reports", "answers a renewal with what the core believes"},
+	{"unheard-is-left", "join-of-the-unleft", "takes a ticket for gone whose Leave has no answer"},
 	{"gone-by-clock", "renew-of-the-silent", "takes tickets for gone when its store is silent"},
 	{"unheard-refused", "push-failed", "takes no place without pushes"},
 	{"renews-late", "renew-too-late", "renews a holder that somebody else has followed"},
@@ -125,6 +128,9 @@ var flaws = []Flaw{
 	{"close-leaves", "close", "gives its tickets up when it is closed"},
 	{"closed-works", "close", "works after Close"},
 	{"leaks", "close-leaves-nothing", "leaves a goroutine behind when it is closed"},
+	{"close-waits", "close-silent", "waits for a silent store when it is closed, and at last gives up"},
+	{"close-forgets", "close-silent", "leaves a goroutine behind when it is closed while the store is silent"},
+	{"requests-linger", "silence-costs-nothing", "keeps a goroutine for each request that was given up until the store answers"},
 	{"goroutine-each", "waiting-costs-nothing", "has a goroutine for every ticket that waits"},
 	{"open-hangs", "open-silent", "waits for the first answer of its store for an hour"},
 	{"open-nameless", "open-stranger", "does not say which address it could not open"},

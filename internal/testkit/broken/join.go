@@ -26,6 +26,12 @@ func (s *Store) join(d *Driver, t *driver.Ticket, wait bool) (driver.Status, []*
 		return s.statusOf(l, x), granted, nil
 	}
 	if s.goneIDs[t.ID] {
+		if r := t.Replaces; r != nil && s.hasFlaw("gone-replaces") {
+			if y := l.find(r.ID); y != nil {
+				s.remove(l, y)
+				granted = append(granted, s.advance(l)...)
+			}
+		}
 		return driver.Status{State: driver.Gone}, granted, nil
 	}
 	if l.foreign && !s.hasFlaw("foreign-ignored") {

@@ -113,6 +113,13 @@ func (s *Store) Pause() (resume func()) {
 	}
 }
 
+// silenceOf returns a channel that is closed when a store answers again, or nil if it does.
+func silenceOf(s *Store) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paused
+}
+
 func (s *Store) now() time.Duration { return time.Since(s.start) + s.clockStep }
 
 // queue is the tickets of one name. Those of one place are beside each other.

@@ -64,7 +64,7 @@ type EtcdMember struct {
 // failed shows the server's log.
 func Etcd(t testing.TB, opts EtcdOptions) *EtcdServer {
 	t.Helper()
-	s := newEtcd(t, opts, t.TempDir())
+	s := newEtcd(t, opts, testFolder(t, "etcd"))
 	t.Cleanup(func() {
 		s.stop()
 		s.logOnFailure(t)

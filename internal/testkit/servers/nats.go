@@ -32,7 +32,7 @@ type NATS struct {
 // empty, are added to its configuration.
 func StartNATS(t testing.TB, more string) *NATS {
 	t.Helper()
-	s := newNATS(t, t.TempDir(), more)
+	s := newNATS(t, testFolder(t, "nats"), more)
 	s.Start(t)
 	t.Cleanup(func() { s.Process.Stop() })
 	return s

@@ -45,7 +45,7 @@ type RedisServer struct {
 // program than the installed redis-server or valkey-server.
 func Redis(t testing.TB, opts RedisOptions) *RedisServer {
 	t.Helper()
-	s := newRedis(t, opts, t.TempDir())
+	s := newRedis(t, opts, testFolder(t, "redis"))
 	t.Cleanup(func() {
 		s.stop()
 		s.logOnFailure(t)

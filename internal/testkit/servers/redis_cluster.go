@@ -47,7 +47,7 @@ const (
 func RedisClusterOf(t testing.TB, opts RedisClusterOptions) *RedisCluster {
 	t.Helper()
 	limitGroups(t)
-	c := newRedisCluster(t, opts, t.TempDir())
+	c := newRedisCluster(t, opts, testFolder(t, "cluster"))
 	t.Cleanup(func() {
 		c.stop()
 		c.logOnFailure(t)

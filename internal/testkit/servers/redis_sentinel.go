@@ -40,7 +40,7 @@ const SentinelMaster = "main"
 func RedisSentinelsOf(t testing.TB, opts RedisSentinelOptions) *RedisSentinels {
 	t.Helper()
 	limitGroups(t)
-	s := newRedisSentinels(t, opts, t.TempDir())
+	s := newRedisSentinels(t, opts, testFolder(t, "sentinels"))
 	t.Cleanup(func() {
 		s.stop()
 		s.logOnFailure(t)

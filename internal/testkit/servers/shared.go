@@ -65,7 +65,7 @@ func share[S sharable](t testing.TB, key string, start func(dir string) S) S {
 	if s, ok := shared.servers[key]; ok {
 		return s.(S)
 	}
-	dir, err := os.MkdirTemp("", "holdfast-"+key+"-")
+	dir, err := newFolder(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +85,7 @@ func single[S interface {
 	logOnFailure(testing.TB)
 }](t testing.TB, kind string, start func(dir string) S) S {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-"+kind+"-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := start(dir)
+	s := start(testFolder(t, kind))
 	t.Cleanup(func() {
 		s.stop()
 		s.logOnFailure(t)

@@ -92,7 +92,7 @@ func Java(t testing.TB) string {
 // failed shows the server's log.
 func ZooKeeper(t testing.TB, opts ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
-	s := newZooKeeper(t, opts, t.TempDir())
+	s := newZooKeeper(t, opts, testFolder(t, "zookeeper"))
 	t.Cleanup(func() {
 		s.stop()
 		s.logOnFailure(t)

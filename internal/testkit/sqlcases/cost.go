@@ -96,10 +96,17 @@ func (want Costs) Check(t *testing.T, r *Relay, d driver.Driver, tables *sqlqueu
 			t.Errorf("%s: %+v; want at most %+v", what, got, limit)
 		}
 	}
-	warm := Ticket(0, "warm") // prepares the statements
-	Join(t, d, warm, driver.Held)
-	Renew(t, d, warm)
-	Leave(t, d, warm)
+	for _, name := range []string{"warm", "warm, too"} { // prepares the statements
+		warm, next := Ticket(0, name), Ticket(1, name)
+		Join(t, d, warm, driver.Held)
+		Renew(t, d, warm)
+		if name != "warm" {
+			Join(t, d, next, driver.Waiting)
+			Leave(t, d, warm)
+			warm = next
+		}
+		Leave(t, d, warm)
+	}
 
 	a := Ticket(1, "n")
 	count("uncontended join and leave", want.Free, func() { Join(t, d, a, driver.Held); Leave(t, d, a) })
