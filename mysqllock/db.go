@@ -57,7 +57,10 @@ type database struct {
 	opt    Options
 	tables *sqlqueue.Tables         // its name is that of the wake-up connection's named lock
 	mode   atomic.Pointer[sendMode] // how statements are sent, once that is known
-	silent func()                   // is called after one connection led nowhere
+	silent func()                   // is called when the server seems to be silent
+
+	lastAnswer sqlqueue.Last // when the server last answered a request
+	suspect    sqlqueue.Last // connections whose last use ended before may be dead, see trackedConn
 }
 
 // Auto implements [sqlqueue.DB]. A statement is a transaction of its own. It is
@@ -227,21 +230,26 @@ func (d *database) inConn(ctx context.Context, f func(*conn) error) error {
 	began := time.Now()
 	err = f(c)
 	d.reactTo(c, err)
-	if err != nil && sqlqueue.Silent(ctx, began) {
-		d.afterSilence()
+	switch {
+	case err == nil || code(err) != 0:
+		d.lastAnswer.Record(sqlqueue.InstantOf(time.Now()))
+	case sqlqueue.Silent(ctx, began):
+		d.afterSilence(sqlqueue.InstantOf(began))
 	}
 	return err
 }
 
-// afterSilence closes the idle connections after one connection led nowhere: a
-// device between this client and the server may have forgotten all of them. A
+// afterSilence closes idle connections after one connection led nowhere since an
+// instant: a device between this client and the server may have forgotten them. A
 // hold must not be lost because it is renewed on one dead connection after the
-// other.
-func (d *database) afterSilence() {
-	if d.owned {
-		d.dropIdle()
+// other. Connections that have answered since then stay, and so do the wake-ups if
+// any has: the server is slow, for one that waits for a row or for all, and would
+// have to serve new connections as well.
+func (d *database) afterSilence(since sqlqueue.Instant) {
+	d.suspect.Record(since)
+	if d.lastAnswer.Load() < since {
+		d.silent()
 	}
-	d.silent()
 }
 
 // dropIdle closes the idle connections of the driver's own pool.
@@ -287,8 +295,10 @@ type sendMode struct {
 	// writes them: then information_schema.processlist fails for everybody
 	// (3854, since 9.7). MariaDB can display them, and prepares by the text,
 	// see preparingConnector.
-	hex  bool
-	idle int64 // wait_timeout of the sessions, in seconds
+	hex bool
+	// compounds says that contended requests are compound statements.
+	compounds bool
+	idle      int64 // wait_timeout of the sessions, in seconds
 }
 
 // limit returns the wait_timeout for the time of a transaction.
@@ -344,6 +354,7 @@ func (d *database) findSendMode(ctx context.Context, c *conn) (*sendMode, error)
 			return nil, err
 		}
 	}
+	m.compounds = d.owned && m.together && !m.setsLevel && hasCompounds(version)
 	d.mode.Store(m)
 	return m, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -46,13 +47,15 @@ func denied(err error) bool {
 
 // deniedForm matches the servers' errors that name a missing right, with the
 // database before the table or without.
-var deniedForm = regexp.MustCompile("^([A-Z]+)[A-Za-z ]* command denied to user .* (?:for|in) table (?:[`'][^`']*[`']\\.)?[`'](\\w+)[`']")
+var deniedForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^([A-Z]+)[A-Za-z ]* command denied to user .* (?:for|in) table (?:[`'][^`']*[`']\\.)?[`'](\\w+)[`']")
+})
 
 // missingRight returns the missing right in the words of a grant, "SELECT on
 // holdfast_line", or nothing where the server does not name it.
 func missingRight(err error) string {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		if m := deniedForm.FindStringSubmatch(e.Message); m != nil {
+		if m := deniedForm().FindStringSubmatch(e.Message); m != nil {
 			return m[1] + " on " + m[2]
 		}
 	}

@@ -64,7 +64,7 @@ func TestF126_InvalidNamesAreNotInterrupted(t *testing.T) {
 		}
 	}
 	d := &Driver{}
-	d.db.tables = sqlqueue.NewTables(sqlqueue.New(dialect(&d.db.opt, nil)), &d.db, "me")
+	d.db.tables = sqlqueue.NewTables(sqlqueue.New(dialect(&d.db.opt, "me", nil)), &d.db, "me")
 	defer d.db.tables.Stop()
 	stmts := d.db.notifyStmts([]sqlqueue.Push{{Wake: "a'), (SLEEP(9", ID: "i", Status: driver.Status{State: driver.Gone}}})
 	if slices.ContainsFunc(stmts, isInterrupt) {

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 )
@@ -11,7 +12,7 @@ import (
 // from rows that other clients wrote, and become part of the text of
 // statements: MySQL does not prepare KILL with a placeholder (6413, since 9.7),
 // and a pool that was passed to New may prepare every statement with one.
-var wakeupName = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+var wakeupName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`) })
 
 const interruptPrefix = "KILL QUERY IS_USED_LOCK('"
 
@@ -22,7 +23,7 @@ func interruptText(name string) string { return interruptPrefix + name + "')" }
 // interruptStmt returns interruptText as a statement, to be sent after the
 // commit. It returns false for a name that no driver takes.
 func interruptStmt(name string) (s *sqlqueue.Stmt, ok bool) {
-	if !wakeupName.MatchString(name) {
+	if !wakeupName().MatchString(name) {
 		return nil, false
 	}
 	return &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: interruptText(name), Writes: true}}, true

@@ -21,7 +21,7 @@ func tablesAt(t *testing.T, s *servers.MariaDBServer, url string) sqlcases.Table
 	return sqlcases.Tables{
 		Open:   func() (driver.Driver, error) { return Open(context.Background(), url) },
 		Next:   func() (driver.Driver, error) { return openNext(url) },
-		Layout: sqlqueue.New(dialect(new(Options), nil)).Layout(),
+		Layout: sqlqueue.New(dialect(new(Options), "", nil)).Layout(),
 		Read: func() (layout, queues, indexes int64) {
 			return s.Value(t, "SELECT layout FROM "+prefix+"store"),
 				s.Value(t, "SELECT count(*) FROM "+prefix+"line WHERE note = 7"),
@@ -58,7 +58,7 @@ func TestNextLayoutCutOff(t *testing.T) {
 	prefix := prefixOf(url)
 	a := ticket(1, "n")
 	held := mustJoin(t, openOn(t, url), a, driver.Held)
-	queues := sqlqueue.New(dialect(&Options{TablePrefix: prefix, later: &sqlcases.NextLayout}, nil))
+	queues := sqlqueue.New(dialect(&Options{TablePrefix: prefix, later: &sqlcases.NextLayout}, "", nil))
 	stmts := queues.Changes(queues.Layout() - 1)
 	db := poolOf(t, url, func(c *mysql.Config) { c.Params = map[string]string{"autocommit": "0"} })
 	for done := 1; done < len(stmts); done++ {

@@ -11,7 +11,7 @@
 // MySQL has no notifications. Each driver that watches has one connection for
 // wake-ups: it sleeps at the server and holds a named lock (GET_LOCK) with a
 // unique name. A client that grants a ticket writes a message for the ticket's
-// client. In the packet of its commit it then interrupts the statement of the
+// client. In the request of its commit it then interrupts the statement of the
 // connection that holds the name: KILL QUERY IS_USED_LOCK('…'). This can hit
 // nothing but the sleep of such a connection. If interruptions do not reach a
 // driver (behind a pooler that shares connections, or in a pool of one), the
@@ -67,16 +67,18 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver     = (*Driver)(nil)
-	_ driver.Identifier = (*Driver)(nil)
-	_ driver.Checker    = (*Driver)(nil)
-	_ sqlqueue.Database = (*database)(nil)
+	_ driver.Driver       = (*Driver)(nil)
+	_ driver.Identifier   = (*Driver)(nil)
+	_ driver.Checker      = (*Driver)(nil)
+	_ sqlqueue.Database   = (*database)(nil)
+	_ sqlqueue.CompoundDB = (*database)(nil)
 )
 
 func newDriver(pool, wakeupPool *sql.DB, owned bool, o *Options) *Driver {
 	d := &Driver{db: database{pool: pool, owned: owned, opt: *o}}
 	d.wakeup.db, d.wakeup.pool, d.db.silent = &d.db, wakeupPool, d.wakeup.reconnect
-	d.db.tables = sqlqueue.NewTables(sqlqueue.New(dialect(o, d.db.notifyStmts)), &d.db, "holdfast_"+strings.ToLower(rand.Text()))
+	name := "holdfast_" + strings.ToLower(rand.Text())
+	d.db.tables = sqlqueue.NewTables(sqlqueue.New(dialect(o, name, d.db.notifyStmts)), &d.db, name)
 	d.requests = d.db.tables.Requests()
 	return d
 }

@@ -171,7 +171,17 @@ func shared(t *testing.T, more string) drivertest.Harness {
 	}
 }
 
-func TestLocks(t *testing.T) { drivertest.RunLocks(t, shared(t, "")) }
+// TestLocks runs the suite of locks. Tests that run at the same time as others begin after
+// it, so it may pause the server.
+func TestLocks(t *testing.T) {
+	h := shared(t, "")
+	h.Pause = func(drivertest.T) func() {
+		s := servers.SharedMariaDB(t)
+		s.Pause(t)
+		return func() { s.Resume(t) }
+	}
+	drivertest.RunLocks(t, h)
+}
 
 func TestLocksAcrossProcesses(t *testing.T) {
 	multiproc.Run(t, multiproc.Store{Target: servers.SharedMariaDB(t).URL("holdfast", own()), TTL: 2 * time.Second})

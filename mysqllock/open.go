@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -35,10 +36,10 @@ type Options struct {
 	later    *[][]string // for tests: sqlqueue.Dialect.ExtraChanges
 }
 
-var prefixForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
+var prefixForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`) })
 
 func (o *Options) check() error {
-	if o.TablePrefix != "" && !prefixForm.MatchString(o.TablePrefix) {
+	if o.TablePrefix != "" && !prefixForm().MatchString(o.TablePrefix) {
 		return fmt.Errorf("invalid table prefix %q: use at most 32 lower-case letters, digits and underscores, and no digit at the beginning", o.TablePrefix)
 	}
 	return nil
@@ -133,7 +134,7 @@ func open(ctx context.Context, config *mysql.Config, o *Options) (*Driver, error
 	db.SetMaxIdleConns(o.conns())
 	wakeupPool.SetMaxIdleConns(0)
 	d := newDriver(db, wakeupPool, true, o)
-	conns.setTexts(d.db.tables.Queues)
+	conns.serve(&d.db)
 	err = d.db.reach(ctx, max(driver.OpenLimit, config.Timeout))
 	if err == nil {
 		err = d.db.tables.Begin(ctx)

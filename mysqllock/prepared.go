@@ -25,14 +25,16 @@ import (
 type preparingConnector struct {
 	sqldriver.Connector
 	frequent map[string]bool // the texts that are worth preparing
+	suspect  *sqlqueue.Last  // see trackedConn
 	mariaDB  atomic.Pointer[bool]
 }
 
-// setTexts sets the texts. It must be called before the first connection is
-// made.
-func (o *preparingConnector) setTexts(queues *sqlqueue.Queues) {
+// serve sets for which database it makes connections. It must be called before the first
+// connection is made.
+func (o *preparingConnector) serve(d *database) {
+	o.suspect = &d.suspect
 	o.frequent = make(map[string]bool)
-	for _, text := range queues.Frequent() {
+	for _, text := range d.tables.Queues.Frequent() {
 		o.frequent[text.SQL] = true
 	}
 }
@@ -49,11 +51,18 @@ func (o *preparingConnector) Connect(ctx context.Context) (sqldriver.Conn, error
 		// statement sends its level, see sendMode.setsLevel.
 		_, _ = c.ExecContext(ctx, textSession, nil)
 	}
-	if c, ok := c.(sqlConn); ok && o.isMariaDB(ctx, c) {
-		_, _ = c.ExecContext(ctx, textLatestRows, nil) // servers before 10.6.18 neither have nor need the variable
-		return &preparingConn{sqlConn: c, frequent: o.frequent, stmts: make(map[string]preparedStmt)}, nil
+	conn, ok := c.(sqlConn)
+	if !ok {
+		return c, nil
 	}
-	return c, nil
+	maria := o.isMariaDB(ctx, conn)
+	conn = &trackedConn{sqlConn: conn, suspect: o.suspect}
+	if maria {
+		_, _ = conn.ExecContext(ctx, textCompounds, nil)  // without them, no compound decides
+		_, _ = conn.ExecContext(ctx, textLatestRows, nil) // servers before 10.6.18 neither have nor need the variable
+		conn = &preparingConn{sqlConn: conn, frequent: o.frequent, stmts: make(map[string]preparedStmt)}
+	}
+	return conn, nil
 }
 
 // isMariaDB reports whether the server is MariaDB. It asks once. A connection
@@ -130,6 +139,9 @@ func send[A any](ctx context.Context, c *preparingConn, text string, args []sqld
 		if answer, err = prepared(s, ctx, args); !c.mustSendText(text, err) {
 			return answer, err
 		}
+	}
+	if isCompound(text) { // a server or a proxy that prepares none may not know it either
+		return answer, errNotPrepared
 	}
 	return asText(ctx, text, args)
 }

@@ -61,11 +61,12 @@ func join() string {
 // dialect returns the dialect of MySQL 8 and MariaDB. All text is bytes: bytes
 // compare byte for byte under every collation, and are the same in every
 // character set.
-func dialect(o *Options, tell func([]sqlqueue.Push) []*sqlqueue.Stmt) sqlqueue.Dialect {
+func dialect(o *Options, self string, tell func([]sqlqueue.Push) []*sqlqueue.Stmt) sqlqueue.Dialect {
 	now := clockNow
 	if o.clock != "" {
 		now = o.clock
 	}
+	joinCompound, leaveCompound := compoundTexts(now, o.prefix()+"post")
 	return sqlqueue.Dialect{
 		Now:            now,
 		Tick:           fmt.Sprintf("greatest((%s - %d) DIV 25, 1)", now, driver.Epoch.UnixMicro()),
@@ -88,6 +89,10 @@ func dialect(o *Options, tell func([]sqlqueue.Push) []*sqlqueue.Stmt) sqlqueue.D
 		},
 		ExtraChanges: o.later,
 		Notify:       tell,
+		Self:         self,
+
+		JoinCompound:  joinCompound,
+		LeaveCompound: leaveCompound,
 	}
 }
 
@@ -116,7 +121,7 @@ func Schema(o *Options) (string, error) {
 		return "", driver.Wrap(driver.Refused, err)
 	}
 	var b strings.Builder
-	queues := sqlqueue.New(dialect(o, nil))
+	queues := sqlqueue.New(dialect(o, "", nil))
 	for _, stmt := range append(ddl(o, queues, "replace(uuid(), '-', '')"), queues.MarkSchema()) {
 		b.WriteString(stmt + ";\n")
 	}

@@ -262,31 +262,45 @@ func (w *wakeup) sleepStmt(unless string, args []any, atMost time.Duration, woke
 	return it
 }
 
+// seenMax is the greatest number of messages that stay in the table after they were read.
+// The leave of a ticket removes its own, see leaveCompound. The wake-up connection
+// removes the others together, now and then: each removal is a commit.
+const seenMax = 16
+
 // listen sleeps and reads messages until the connection ends or one of its own
 // statements fails, and returns the reason.
 func (w *wakeup) listen(ctx context.Context, c *conn) error {
-	var done []string // read but not removed yet
+	var seen []message // read, and perhaps still there
+	remove := false
 	for ctx.Err() == nil {
 		limit, cancel := context.WithTimeout(ctx, sleepMax+sleepGrace)
 		w.cancelSleep.Store(&cancel)
-		read, err := w.sleepAndRead(limit, c, done)
-		cancel()
-		switch {
-		case err == nil:
-			done = done[:0]
-		case !wasInterrupted(err) && !hitTimeLimit(err):
-			return err
+		read, err := w.sleepAndRead(limit, c, seen, remove)
+		cut := wasInterrupted(err) || hitTimeLimit(err)
+		if cut {
+			read = nil
+			err = c.run(limit, false, w.readStmt(&read))
 		}
+		cancel()
+		if err != nil {
+			if !wasInterrupted(err) && !hitTimeLimit(err) {
+				return err
+			}
+			continue // nothing is lost: what is there prevents the next sleep
+		}
+		news := 0
 		for _, m := range read {
 			switch {
-			case slices.Contains(done, m.id):
+			case slices.ContainsFunc(seen, m.same):
+				continue
 			case m.status.State == 0:
 				w.db.tables.Notify("", driver.Status{}) // the message cannot be read
 			default:
 				w.db.tables.Notify(m.id, m.status)
 			}
-			done = append(done, m.id)
+			news++
 		}
+		seen, remove = read, len(read) > seenMax || news == 0 && !cut
 	}
 	return nil
 }
@@ -301,49 +315,67 @@ func hitTimeLimit(err error) bool {
 // message is one row of the table of messages.
 type message struct {
 	id     string
+	state  int64 // as it is in the row
 	status driver.Status
 }
+
+// same reports whether another message is this one. A ticket that was granted may get
+// a second message in the row of the first: that it was removed.
+func (m message) same(other message) bool { return m.id == other.id && m.state == other.state }
 
 // messageOf returns the message in a row that another client wrote. A message
 // without a valid meaning has no state.
 func messageOf(id string, state, token int64) message {
 	switch {
 	case state == int64(driver.Held) && token > 0:
-		return message{id, driver.Status{State: driver.Held, Token: uint64(token)}}
+		return message{id, state, driver.Status{State: driver.Held, Token: uint64(token)}}
 	case state == int64(driver.Gone):
-		return message{id, driver.Status{State: driver.Gone}}
+		return message{id, state, driver.Status{State: driver.Gone}}
 	}
-	return message{id: id}
+	return message{id: id, state: state}
 }
 
-// sleepAndRead removes the messages in done, sleeps while there are no new
-// messages, and reads the new ones. An interruption ends the sleep. One that
-// arrives before the sleep begins is not lost: its message is there by then,
-// and prevents the sleep.
-func (w *wakeup) sleepAndRead(ctx context.Context, c *conn, done []string) (read []message, err error) {
-	post, name := w.db.opt.prefix()+"post", w.db.tables.Name
+// sleepAndRead sleeps while there are no messages but those that were seen, and reads
+// all that are there. With remove set, it removes the seen ones first. An interruption
+// ends the sleep. One that arrives before the sleep begins is not lost: its message is
+// there by then, and prevents the sleep.
+func (w *wakeup) sleepAndRead(ctx context.Context, c *conn, seen []message, remove bool) (read []message, err error) {
+	post, own := w.db.opt.prefix()+"post", []any{[]byte(w.db.tables.Name)}
 	var items []*item
-	if len(done) > 0 {
-		args := []any{[]byte(name)}
-		for _, id := range done {
-			args = append(args, []byte(id))
+	which, args := " WHERE wake = ?", own
+	if len(seen) > 0 {
+		those := make([]string, len(seen))
+		args = slices.Clone(own)
+		for i, m := range seen {
+			those[i] = "id = ? AND state = ?"
+			args = append(args, []byte(m.id), m.state)
 		}
-		list := strings.TrimSuffix(strings.Repeat("?, ", len(done)), ", ")
-		items = append(items, &item{text: "DELETE FROM " + post + " WHERE wake = ? AND id IN (" + list + ")", args: args})
+		list := "(" + strings.Join(those, " OR ") + ")"
+		if remove {
+			items = append(items, &item{text: "DELETE FROM " + post + which + " AND " + list, args: args})
+			args = own
+		} else {
+			which += " AND NOT " + list
+		}
 	}
 	var woke sql.NullInt64
-	items = append(items, w.sleepStmt("EXISTS(SELECT 1 FROM "+post+" WHERE wake = ?)", []any{[]byte(name)}, sleepMax, &woke))
-	items = append(items, &item{text: "SELECT id, state, token FROM " + post + " WHERE wake = ?", args: []any{[]byte(name)}, rows: true,
+	items = append(items, w.sleepStmt("EXISTS(SELECT 1 FROM "+post+which+")", args, sleepMax, &woke))
+	items = append(items, w.readStmt(&read))
+	err = c.run(ctx, false, items...)
+	w.hasSleepLock = w.hasSleepLock || woke.Int64 == 1
+	return read, err
+}
+
+// readStmt returns the statement that appends all messages to read.
+func (w *wakeup) readStmt(read *[]message) *item {
+	return &item{text: "SELECT id, state, token FROM " + w.db.opt.prefix() + "post WHERE wake = ?", args: []any{[]byte(w.db.tables.Name)}, rows: true,
 		row: func(scan func(...any) error) error {
 			var id string
 			var state, token int64
 			err := scan(&id, &state, &token)
 			if err == nil {
-				read = append(read, messageOf(id, state, token))
+				*read = append(*read, messageOf(id, state, token))
 			}
 			return err
-		}})
-	err = c.run(ctx, false, items...)
-	w.hasSleepLock = w.hasSleepLock || woke.Int64 == 1
-	return read, err
+		}}
 }

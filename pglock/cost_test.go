@@ -65,7 +65,11 @@ func TestRequestCosts(t *testing.T) {
 		HandOff:          sqlcases.Cost{Statements: 4, Trips: 1},
 		Many:             sqlcases.Cost{Statements: 10, Trips: 10},
 	}.Check(t, r, d, d.db.tables)
-	if id := <-told; id != ticket(3, "n").ID {
+	id := <-told
+	if id == ticket(1, "warm, too").ID { // by the hand-off that prepared the statements
+		id = <-told
+	}
+	if id != ticket(3, "n").ID {
 		t.Errorf("told %s", id)
 	}
 }

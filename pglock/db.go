@@ -51,13 +51,17 @@ const (
 // database is the database of one client, on a pool of connections.
 type database struct {
 	pool       *pgxpool.Pool
+	spare      spare
+	sockets    *sockets
 	owned      bool // the driver made the pool
 	opt        Options
 	tables     *sqlqueue.Tables // its name is that of the driver's channel
 	explicitTx atomic.Bool      // see Auto
 	textOnly   atomic.Bool      // no statement is prepared, see prepare
 	stmtNames  map[*sqlqueue.Text]string
-	silent     func() // is called after one connection led nowhere
+	silent     func()        // is called when the server seems to be silent
+	lastAnswer sqlqueue.Last // when the server last answered a request
+	suspect    sqlqueue.Last // connections whose last use ended before may be dead, see track
 }
 
 // Auto implements [sqlqueue.DB]. The statement and its limits are one round
@@ -182,13 +186,18 @@ func (d *database) inConn(ctx context.Context, f func(*pooledConn) error) error 
 		return err
 	}
 	began := time.Now()
-	c, err := d.pool.Acquire(ctx)
+	c, err := d.acquire(ctx)
 	if err != nil {
-		// The pool pings a connection that was idle.
-		if st := d.pool.Stat(); st.AcquiredConns() < st.MaxConns() && sqlqueue.Silent(ctx, began) {
-			d.afterSilence()
+		// The pool pings a connection that was idle. Without idle ones the request has
+		// waited for a connection that is in use or being made, which tells nothing.
+		if d.pool.Stat().IdleConns() > 0 && sqlqueue.Silent(ctx, began) {
+			d.afterSilence(sqlqueue.InstantOf(began))
 		}
 		return d.notAcquired(ctx, err)
+	}
+	if sqlqueue.TooLate(ctx, began) {
+		c.Release()
+		return d.notInTime(context.DeadlineExceeded)
 	}
 	l := &pooledConn{PgConn: c.Conn().PgConn()}
 	ready, err := d.prepare(ctx, l.PgConn)
@@ -201,21 +210,27 @@ func (d *database) inConn(ctx context.Context, f func(*pooledConn) error) error 
 	}
 	d.reactTo(err)
 	d.release(c, err)
-	if err != nil && sqlqueue.Silent(ctx, began) {
-		d.afterSilence()
+	switch {
+	case err == nil || code(err) != "":
+		d.lastAnswer.Record(sqlqueue.InstantOf(time.Now()))
+	case sqlqueue.Silent(ctx, began):
+		d.afterSilence(sqlqueue.InstantOf(began))
 	}
 	return err
 }
 
-// afterSilence closes the idle connections after one connection led nowhere: a
-// device between this client and the server may have forgotten all of them. A
+// afterSilence closes idle connections after one connection led nowhere since an
+// instant: a device between this client and the server may have forgotten them. A
 // hold must not be lost because it is renewed on one dead connection after the
-// other.
-func (d *database) afterSilence() {
-	if d.owned {
-		d.pool.Reset()
+// other. Connections that have answered since then stay, and so does the one for LISTEN
+// if any has: the server is slow, for one that waits for a row or for all, and would
+// have to serve new connections as well.
+func (d *database) afterSilence(since sqlqueue.Instant) {
+	d.suspect.Record(since)
+	if d.lastAnswer.Load() < since {
+		d.spare.reset()
+		d.silent()
 	}
-	d.silent()
 }
 
 // release gives a connection back. If its server takes no writes, release
@@ -229,6 +244,9 @@ func (d *database) release(c *pgxpool.Conn, err error) {
 		if d.owned {
 			d.pool.Reset()
 		}
+	}
+	if d.owned {
+		d.noteUse(c.Conn())
 	}
 	c.Release()
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -117,9 +118,14 @@ func (d *database) notAcquired(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "closed pool"):
 		return driver.Errorf(driver.Unavailable, "the pool of connections is closed")
 	case ctx.Err() != nil:
-		return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d): %w", d.pool.Stat().MaxConns(), context.Cause(ctx))
+		return d.notInTime(context.Cause(ctx))
 	}
 	return notConnected(err)
+}
+
+// notInTime returns the error of a request that got no connection in its time.
+func (d *database) notInTime(cause error) error {
+	return driver.Errorf(driver.Unavailable, "timed out waiting for a connection (pool size %d): %w", d.pool.Stat().MaxConns(), cause)
 }
 
 // A connectError is the error of an attempt to connect, on one line. The client
@@ -138,7 +144,7 @@ func (e *connectError) Unwrap() error { return e.err }
 
 // perAddress matches the beginning of the client library's error for one
 // attempt.
-var perAddress = regexp.MustCompile(`^(\S+) \(\S*\): `)
+var perAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\S+) \(\S*\): `) })
 
 // flatten returns the error of an attempt to connect as a connectError.
 func flatten(err error) error {
@@ -152,7 +158,7 @@ func flatten(err error) error {
 	}
 	var texts []string
 	for _, cause := range causes {
-		text := perAddress.ReplaceAllString(cause.Error(), "$1: ")
+		text := perAddress().ReplaceAllString(cause.Error(), "$1: ")
 		if dial, ok := errors.AsType[*net.OpError](cause); ok && dial.Op == "dial" {
 			text = dial.Error() // it names the address
 		} else if pgconn.Timeout(cause) {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,15 +39,15 @@ type Options struct {
 }
 
 var (
-	prefixForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
-	schemaForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]{0,62}$`)
+	prefixForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`) })
+	schemaForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]{0,62}$`) })
 )
 
 func (o *Options) check() error {
-	if o.TablePrefix != "" && !prefixForm.MatchString(o.TablePrefix) {
+	if o.TablePrefix != "" && !prefixForm().MatchString(o.TablePrefix) {
 		return fmt.Errorf("invalid table prefix %q: use at most 32 lower-case letters, digits and underscores, and no digit at the beginning", o.TablePrefix)
 	}
-	if o.Schema != "" && !schemaForm.MatchString(o.Schema) {
+	if o.Schema != "" && !schemaForm().MatchString(o.Schema) {
 		return fmt.Errorf("invalid schema %q: use letters, digits and any of _ $ -, and begin with a letter or an underscore", o.Schema)
 	}
 	return nil
@@ -74,7 +75,8 @@ func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 // tables, and creates them if there are none.
 //
 // The pool may be small: a request takes a connection for one short
-// transaction. The connection for LISTEN does not come from the pool.
+// transaction. The connection for LISTEN does not come from the pool, nor does a
+// spare one that renewals and releases take where the pool has none free.
 func New(pool *pgxpool.Pool, o *Options) (*Driver, error) {
 	if o == nil {
 		o = new(Options)
@@ -126,11 +128,13 @@ func open(ctx context.Context, config *pgxpool.Config, o *Options) (*Driver, err
 	if err := driver.Before(ctx); err != nil {
 		return nil, err
 	}
+	d := newDriver(nil, true, o)
+	d.db.track(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, driver.Wrap(driver.Refused, err)
 	}
-	d := newDriver(pool, true, o)
+	d.db.pool = pool
 	err = d.db.reach(ctx, config.ConnConfig)
 	if err == nil {
 		err = d.db.tables.Begin(ctx)

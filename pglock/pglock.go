@@ -6,7 +6,8 @@
 // whatever the database's default is, with limits on its waits. No connection
 // is kept between requests, and a waiting ticket keeps none. Requests leave
 // nothing in a connection, so they pass through PgBouncer in transaction mode,
-// and a pool of one connection is enough.
+// and a pool of one connection is enough. Where other queries have all of the
+// pool's connections, renewals and releases take one beside it.
 //
 // NOTIFY wakes a waiting client. Each driver that watches has one connection of
 // its own for LISTEN, to a channel of its own. A release notifies the channel
@@ -71,7 +72,7 @@ var (
 )
 
 func newDriver(pool *pgxpool.Pool, owned bool, o *Options) *Driver {
-	d := &Driver{db: database{pool: pool, owned: owned, opt: *o}}
+	d := &Driver{db: database{pool: pool, owned: owned, opt: *o, sockets: newSockets()}}
 	d.listener.db, d.db.silent = &d.db, d.listener.checkNow
 	self := newChannel()
 	queues := sqlqueue.New(dialect(o, self, d.db.notifyStmts))
@@ -84,10 +85,18 @@ func newDriver(pool *pgxpool.Pool, owned bool, o *Options) *Driver {
 // Traits implements [driver.Driver].
 func (d *Driver) Traits() driver.Traits { return traits }
 
-// Close implements [driver.Driver]. A pool that was passed to [New] stays open.
+// Close implements [driver.Driver]. A pool that was passed to [New] stays open, with its
+// connections, and with the time that the client library takes to give up those whose
+// requests a silent server did not answer: at most 15 s.
 func (d *Driver) Close() error {
-	if d.db.tables.Stop() && d.db.owned {
-		d.db.pool.Close()
+	if d.db.tables.Stop() {
+		cut := time.AfterFunc(closeTime, d.db.sockets.cutAll)
+		d.db.spare.close()
+		if d.db.owned {
+			d.db.pool.Close()
+		}
+		cut.Stop()
+		d.db.sockets.close()
 	}
 	return nil
 }

@@ -138,7 +138,13 @@ func shared(t *testing.T, more string) drivertest.Harness {
 	}
 }
 
-func TestLocks(t *testing.T) { drivertest.RunLocks(t, shared(t, "&pool_max_conns=2")) }
+// TestLocks runs the suite of locks. Tests that run at the same time as others begin after
+// it, so it may pause the server.
+func TestLocks(t *testing.T) {
+	h := shared(t, "&pool_max_conns=2")
+	h.Pause = func(drivertest.T) func() { return servers.SharedPostgres(t).Pause(t) }
+	drivertest.RunLocks(t, h)
+}
 
 func TestLocksAcrossProcesses(t *testing.T) {
 	multiproc.Run(t, multiproc.Store{Target: servers.SharedPostgres(t).URL("postgres", own()), TTL: 2 * time.Second})

@@ -181,7 +181,11 @@ func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	cc := config.ConnConfig
 	if l.db.opt.Listen != nil {
 		cc = l.db.opt.Listen.Copy()
-	} else if config.BeforeConnect != nil {
+		l.db.sockets.track(cc)
+	} else {
+		if !l.db.owned { // the driver's own pool does that
+			l.db.sockets.trackPool(config)
+		}
 		if err := config.BeforeConnect(ctx, cc); err != nil {
 			return nil, notConnected(err)
 		}

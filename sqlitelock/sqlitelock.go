@@ -226,22 +226,42 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	})
 }
 
-// Close implements [driver.Driver]. The file remains, with the places in it.
+// Close implements [driver.Driver]. The file remains, with the places in it. A request in
+// which the file system does not answer cannot be ended. Close then returns an error after
+// 2 s, and the file is closed when the request ends.
 func (d *Driver) Close() error {
 	d.closing.Do(func() {
 		d.closed.Store(true)
-		d.worker.close()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if w := d.watch.Swap(nil); w != nil {
-			w.close()
+		ended := make(chan error, 1)
+		go func() { ended <- d.end() }()
+		limit := time.NewTimer(closeTime)
+		defer limit.Stop()
+		select {
+		case d.err = <-ended:
+		case <-limit.C:
+			d.err = driver.Errorf(driver.Unknown, "%s stays open: the file system has not answered a request for %v", d.path, closeTime)
 		}
-		if d.worker.conn != nil {
-			d.err = d.worker.conn.close()
-		}
-		d.users.leave()
 	})
 	return d.err
+}
+
+// closeTime is the longest time for which Close waits for the request that is under way.
+const closeTime = 2 * time.Second
+
+// end ends the worker and the watcher, and closes the file.
+func (d *Driver) end() error {
+	d.worker.close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.watch.Swap(nil); w != nil {
+		w.close()
+	}
+	var err error
+	if d.worker.conn != nil {
+		err = d.worker.conn.close()
+	}
+	d.users.leave()
+	return err
 }
 
 // Identity implements [driver.Identifier].

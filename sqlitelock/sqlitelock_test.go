@@ -138,6 +138,7 @@ func (s *store) harness(dir string) drivertest.Harness {
 			}
 		},
 		StepClock: func(t drivertest.T, d time.Duration) { s.step.Add(int64(d)) },
+		LeaveOut:  map[string]string{"close-silent": ownClose},
 		Elsewhere: s.elsewhere(dir),
 		Rows: func(t drivertest.T) (n int) {
 			if err := raw(t, s.path).QueryRow("SELECT count(*) FROM holdfast_line").Scan(&n); err != nil {

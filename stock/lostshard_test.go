@@ -73,6 +73,13 @@ func keysOf(s *redisServers, at shard, sales []string) []string {
 	return keys
 }
 
+// limited returns a context for the calls of one case: a call that asks again and again
+// ends with it, and says so.
+func limited(t *testing.T, what string) (context.Context, context.CancelFunc) {
+	const limit = 20 * time.Second
+	return context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("%s: the calls have not ended after %v", what, limit))
+}
+
 // TestF119_ShardOfLostDataStaysOutOfSale checks that a shard restored from
 // before a change stays out of sale, whatever the directory contains: no call
 // raises it to a later epoch. When its data is back, every id and unit is where
@@ -98,7 +105,9 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 				if inDatabase && knows != (n%2 == 0) {
 					continue // each request is several statements; the clients are those of all stores
 				}
-				ctx, sku := t.Context(), fmt.Sprint(l.name, knows)
+				sku := fmt.Sprint(l.name, knows)
+				ctx, cancel := limited(t, sku)
+				defer cancel()
 				s := client(t, &Options{SoldOutFor: -1, Patience: time.Second})
 				var sales []string
 				for i := range 60 {
@@ -161,6 +170,7 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 						t.Errorf("%s: %s again: %v", sku, id, r)
 					}
 				}
+				must(t, context.Cause(ctx))
 				after, err := s.sender.backend.ask(ctx, at, request{op: opLook, epoch: 1, keep: 1000})
 				must(t, err)
 				if x, y := before.look, after.look; x.epoch != y.epoch || x.free != y.free || x.sold != y.sold {
@@ -198,9 +208,9 @@ func TestF119_ShardOfLostDataStaysOutOfSale(t *testing.T) {
 func TestF119_RebalanceMendsDirectoryThatClientKnowsBetter(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, client func(testing.TB, *Options) *Stock) {
 		for _, shards := range []int{0, 6} {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
 			s, sku := client(t, &Options{SoldOutFor: -1}), fmt.Sprint("x", shards)
+			ctx, cancel := limited(t, sku)
+			defer cancel()
 			must(t, s.Set(ctx, sku, 100, 2))
 			older, _, err := s.sender.backend.directory(ctx, sku)
 			must(t, err)

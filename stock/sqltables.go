@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -14,7 +15,7 @@ import (
 // refused.
 const sqlLayout = 1
 
-var prefixForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
+var prefixForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`) })
 
 // tableNames returns the tables, that of the layout last.
 func tableNames(prefix string) []string {
@@ -73,7 +74,7 @@ func Schema(o *Options, database string) (string, error) {
 // table can have.
 func (o *Options) forTables() (Options, error) {
 	options, err := o.checked()
-	if err == nil && !prefixForm.MatchString(options.Prefix) {
+	if err == nil && !prefixForm().MatchString(options.Prefix) {
 		err = fmt.Errorf("stock: invalid prefix %q of tables: use at most 32 lower-case letters, digits and underscores, and no digit at the beginning", options.Prefix)
 	}
 	return options, err

@@ -43,6 +43,7 @@ func (s *Queues) hasExpired(key []byte) bool {
 // tickets that it concerns; the other tickets leave.
 func (s *Queues) Leave(ctx context.Context, db DB, refs []driver.Ref) ([]driver.Status, []Push) {
 	b := newBatch(refs)
+	handsOff := s.t.handOff != nil || s.compounds(db) != nil
 	var fast, contended []int
 	for _, i := range b.filter(func(i int, r *driver.Ref) bool {
 		return r.State != driver.Waiting && !r.JoinPending && r.Owner == "" && b.onlyOfQueue(i)
@@ -51,7 +52,7 @@ func (s *Queues) Leave(ctx context.Context, db DB, refs []driver.Ref) ([]driver.
 		// if nobody does. But it takes a round trip for each queue.
 		now := s.contention.last(b.keys[i])
 		switch {
-		case s.t.handOff != nil && refs[i].Limit == 1 && (now || len(refs) == 1 && s.contention.recent(b.keys[i])):
+		case handsOff && refs[i].Limit == 1 && (now || len(refs) == 1 && s.contention.recent(b.keys[i])):
 			contended = append(contended, i)
 		case !now:
 			fast = append(fast, i)

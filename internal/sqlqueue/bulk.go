@@ -97,46 +97,55 @@ func (k *bulk) readAll(ctx context.Context, tx Tx, chunk []int) error {
 	k.queues, k.exists = make(map[string]*bulkQueue), make(map[string]bool)
 	names := make(map[string]string)
 	var keys, held, waiting []any
+	var keysOfOne, ofOne, waitingInOne []any // to be read by statements about one queue
 	for same := range k.b.byQueue(chunk) {
 		key := k.b.keys[same[0]]
 		names[string(key)] = k.b.refs[same[0]].Name
-		keys = append(keys, key)
+		var waits []any
 		for _, i := range same {
 			if k.b.refs[i].State == driver.Waiting {
-				waiting = append(waiting, key, k.b.refs[i].ID)
+				waits = append(waits, key, k.b.refs[i].ID)
 			} else {
 				held = append(held, key, k.b.refs[i].ID)
 			}
 		}
+		// Where a client has several waiters, the queue may be deep.
+		if k.d.ConstantBounds && (len(same) == len(chunk) || len(waits) > 2) {
+			keysOfOne = append(keysOfOne, key)
+			ofOne = append(ofOne, key, "")
+			waitingInOne = append(waitingInOne, waits...)
+		} else {
+			keys = append(keys, key)
+			waiting = append(waiting, waits...)
+		}
 	}
 	t := &k.t.bulk
-	lock := t.lock.with(keys)
+	lock := t.lock.with(append(keysOfOne, keys...))
 	lock.Row = func(scan func(...any) error) error { return k.lockedRow(names, scan) }
 	clock := k.t.clock.with()
 	clock.Row = func(scan func(...any) error) error { return scan(&k.now, new(int64)) }
-	state := t.state.with(keys)
-	alone := len(keys) == 1 && k.d.ConstantBounds
-	if alone {
-		state = oneState.with(t.oneState, k.b.keys[chunk[0]], "")
+	do := []*Stmt{lock}
+	add := func(row func(func(...any) error) error, stmts ...*Stmt) {
+		for _, s := range stmts {
+			s.Row = row
+			do = append(do, s)
+		}
 	}
-	state.Row = k.stateRow
-	do := []*Stmt{lock, state}
+	if len(keys) > 0 {
+		add(k.stateRow, t.state.with(keys))
+	}
+	add(k.stateRow, oneState().each(&t.oneState, ofOne)...)
 	if len(held) > 0 {
-		own := t.held.pairs(held)
-		own.Row = func(scan func(...any) error) error { return k.ticketRow(scan, new(bulkTicket)) }
-		do = append(do, own)
+		add(func(scan func(...any) error) error { return k.ticketRow(scan, new(bulkTicket)) }, t.held.pairs(held))
+	}
+	waiter := func(scan func(...any) error) error {
+		t := new(bulkTicket)
+		return k.ticketRow(scan, t, &t.before, &t.pred, &t.predRenewed)
 	}
 	if len(waiting) > 0 {
-		own := t.waiting.pairs(waiting)
-		if alone && len(waiting) == 2 { // through a pool each statement is a round trip
-			own = oneWaiting.with(t.oneWaiting, k.b.keys[chunk[0]], waiting[1].(string))
-		}
-		own.Row = func(scan func(...any) error) error {
-			t := new(bulkTicket)
-			return k.ticketRow(scan, t, &t.before, &t.pred, &t.predRenewed)
-		}
-		do = append(do, own)
+		add(waiter, t.waiting.pairs(waiting))
 	}
+	add(waiter, oneWaiting().each(&t.oneWaiting, waitingInOne)...)
 	if k.d.Clock == nil {
 		do = slices.Insert(do, 1, clock)
 	}

@@ -35,7 +35,7 @@ type bulkTexts struct {
 	lock, state, held, waiting    bulkText
 	extend, extendHead, updateDue bulkText
 	subtract, clearHead           bulkText
-	oneState, oneWaiting          *Text
+	oneState, oneWaiting          bulkText
 }
 
 // stateText reads, for each queue, the data that decide whether something is
@@ -102,7 +102,7 @@ func newBulkTexts(d *Dialect) bulkTexts {
 		subtract:  sized("UPDATE {line} SET held = held - ?, used = used - ?, waiting = waiting - ? WHERE k IN ({list})"),
 		clearHead: sized("UPDATE {line} SET h_id = '', h_owner = '', h_wake = '', h_meta = '' WHERE k IN ({list})"),
 
-		oneState:   d.text(1, oneState.sql),
-		oneWaiting: d.text(1, oneWaiting.sql),
+		oneState:   oneState().union(d),
+		oneWaiting: oneWaiting().union(d),
 	}
 }

@@ -79,6 +79,24 @@ type Dialect struct {
 	// delivers its own pushes itself.
 	NotifyGrant string
 	Self        string
+
+	// JoinCompound and LeaveCompound are statements for a [CompoundDB], where a
+	// database has such statements. Each decides the likely case of a contended
+	// request. In every other case it changes nothing and returns no row. Empty
+	// elsewhere.
+	//
+	// JoinCompound joins a queue that is free, or that meets the conditions of
+	// steadyText. It returns the token of a ticket that holds, or 0; the number of
+	// places before it; when the last of them expires, from now; and the metadata of
+	// the holder. Its placeholders: key, name, limit, units, id, keep, wake, meta,
+	// floor, and whether the ticket waits (1) or not (0).
+	//
+	// LeaveCompound releases a mutex and grants it to the first waiter, if there is
+	// one, under the conditions of handOffText. It returns the token of the ticket
+	// that left; the id, address and token of the one that was granted, if any; and
+	// the number of waiters. It notifies the client that was granted, if that is
+	// another one. Its placeholders: key, id, own address.
+	JoinCompound, LeaveCompound string
 }
 
 // batch returns the maximum number of tickets that one statement decides about.

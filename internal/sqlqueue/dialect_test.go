@@ -8,7 +8,7 @@ import (
 )
 
 // otherDialect is a dialect in which everything differs, as for a server.
-var otherDialect = Dialect{
+var otherDialect = Dialect{ConstantBounds: true,
 	Now: "micros()", Tick: "ticks()", Numbered: true, Greatest: "GREATEST", ForUpdate: " FOR UPDATE",
 	Prefix: "app.hf_", NoPartial: true, Note: "LAST", Batch: 999, NotifyGrant: "TELL(wake, id, token)",
 	Types: Types{Int: "BIGINT", Key: "BYTEA", Bytes: "BYTEA", ID: "TEXT", Owner: "TEXT", Text: "TEXT", Wake: "TEXT"},

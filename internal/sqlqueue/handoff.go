@@ -45,41 +45,58 @@ const handOffText = `
 // the likely cases are sent with it. Todo has the indices of the refs to try.
 func (b *batch) handOff(ctx context.Context, s *Queues, db DB, todo []int) (pushes []Push) {
 	for _, i := range todo {
-		key, ref := b.keys[i], &b.refs[i]
-		var left, waiting int64
-		var granted *Push
-		err := db.Tx(ctx, func(Tx) ([]*Stmt, error) {
-			left, granted = 0, nil
-			lock := s.t.lockOnly.with(key)
-			handOff := s.t.handOff.with(key, ref.ID, key, key, key, s.d.Self)
-			handOff.Row = func(scan func(...any) error) error {
-				p := Push{Status: driver.Status{State: driver.Held}}
-				var token int64
-				var caused []byte
-				err := scan(&left, &p.ID, &p.Wake, &token, &waiting, &caused)
-				p.Status.Token = uint64(token)
-				granted = &p
-				return err
-			}
-			// The leave of a queue without waiters. It does nothing if handOff
-			// has changed the holder.
-			leave := s.t.leave.once[0].with(key, ref.ID)
-			leave.Row = func(scan func(...any) error) error {
-				var k []byte
-				return scan(&k, &left)
-			}
-			return []*Stmt{lock, handOff, leave}, nil
-		})
+		key := b.keys[i]
+		var d departure
+		var err error
+		if c := s.compounds(db); c != nil {
+			d, err = c.leave(ctx, key, b.refs[i].ID)
+		} else {
+			d, err = s.leaveContended(ctx, db, key, b.refs[i].ID)
+		}
 		switch {
 		case err != nil:
 			b.setStatus(i, driver.Status{Err: err})
-		case left > 0:
-			b.setStatus(i, driver.Status{State: driver.Held, Token: uint64(left)})
-			s.contention.record(key, granted != nil && waiting > 0)
-			if granted != nil && granted.Wake != "" {
-				pushes = append(pushes, *granted)
+		case d.left > 0:
+			b.setStatus(i, driver.Status{State: driver.Held, Token: uint64(d.left)})
+			s.contention.record(key, d.granted != nil && d.waiting > 0)
+			if d.granted != nil && d.granted.Wake != "" {
+				pushes = append(pushes, *d.granted)
 			}
 		}
 	}
 	return pushes
+}
+
+// departure is the answer to a leave from a queue that is probably contended.
+type departure struct {
+	left    int64 // the token of the ticket that left, 0 if the statements did not decide
+	granted *Push // the ticket that was granted, if any
+	waiting int64 // the number of places that still wait, if one was granted
+}
+
+// leaveContended lets a ticket leave by statements that are sent together.
+func (s *Queues) leaveContended(ctx context.Context, db DB, key []byte, id string) (d departure, err error) {
+	err = db.Tx(ctx, func(Tx) ([]*Stmt, error) {
+		d = departure{}
+		lock := s.t.lockOnly.with(key)
+		handOff := s.t.handOff.with(key, id, key, key, key, s.d.Self)
+		handOff.Row = func(scan func(...any) error) error {
+			p := Push{Status: driver.Status{State: driver.Held}}
+			var token int64
+			var caused []byte
+			err := scan(&d.left, &p.ID, &p.Wake, &token, &d.waiting, &caused)
+			p.Status.Token = uint64(token)
+			d.granted = &p
+			return err
+		}
+		// The leave of a queue without waiters. It does nothing if handOff
+		// has changed the holder.
+		leave := s.t.leave.once[0].with(key, id)
+		leave.Row = func(scan func(...any) error) error {
+			var k []byte
+			return scan(&k, &d.left)
+		}
+		return []*Stmt{lock, handOff, leave}, nil
+	})
+	return d, err
 }

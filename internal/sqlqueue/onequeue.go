@@ -1,11 +1,15 @@
 package sqlqueue
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"sync"
+)
 
-// oneQueue is a statement of a [bulk] about one queue and at most one waiter in it, for
-// dialects with ConstantBounds. It names the queue, and the ticket, by its arguments wherever it
-// reads: with bounds that come from another row the database would read all of the
-// queue.
+// oneQueue is a statement of a [bulk] about one queue and at most one waiter in it, or a
+// part of one about several, for dialects with ConstantBounds. It names the queue, and the
+// ticket, by its arguments wherever it reads: with bounds that come from another row the
+// database would read all of the queue.
 type oneQueue struct {
 	sql  string
 	args []byte // for each placeholder: 'k' for the queue's key, 'i' for the ticket's id
@@ -45,36 +49,64 @@ func newOneQueue(s string) (q oneQueue) {
 			s = s[1:]
 		}
 	}
-	q.sql = b.String()
+	q.sql = strings.TrimSpace(b.String())
 	return q
 }
 
-// with returns the statement t, which is q in a dialect, for a queue and a ticket.
-func (q oneQueue) with(t *Text, key []byte, id string) *Stmt {
-	args := make([]any, len(q.args))
-	for i, a := range q.args {
-		if args[i] = key; a == 'i' {
-			args[i] = id
+// unionMax is the greatest number of tickets in one statement.
+const unionMax = 64
+
+// union returns the texts of q for several tickets, for each of the sizes up to unionMax.
+// They are nil where the dialect does not need them.
+func (q oneQueue) union(d *Dialect) (t bulkText) {
+	for i, n := range sizes {
+		if d.ConstantBounds && n <= unionMax {
+			t[i] = d.text(1, strings.TrimSuffix(strings.Repeat(q.sql+" UNION ALL ", n), " UNION ALL "))
 		}
 	}
-	return t.with(args...)
+	return t
 }
 
-// oneState is stateText for one queue.
-var oneState = newOneQueue(`
+// each returns statements t, which are q in a dialect, for pairs of keys and ids.
+func (q oneQueue) each(t *bulkText, pairs []any) (stmts []*Stmt) {
+	for some := range slices.Chunk(pairs, 2*unionMax) {
+		n := sizeFor(len(some) / 2)
+		var args []any
+		for pair := range slices.Chunk(filledPairs(slices.Clone(some), sizes[n]), 2) {
+			for _, a := range q.args {
+				if a == 'i' {
+					args = append(args, pair[1])
+				} else {
+					args = append(args, pair[0])
+				}
+			}
+		}
+		stmts = append(stmts, t[n].with(args...))
+	}
+	return stmts
+}
+
+// oneState is stateText for one queue. MariaDB searches no index between bounds that
+// follow from {front}: the last place that may hold and the first that waits are read
+// apart.
+var oneState = sync.OnceValue(func() oneQueue {
+	return newOneQueue(`
 	SELECT k,
 		coalesce((SELECT min(until) FROM {ticket} WHERE line = {key} AND place <= {turn}), 9223372036854775807),
 		coalesce((SELECT min(until) FROM {ticket} WHERE line = {key} AND place = {front}), 9223372036854775807),
 		coalesce((SELECT max(units) FROM {ticket} WHERE line = {key} AND place = {front}), 0),
-		coalesce((SELECT max(until - keep) FROM {ticket} WHERE line = {key} AND place <= coalesce({front}, {turn})), 0),
+		{max}(coalesce((SELECT max(until - keep) FROM {ticket} WHERE line = {key} AND place <= {turn}), 0),
+			coalesce((SELECT max(until - keep) FROM {ticket} WHERE line = {key} AND place = {front}), 0)),
 		coalesce((SELECT meta FROM {ticket} WHERE line = {key} AND place <= {turn} ORDER BY place, seq LIMIT 1), '')
 	FROM {line} WHERE k = {key}`)
+})
 
 // oneWaiting reads a waiting ticket of one queue. It adds the number of waiting places
 // before its own, or -1 where they are too many to be counted (see
 // [queueRow.distance]), and when the place directly before it expires and was renewed,
 // or 0 for the first.
-var oneWaiting = newOneQueue(`
+var oneWaiting = sync.OnceValue(func() oneQueue {
+	return newOneQueue(`
 	SELECT line, ` + ticketColumns + `,
 		CASE WHEN place - {turn} > ` + countMaxText + ` THEN -1 ELSE (
 			SELECT count(DISTINCT place) FROM {ticket}
@@ -83,3 +115,4 @@ var oneWaiting = newOneQueue(`
 		coalesce((SELECT max(until) FROM {ticket} WHERE line = {key} AND place = {pred}), 0),
 		coalesce((SELECT max(until - keep) FROM {ticket} WHERE line = {key} AND place = {pred}), 0)
 	FROM {ticket} WHERE line = {key} AND id = {id}`)
+})

@@ -77,7 +77,9 @@ func (s *Queues) Join(ctx context.Context, db DB, t *driver.Ticket, wake string,
 // decide, it returns a status without a state.
 func (s *Queues) joinFast(ctx context.Context, db DB, t *driver.Ticket, wake string, wait bool) (driver.Status, error) {
 	key := Key(t.Name)
-	contended := s.t.enqueue != nil && s.contention.recent(key)
+	compounds := s.compounds(db)
+	inOneTrip := s.t.enqueue != nil || compounds.decides(t)
+	contended := inOneTrip && s.contention.recent(key)
 	if !contended && !s.contention.last(key) {
 		var token int64
 		join := s.joinEmpty(t, key, wake)
@@ -88,12 +90,15 @@ func (s *Queues) joinFast(ctx context.Context, db DB, t *driver.Ticket, wake str
 		if token = max(token, join.Last); token > 0 {
 			return driver.Status{State: driver.Held, Token: uint64(token), Lease: t.TTL}, nil
 		}
-		contended = s.t.enqueue != nil && t.Owner == ""
+		contended = inOneTrip && t.Owner == ""
 	}
-	if !contended {
+	switch {
+	case !contended:
 		return driver.Status{}, nil
+	case s.t.enqueue != nil:
+		return s.joinContended(ctx, db, t, key, wake, wait)
 	}
-	return s.joinContended(ctx, db, t, key, wake, wait)
+	return compounds.join(ctx, t, key, wake, wait)
 }
 
 // joinEmpty returns the statement that takes the first place of an empty queue.

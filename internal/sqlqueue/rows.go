@@ -198,12 +198,14 @@ func (r *rows) writeExpired() {
 			r.write(r.t.remove.with(r.key, t.place, t.seq))
 			continue
 		}
-		var places, seqs []any
+		first, last := some[0].place, some[0].place
+		var seqs []any
 		for _, t := range some {
-			places, seqs = append(places, t.place), append(seqs, t.seq)
+			first, last = min(first, t.place), max(last, t.place)
+			seqs = append(seqs, t.seq)
 		}
 		n := sizeFor(len(some))
-		which := append(filled(places, sizes[n]), filled(seqs, sizes[n])...)
+		which := append([]any{first, last}, filled(seqs, sizes[n])...)
 		r.write(r.t.insertAllTombstones[n].with(append([]any{until, r.key}, which...)...))
 		r.write(r.t.removeAll[n].with(append([]any{r.key}, which...)...))
 	}

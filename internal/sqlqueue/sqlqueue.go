@@ -15,7 +15,8 @@
 // one row each. So is a mutex's hand-off, but for the row of the ticket that
 // moves up. Where a database can do that in one statement, it is sent together
 // with the row lock; so is a ticket that goes to the end of a queue
-// ([Dialect.NotifyGrant]).
+// ([Dialect.NotifyGrant]). Where a database has compound statements, both are
+// one statement ([CompoundDB]).
 //
 // All other tickets have rows of their own, ordered by place. Places up to the
 // queue's turn hold, and those after it wait: tickets are granted in order, so

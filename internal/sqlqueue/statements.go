@@ -17,6 +17,8 @@ type texts struct {
 	bulk bulkTexts
 	// A queue in which somebody waits: nil where Dialect.NotifyGrant is empty.
 	lockOnly, handOff, enqueue, steadyHolder *Text
+	// The same, as compound statements.
+	joinCompound, leaveCompound *Text
 
 	// The queue's row, and the statements that run once it is locked.
 	lock, clock, ensure, store                                  *Text
@@ -107,7 +109,7 @@ const (
 func (s *Queues) Frequent() []*Text {
 	t := &s.t
 	often := []*Text{t.join, t.lock, t.clock, t.firstWaiters, t.byID, t.tombstone, t.store, t.insert, t.remove, t.extend}
-	for _, text := range []*Text{t.renew.once[0], t.leave.once[0], t.renew.single, t.leave.single, t.lockOnly, t.handOff, t.enqueue, t.steadyHolder} {
+	for _, text := range []*Text{t.renew.once[0], t.leave.once[0], t.renew.single, t.leave.single, t.lockOnly, t.handOff, t.enqueue, t.steadyHolder, t.joinCompound, t.leaveCompound} {
 		if text != nil {
 			often = append(often, text)
 		}
@@ -160,9 +162,14 @@ func newTexts(d *Dialect) texts {
 		lockOnly, handOff = one("SELECT seq FROM {line} WHERE k = ?{lock}"), one(handOffText)
 		enqueue, steadyHolder = one(enqueueText), one(steadyHolderText)
 	}
-	// The condition names several tickets by place and number. No two tickets
-	// of a queue have the same number.
-	const several = " WHERE line = ? AND place IN ({list}) AND seq IN ({list})"
+	var joinCompound, leaveCompound *Text
+	if d.JoinCompound != "" {
+		joinCompound, leaveCompound = one(d.JoinCompound), one(d.LeaveCompound)
+	}
+	// The condition names several tickets by number. No two tickets of a queue have
+	// the same number. The bounds of their places are for the index: of two lists,
+	// SQLite looks for each place with each number.
+	const several = " WHERE line = ? AND place >= ? AND place <= ? AND seq IN ({list})"
 	const from = "SELECT " + ticketColumns + " FROM {ticket} WHERE line = ? "
 	columns := strings.Join(rowColumns, ", ")
 	return texts{
@@ -175,6 +182,9 @@ func newTexts(d *Dialect) texts {
 		handOff:      handOff,
 		enqueue:      enqueue,
 		steadyHolder: steadyHolder,
+
+		joinCompound:  joinCompound,
+		leaveCompound: leaveCompound,
 
 		lock:  one("SELECT name, " + columns + " FROM {line} WHERE k = ?{lock}"),
 		clock: one("SELECT {now}, {tick}"),

@@ -32,3 +32,11 @@ const silenceLimit = 50 * time.Millisecond
 func Silent(ctx context.Context, began time.Time) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= silenceLimit
 }
+
+// TooLate reports whether a request that asked for a connection at this time has got one
+// so late that it would most likely end before the answer, and the connection with it.
+// Such a request has waited for longer than it may still take.
+func TooLate(ctx context.Context, asked time.Time) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < min(silenceLimit, time.Since(asked))
+}

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -410,4 +413,24 @@ func Example() {
 	// Output:
 	// <nil>
 	// fence: token 7 for "account/7" came after 8
+}
+
+// TestStatementsOfPages compares the statements that the pages show with those that the
+// tests above run.
+func TestStatementsOfPages(t *testing.T) {
+	var shown []string
+	for _, page := range []string{"../../docs/fencing.md", "../../README.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("(?ms)^```sql\n(.*?)\n```$").FindAllStringSubmatch(string(text), -1) {
+			shown = append(shown, strings.ReplaceAll(m[1], "balance", "data"))
+		}
+	}
+	pg := databases["postgres"].guarded
+	want := []string{pg, databases["mariadb"].guarded, databases["sqlite"].guarded, pg}
+	if !slices.Equal(shown, want) {
+		t.Errorf("the pages show %q, the tests run %q", shown, want)
+	}
 }
