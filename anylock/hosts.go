@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // checkHosts refuses a URL whose part between scheme and path is wrong for every
@@ -24,7 +25,7 @@ func checkHosts(s *store, url string) error {
 		return errors.New("anylock: a # in the URL has to be written %23, in a password too")
 	}
 	before, query, _ := strings.Cut(authority, "?")
-	if strings.Contains(query, "@") && !option.MatchString(query) {
+	if strings.Contains(query, "@") && !option().MatchString(query) {
 		before, _ = cutOptions(authority)
 	}
 	at := strings.LastIndexByte(before, '@')
@@ -105,7 +106,7 @@ func (s *store) fullForm() string {
 
 // option matches a text that begins with an option, not with the rest of a
 // password.
-var option = regexp.MustCompile(`^[a-z_]+=`)
+var option = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z_]+=`) })
 
 // cutOptions splits the rest of a URL at the question mark that begins the
 // options. A question mark before the last @ belongs to a password.

@@ -16,10 +16,10 @@ const Hidden = "***"
 // Redact returns a URL as it may be shown: with [Hidden] in place of each
 // password. A URL without one stays as it is. When in doubt, such as for a
 // password that is not percent-encoded, it hides more rather than less. The name
-// of a file, as in @FILE, stays, unless it contains another @.
+// of a file, as in @FILE, stays, unless it contains a colon or another @.
 func Redact(url string) string {
 	if name, inFile := strings.CutPrefix(url, "@"); inFile {
-		if strings.Contains(name, "@") {
+		if likeURL(name) {
 			return "@" + Hidden
 		}
 		return url
@@ -30,6 +30,8 @@ func Redact(url string) string {
 	}
 	s, _, err := storeOf(url)
 	switch {
+	case err != nil && !surelyScheme(scheme, rest):
+		return Hidden
 	case err != nil:
 		return scheme + ":" + Hidden
 	case s.local:
@@ -90,7 +92,7 @@ func redactError(err error, url string) error {
 	text := err.Error()
 	clean := text
 	for _, s := range secrets(url) {
-		clean = strings.ReplaceAll(clean, s, Hidden)
+		clean = hide(clean, s)
 	}
 	if clean == text {
 		return err
@@ -99,6 +101,41 @@ func redactError(err error, url string) error {
 		return errors.New(clean)
 	}
 	return driver.Errorf(driver.ClassOf(err), "%s", clean)
+}
+
+// shortSecret is the length below which a secret may be a part of a common word.
+const shortSecret = 8
+
+// hide replaces a secret in a text. One that is short stays within words: its absence there
+// would show it.
+func hide(text, secret string) string {
+	if len(secret) >= shortSecret {
+		return strings.ReplaceAll(text, secret, Hidden)
+	}
+	var b strings.Builder
+	for at := 0; ; {
+		i := strings.Index(text[at:], secret)
+		if i < 0 {
+			return b.String() + text[at:]
+		}
+		i += at
+		end := i + len(secret)
+		if withinWord(text, i) || withinWord(text, end) {
+			end = i + 1
+			b.WriteString(text[at:end])
+		} else {
+			b.WriteString(text[at:i] + Hidden)
+		}
+		at = end
+	}
+}
+
+// withinWord reports whether the bytes before and after an index belong to one word.
+func withinWord(text string, i int) bool {
+	inWord := func(c byte) bool {
+		return c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80
+	}
+	return i > 0 && i < len(text) && inWord(text[i-1]) && inWord(text[i])
 }
 
 // secrets returns the texts that must not appear, the longest first: the URL if

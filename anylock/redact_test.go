@@ -25,6 +25,10 @@ func TestRedact(t *testing.T) {
 		{"memory:a:b@c", "memory:a:b@c"},
 		{"oracle://u:pw@h", "oracle:***"},
 		{"@u:pw@h", "@***"},
+		{"@:pw", "@***"},
+		{"pw:x", "***"},
+		{"pw:x@h", "***"},
+		{"pg:x@h", "pg:***"},
 		{"@/etc/holdfast/store", "@/etc/holdfast/store"},
 		{"pw", "***"},
 		{"", "***"},
@@ -71,6 +75,19 @@ func TestRedactErrorHidesSecrets(t *testing.T) {
 	var ue *neturl.Error
 	if !errors.As(err, &ue) {
 		t.Errorf("an error without a secret was changed: %v", err)
+	}
+}
+
+// TestRedactErrorLeavesWords checks that a short password is hidden where it stands by
+// itself, and that its letters stay in words, where their absence would show it.
+func TestRedactErrorLeavesWords(t *testing.T) {
+	for _, password := range []string{"t", "s", "in", "open", "%74"} {
+		const text = "store unavailable: dialling 10.0.0.1:6379 stopped in the end, reopened"
+		plain, _ := neturl.PathUnescape(password)
+		got := redactError(errors.New(text+": NOAUTH "+plain+"@h"), "redis://u:"+password+"@h").Error()
+		if want := strings.Replace(text, " in ", " "+map[bool]string{true: Hidden, false: "in"}[plain == "in"]+" ", 1) + ": NOAUTH ***@h"; got != want {
+			t.Errorf("password %q: %q, want %q", password, got, want)
+		}
 	}
 }
 

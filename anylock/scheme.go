@@ -6,7 +6,7 @@ import (
 )
 
 // storeOf returns the row of a URL, and the URL with its scheme in lower case. Its
-// errors repeat the scheme and nothing else, since any other part may be a
+// errors repeat at most what is surely a scheme, since anything else may be a
 // password.
 func storeOf(url string) (*store, string, error) {
 	scheme, rest, ok := cutScheme(url)
@@ -18,7 +18,18 @@ func storeOf(url string) (*store, string, error) {
 			return s, scheme + ":" + rest, nil
 		}
 	}
-	return nil, "", fmt.Errorf("anylock: unknown scheme %s: %s", scheme, suggestion(guessScheme(scheme, rest)))
+	shown := ""
+	if surelyScheme(scheme, rest) {
+		shown = " " + scheme
+	}
+	return nil, "", fmt.Errorf("anylock: unknown scheme%s: %s", shown, suggestion(guessScheme(scheme, rest)))
+}
+
+// surelyScheme reports whether the text before the first colon of a URL is meant as
+// a scheme: two slashes follow, or others use it as one. The text before any other
+// colon may be a user, or the beginning of a password.
+func surelyScheme(scheme, rest string) bool {
+	return strings.HasPrefix(rest, "//") || otherNames[scheme] != ""
 }
 
 // maxScheme keeps texts that are no schemes, and may be passwords, out of messages.

@@ -27,8 +27,8 @@ func ReadURL(url string) (string, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		if strings.Contains(name, "@") { // @user:password@host, a URL without its scheme
-			return "", &configError{errors.New("anylock: the store's URL: @ begins the name of a file, and this one, which contains another @, cannot be read: check the name, or write the scheme of a URL before its user")}
+		if likeURL(name) {
+			return "", &configError{errors.New("anylock: the store's URL: @ begins the name of a file, and this one, which contains a colon or another @, cannot be read: check the name, or write the scheme of a URL before its user")}
 		}
 		if p, ok := errors.AsType[*fs.PathError](err); ok { // its text begins with "open", as that of Open does
 			err = p.Err
@@ -52,3 +52,7 @@ func ReadURL(url string) (string, error) {
 	}
 	return first, nil
 }
+
+// likeURL reports whether the name of a file may be a part of a URL with a password:
+// @user:password@host without its scheme, or without its user and host.
+func likeURL(name string) bool { return strings.ContainsAny(name, ":@") }

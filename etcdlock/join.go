@@ -25,6 +25,8 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	switch phase {
 	case gone:
 		return driver.Status{State: driver.Gone}, nil
+	case leaving:
+		return driver.Status{}, errLeaving
 	case overdue:
 		return d.overdue(ctx, p)
 	}

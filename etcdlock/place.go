@@ -222,6 +222,7 @@ type phase uint8
 const (
 	unknown    phase = iota // it has no place
 	gone                    // it must stay gone
+	leaving                 // the core has given it up, and the store has not confirmed that
 	overdue                 // its place must be removed
 	unanswered              // it may have a place: no Join was answered
 	answered                // it has a place
@@ -235,8 +236,10 @@ func (ps *places) find(t *driver.Ticket) (*place, phase) {
 	switch {
 	case p == nil && !ps.tickets.Gone(t.ID):
 		return nil, unknown
-	case p == nil || p.over.Load() || p.left:
+	case p == nil || p.over.Load():
 		return p, gone
+	case p.left:
+		return p, leaving
 	case p.MustLeave:
 		return p, overdue
 	case p.ownRev() == 0:

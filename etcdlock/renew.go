@@ -25,7 +25,7 @@ func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 	var lateAt []int
 	for i, ref := range refs {
 		switch p, phase := d.places.find(ref.Ticket); phase {
-		case unknown, gone:
+		case unknown, gone, leaving:
 			answers[i].State = driver.Gone
 		case overdue:
 			late, lateAt = append(late, ref), append(lateAt, i)

@@ -58,13 +58,19 @@ func (r *requests) answer(ctx context.Context, p *place, a driver.Status, start 
 // overdue removes the place there first. Without an answer the state is
 // unknown, and overdue returns an error.
 func (r *requests) overdue(ctx context.Context, p *place) (driver.Status, error) {
-	if _, phase := r.places.find(p.t); phase != gone {
+	switch _, phase := r.places.find(p.t); phase {
+	case gone, leaving:
+	default:
 		if _, err := r.leave(ctx, driver.Ref{Ticket: p.t}); err != nil {
 			return driver.Status{}, err
 		}
 	}
 	return driver.Status{State: driver.Gone}, nil
 }
+
+// errLeaving is the answer about a ticket that leaves: until the store has confirmed that,
+// its place may be there.
+var errLeaving = driver.Errorf(driver.NotDone, "the store has not confirmed yet that the ticket has left")
 
 // failed returns the first error if every status has one: then the whole call
 // has failed.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
 	"github.com/nats-io/nats.go"
@@ -35,7 +36,7 @@ type Options struct {
 	NATS []nats.Option
 }
 
-var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,200}$`)
+var bucketName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_-]{1,200}$`) })
 
 // withDefaults returns the options with defaults for what is not set.
 func (o Options) withDefaults() (Options, error) {
@@ -43,7 +44,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Bucket = DefaultBucket
 	}
 	switch {
-	case !bucketName.MatchString(o.Bucket):
+	case !bucketName().MatchString(o.Bucket):
 		return o, errors.New("bucket: only letters, digits, '-' and '_' are allowed, at most 200")
 	case o.Replicas < 0 || o.Replicas > 5:
 		return o, fmt.Errorf("replicas: %d is not between 1 and 5", o.Replicas)

@@ -82,8 +82,8 @@ func BenchmarkUncontended(b *testing.B) {
 		took []time.Duration
 	}{
 		{name: "same-scripts", run: func(int) {
-			must(plain.Do(bg, command(wire.JoinScript, plain.B(), l, joinArgs)).Error())
-			must(plain.Do(bg, command(wire.LeaveScript, plain.B(), l, leaveArgs)).Error())
+			must(plain.Do(bg, command(scriptsOf(false).Join, plain.B(), l, joinArgs)).Error())
+			must(plain.Do(bg, command(scriptsOf(false).Leave, plain.B(), l, leaveArgs)).Error())
 		}},
 		{name: "background", run: func(i int) { lock(bg, i) }},
 		{name: "cancellable", run: func(i int) { lock(long, i) }},

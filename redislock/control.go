@@ -19,10 +19,11 @@ const minLimit = 20 * time.Millisecond
 // ownConn is a connection of the driver's own, for renewals and for the
 // requests of operators. The first such request opens it.
 //
-// Under mu the client library opens the connection; no mutex of this package is
-// taken.
+// No other mutex of this package is taken, and no connection is opened, under mu.
 type ownConn struct {
-	mu     sync.Mutex // held while the connection is opened
+	opening chan struct{} // capacity 1: taken while the connection is opened
+
+	mu     sync.Mutex
 	conn   client.Conn
 	closed bool
 
@@ -31,14 +32,46 @@ type ownConn struct {
 	start   time.Time
 }
 
-func (a *ownConn) get(open func() client.Conn) client.Conn {
+func (a *ownConn) init(start time.Time) { a.opening, a.start = make(chan struct{}, 1), start }
+
+// get returns the connection, which it opens where there is none, or nil when the driver is
+// closed or ended is closed. A silent server must not keep a goroutine for each request that
+// was given up while another one opens the connection.
+func (a *ownConn) get(ended <-chan struct{}, open func() client.Conn) client.Conn {
+	if c, ok := a.opened(); ok {
+		return c
+	}
+	select {
+	case a.opening <- struct{}{}:
+		defer func() { <-a.opening }()
+	case <-ended:
+		return nil
+	}
+	if c, ok := a.opened(); ok {
+		return c
+	}
+	c := open()
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.conn == nil && !a.closed {
-		a.conn = open()
+	closed := a.closed
+	if !closed {
+		a.conn = c
 		a.touch()
 	}
-	return a.conn
+	a.mu.Unlock()
+	if closed {
+		if c != nil {
+			c.Close()
+		}
+		return nil
+	}
+	return c
+}
+
+// opened returns the connection. It reports false if it is to be opened.
+func (a *ownConn) opened() (client.Conn, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.conn, a.conn != nil || a.closed
 }
 
 func (a *ownConn) touch() { a.since.Store(int64(time.Since(a.start))) }
@@ -124,7 +157,7 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c clie
 	var conn atomic.Value
 	if !d.begin(func() {
 		defer on.beginRequest()()
-		c := on.get(d.client.Conn)
+		c := on.get(ctx.Done(), d.client.Conn)
 		if c == nil {
 			ch <- answer{err: d.cutErr()}
 			return

@@ -16,8 +16,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 	if err := d.checkOpen(ctx); err != nil {
 		return driver.Queue{}, err
 	}
-	l := d.requests.Get(name)
-	m, err := d.runOnControl(ctx, d.requests.Scripts.Inspect, l)
+	m, err := d.runOnControl(ctx, d.requests.Scripts.Inspect, d.requests.Make(name))
 	if err != nil {
 		return driver.Queue{}, err
 	}
@@ -146,7 +145,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {
 		return driver.ErrNoTicket // no id is like this, but other fields are
 	}
-	m, err := d.runOnControl(ctx, d.requests.Scripts.Remove, d.requests.Get(name), ticketID)
+	m, err := d.runOnControl(ctx, d.requests.Scripts.Remove, d.requests.Make(name), ticketID)
 	if err != nil {
 		return err
 	}

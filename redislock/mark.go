@@ -22,7 +22,7 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 		return driver.Mark{}, err
 	}
 	keys := d.requests.MarkKeys(name)
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return runOn(c, wire.MarkScript, keys) })
+	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return runOn(c, d.requests.Scripts.Mark, keys) })
 	if err != nil {
 		return driver.Mark{}, err
 	}
@@ -45,7 +45,7 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 		conn = &d.confirmConn
 	}
 	refused, err := onOwnConn(ctx, d, conn, func(c client.Conn) (refused, err error) {
-		r, err := runOn(c, wire.MarkScript, keys, args...)
+		r, err := runOn(c, d.requests.Scripts.Mark, keys, args...)
 		if err != nil {
 			return nil, err
 		}

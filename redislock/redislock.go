@@ -243,9 +243,10 @@ func unchecked(s setup) *Driver {
 	}
 	d.life.start()
 	d.client = s.lib.In(client.Life{Begin: d.begin, Done: d.done})
-	d.requests.Init(s.prefix, d.channel, s.cluster)
-	d.control.start = time.Now()
-	d.confirmConn.start = d.control.start
+	d.requests.Init(s.prefix, d.channel, s.cluster, scriptsOf(s.cluster))
+	start := time.Now()
+	d.control.init(start)
+	d.confirmConn.init(start)
 	return d
 }
 

@@ -113,7 +113,7 @@ func examineProcess(c client.Conn) (*examination, error) {
 }
 
 func askProcess(c client.Conn) (*examination, error) {
-	m, err := runOn(c, wire.GuardScript, []string{wire.GuardKey})
+	m, err := runOn(c, scriptsOf(false).Guard, []string{wire.GuardKey})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func askProcess(c client.Conn) (*examination, error) {
 	}
 	// No lease lasts longer, so an earlier loss makes no difference.
 	lost := answered.Add(-time.Duration(min(ms, int64(2*MaxTTL/time.Millisecond))) * time.Millisecond)
-	return &examination{join: wire.ForRun(list[0], wire.JoinScript), run: list[0], lost: lost}, nil
+	return &examination{join: wire.ForRun(list[0], scriptsOf(false).Join), run: list[0], lost: lost}, nil
 }
 
 // parseRestartGuard reads the URL's option: on, off, or the longest TTL in use.

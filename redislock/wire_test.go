@@ -33,6 +33,7 @@ type cut struct {
 	before bool
 	end    func(net.Conn)
 	met    chan struct{}
+	late   chan struct{} // if not nil: the request arrives once it is closed, whatever became of the client
 }
 
 func newTap(t *testing.T, s *servers.RedisServer) *tap {
@@ -109,6 +110,12 @@ func (w *tap) carry(client net.Conn) {
 		}
 		w.mu.Unlock()
 		if c == nil {
+			server.Write(buf[:n])
+			continue
+		}
+		if c.late != nil {
+			close(c.met)
+			<-c.late
 			server.Write(buf[:n])
 			continue
 		}
@@ -204,7 +211,7 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 					joins = 0
 				}
 				n := count(t, s, func() {
-					lost(wire.JoinScript, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
+					lost(scriptsOf(false).Join, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
 				})
 				if n.evalsha != joins {
 					t.Errorf("a join that was lost was carried out %d times, want %d", n.evalsha, joins)
@@ -223,7 +230,7 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 				}
 				next := other.ticket("n")
 				other.take(next, driver.Waiting)
-				lost(wire.LeaveScript, func(ctx context.Context) error {
+				lost(scriptsOf(false).Leave, func(ctx context.Context) error {
 					return first(m.Leave(ctx, []driver.Ref{ref(held)}))
 				})
 				want := driver.Gone

@@ -114,6 +114,10 @@ func (n *node) leaveBatch(batch []pendingLeave) (failed []pendingLeave) {
 	return failed
 }
 
+// closeLimit is the time that a node has for the last Leaves, of the half second that a
+// driver may take to close (Close 4).
+const closeLimit = 300 * time.Millisecond
+
 // leaveRemaining sends the unconfirmed leaves to the nodes once more, when the
 // driver is closed. Some of them are of votes that were under way. A node that
 // does not answer in time keeps the tickets for their TTL.
@@ -133,7 +137,7 @@ func (ns *nodeSet) leaveRemaining() {
 				refs[i] = left[i].ref
 				ttl = max(ttl, refs[i].TTL)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), min(n.limit(ttl), time.Second))
+			ctx, cancel := context.WithTimeout(context.Background(), min(n.limit(ttl), closeLimit))
 			defer cancel()
 			_, _ = n.d.Leave(ctx, refs)
 		})

@@ -25,6 +25,7 @@ type entry struct {
 
 	mu             sync.Mutex
 	tracker.Ticket      // of the majority; while MustLeave, votes that come are given back
+	leaving        bool // the core has given it up; once that is confirmed it is Gone
 	seeking        bool // the goroutine of seekInBackgroundLocked is running
 	votes          []vote
 	home           int           // the node in whose queue it is, -1 for none
@@ -42,9 +43,10 @@ type vote struct {
 	t              *driver.Ticket // nil for none
 	old            *driver.Ticket // replaced by t, until the node has answered
 	place          driver.Status
-	waits          bool // t may wait in the node's queue
-	busy           bool // a Join of t is under way
-	joinUnknown    bool // a Join of t had no answer
+	waits          bool     // t may wait in the node's queue
+	busy           bool     // a Join of t is under way
+	request        *request // the last Join
+	joinUnknown    bool     // a Join of t had no answer
 	err            error
 	leftAs         driver.State // the state that Leave found; 0 until it is confirmed
 	leftBefore     bool         // an earlier Leave than the one under way has found it

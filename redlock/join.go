@@ -16,7 +16,6 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	if t.Limit != 1 || t.Units != 1 || t.Owner != "" {
 		return driver.Status{}, driver.Errorf(driver.Refused, "redlock has only mutexes without named owners")
 	}
-	old := d.takeReplaced(t)
 	e := d.enter(t)
 	if e == nil {
 		return driver.Status{State: driver.Gone}, nil
@@ -27,6 +26,10 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.leaving && e.State != driver.Gone { // it may have its votes
+		e.releaseTurn()
+		return driver.Status{}, driver.Errorf(driver.NotDone, "too few nodes have confirmed that the ticket has left")
+	}
 	if e.State != 0 {
 		e.releaseTurn()
 		return e.rejoinLocked(ctx, wait, sent)
@@ -34,6 +37,9 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	defer e.releaseTurn()
 	s := seek{e, wait, sent}
 	if e.home < 0 {
+		e.mu.Unlock() // two entries are never locked at once
+		old := d.takeReplaced(t)
+		e.mu.Lock()
 		if err := s.startLocked(old); err != nil {
 			return driver.Status{}, err
 		}

@@ -46,7 +46,7 @@ func (d *Driver) leaveAll(ctx context.Context, entries []*entry) {
 			continue
 		}
 		e.mu.Lock()
-		e.MustLeave = true
+		e.MustLeave, e.leaving = true, true
 		for i := range e.votes {
 			v := &e.votes[i]
 			v.leftBefore = v.leftAs != 0
@@ -146,6 +146,8 @@ func (e *entry) leaveStatusLocked() driver.Status {
 			return driver.Status{State: driver.Waiting}
 		case held >= e.nodes.quorum:
 			return driver.Status{State: driver.Held}
+		case e.home >= 0 && e.votes[e.home].leftAs == 0:
+			// It may have its only place there.
 		case open == 0 || held+open < e.nodes.quorum:
 			return driver.Status{State: driver.Gone}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
+	"github.com/holdfast-go/holdfast/internal/unanswered"
 )
 
 // node is one of the stores, and an estimate of its health. The estimate
@@ -24,6 +25,7 @@ type node struct {
 	identity  atomic.Pointer[string] // its identity; nil until known
 	duplicate atomic.Pointer[error]  // an error that it is the same store as another node; else nil
 	cleaner   cleaner
+	givenUp   unanswered.Requests // those of its requests for which nobody waits any more
 }
 
 const (
@@ -76,23 +78,11 @@ func (ns *nodeSet) majority(is func(n *node) bool) bool {
 	return count >= ns.quorum
 }
 
-// ask runs a request to a node on a goroutine of its own, and then done. It
-// returns false, and calls neither, when the driver is closed.
-func (n *node) ask(limit time.Duration, request func(ctx context.Context) error, done func(err error)) bool {
-	return n.of.begin(func() {
-		ctx, cancel := context.WithTimeout(n.of.life, limit)
-		defer cancel()
-		begun := time.Now()
-		err := request(ctx)
-		n.note(time.Since(begun), err)
-		done(err)
-	})
-}
-
 // note updates the estimate of a node's health with an answer.
 func (n *node) note(took time.Duration, err error) {
 	_, guarded := driver.IsNotReady(err) // the node answers, so it is not down
 	if err == nil || guarded || driver.ClassOf(err) == driver.Refused || driver.ClassOf(err) == driver.NotDone {
+		n.givenUp.Answer()
 		old := n.trip.Load()
 		n.trip.Store(old + (int64(took)-old)/8)
 		// A node that answers late each time must not count as responsive in

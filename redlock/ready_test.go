@@ -34,6 +34,7 @@ func TestF107_GuardedMajority(t *testing.T) {
 			if want := ttl + time.Duration(silent+2)*time.Second; !ok || after > want || after < want-time.Second {
 				t.Errorf("%d of 5 dead, the others guarded: %v, not ready for %v, want %v", silent, err, after, want)
 			}
+			synctest.Wait() // until each silent node's request has ended
 			for i, n := range d.nodes.all {
 				if n.down.Load() != (i < silent) {
 					t.Errorf("node %d down: %v, of which %d are dead", i+1, n.down.Load(), silent)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/tracker"
+	"github.com/holdfast-go/holdfast/internal/unanswered"
 )
 
 // Options are the settings of [New]. The zero value is useful.
@@ -79,7 +80,7 @@ func New(nodes []driver.Driver, o *Options) (*Driver, error) {
 		if n == nil {
 			return nil, fmt.Errorf("redlock: node %d is nil", i+1)
 		}
-		d.nodes.all = append(d.nodes.all, &node{of: d.nodes, at: i, d: n})
+		d.nodes.all = append(d.nodes.all, &node{of: d.nodes, at: i, d: n, givenUp: unanswered.Requests{Most: 4}})
 	}
 	var err error
 	if d.traits, err = traitsOf(nodes); err != nil {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -79,4 +80,47 @@ func TestNoJoinThatWaitsIsAnsweredGone(t *testing.T) {
 			clients.Wait()
 		})
 	}
+}
+
+// TestLeaveWaitsForTheHomeOfAJoinUnderWay gives up a Join whose answer the home of a
+// contended name owes, and lets the ticket leave while that node is silent. The ticket has its only
+// place there: as long as a view of the queue shows it, its Leave is not confirmed.
+func TestLeaveWaitsForTheHomeOfAJoinUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		a, witness := w.open(t), w.open(t)
+		defer a.Close()
+		defer witness.Close()
+		home := wireTo(a, a.nodes.homes("n")[0])
+		a.contended.set("n")
+		ticket := &driver.Ticket{ID: "a:1", Name: "n", Units: 1, Limit: 1, TTL: ttl}
+		home.late.shut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if p, err := a.Join(ctx, ticket, true); driver.ClassOf(err) != driver.Unknown {
+			t.Fatalf("Join: %v, %v", p.State, err)
+		}
+		home.own.shut()
+		ctx, cancel = context.WithTimeout(t.Context(), ttl/8)
+		defer cancel()
+		left, err := a.Leave(ctx, []driver.Ref{{Ticket: ticket, State: driver.Held, JoinPending: true}})
+		q, seen := witness.Inspect(t.Context(), "n")
+		if seen != nil {
+			t.Fatal(seen)
+		}
+		if err == nil && left[0].Err == nil && len(q.Tickets) > 0 {
+			t.Errorf("its Leave is answered %v, and %s is there, %v", left[0].State, q.Tickets[0].ID, q.Tickets[0].State)
+		}
+		home.late.reopen()
+		home.own.reopen()
+		synctest.Wait()
+		left, err = a.Leave(t.Context(), []driver.Ref{{Ticket: ticket, State: driver.Held, JoinPending: true}})
+		if err != nil || left[0].Err != nil {
+			t.Errorf("its second Leave: %v, %v", left, err)
+		}
+		time.Sleep(ttl / 8)
+		if q, err := witness.Inspect(t.Context(), "n"); err != nil || len(q.Tickets) > 0 {
+			t.Errorf("in the end the queue has %v, %v", q.Tickets, err)
+		}
+	})
 }

@@ -20,16 +20,22 @@ type nodeBatch struct {
 // askNodes sends each node its batch; the longest TTL of the tickets is ttl. It
 // returns once the nodes that are in time have answered and enough returns
 // true, and at the latest when all nodes have answered.
-func (ns *nodeSet) askNodes(ctx context.Context, batches []nodeBatch, ttl time.Duration, request func(context.Context, *node, nodeBatch) error, enough func() bool) {
+func (ns *nodeSet) askNodes(ctx context.Context, batches []nodeBatch, ttl time.Duration, f func(context.Context, *node, nodeBatch) error, enough func() bool) {
 	done := make(chan int, len(ns.all))
 	need := make([]bool, len(ns.all))
+	sent := make([]*request, len(ns.all))
+	defer func() {
+		for _, r := range sent {
+			r.giveUp()
+		}
+	}()
 	waits, rest := 0, 0
 	for i, p := range batches {
 		if len(p.refs) == 0 {
 			continue
 		}
 		n := ns.all[i]
-		if n.ask(n.limit(ttl), func(ctx context.Context) error { return request(ctx, n, p) }, func(error) { done <- i }) {
+		if sent[i] = n.ask(n.limit(ttl), func(ctx context.Context) error { return f(ctx, n, p) }, func(error) { done <- i }); sent[i] != nil {
 			if rest++; n.inTime() {
 				need[i] = true
 				waits++

@@ -49,8 +49,8 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 			s.e.State = driver.Waiting
 			return s.e.waitsLocked(home, s.sent), nil
 		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil && s.wait && !home.waits:
-			// It was asked for its vote alone, before it became the home.
-			s.e.giveBackLocked(s.e.home) // an earlier Join without an answer may still come
+			// It was asked for its vote alone, before it became the home, and has nothing
+			// to give back: a Join without an answer leaves an error.
 			s.e.requestVoteLocked(s.e.home, true, s.e.t.TTL, s.minTokenLocked(), nil)
 			moved = true
 		case !home.busy && home.State == driver.Gone && home.err == nil && home.t != nil:
@@ -108,6 +108,11 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 		}
 		s.e.mu.Lock()
 		if err != nil {
+			for i := range s.e.votes {
+				if v := &s.e.votes[i]; v.busy {
+					v.request.giveUp()
+				}
+			}
 			return driver.Status{}, err
 		}
 	}
@@ -136,9 +141,6 @@ func (s seek) rehomeLocked() bool {
 		return false
 	}
 	if v := &s.e.votes[next]; !v.busy && v.State != driver.Held {
-		if v.State == driver.Gone {
-			*v = vote{}
-		}
 		s.e.giveBackLocked(next)
 		s.e.requestVoteLocked(next, s.wait, s.e.t.TTL, s.minTokenLocked(), nil)
 	}
@@ -193,13 +195,12 @@ func (s seek) wonLocked(token uint64) driver.Status {
 // alone if the name was contended recently, or if a ticket is replaced, whose
 // successors come first.
 func (s seek) startLocked(old []vote) error {
-	s.e.home = s.e.nodes.homeOf(s.e.t.Name, s.wait, func(int) bool { return false })
-	for i := range old {
-		if old[i].t != nil && i != s.e.home {
-			s.e.votes[i] = old[i]
-			s.e.giveBackLocked(i)
-		}
+	if s.e.MustLeave { // it has left since its Join came
+		s.giveReplacedBackLocked(old, -1)
+		return driver.Errorf(driver.NotDone, "the ticket has left")
 	}
+	s.e.home = s.e.nodes.homeOf(s.e.t.Name, s.wait, func(int) bool { return false })
+	s.giveReplacedBackLocked(old, s.e.home)
 	if s.e.home < 0 {
 		s.e.d.forget(s.e.t.ID, false)
 		return driver.Errorf(driver.Unavailable, "no node answers")
@@ -215,6 +216,17 @@ func (s seek) startLocked(old []vote) error {
 		s.voteElsewhereLocked(s.e.t.TTL, minToken)
 	}
 	return nil
+}
+
+// giveReplacedBackLocked gives back the votes of the ticket that this one replaces, except
+// that of node keep, which may be -1.
+func (s seek) giveReplacedBackLocked(old []vote, keep int) {
+	for i := range old {
+		if old[i].t != nil && i != keep {
+			s.e.votes[i] = old[i]
+			s.e.giveBackLocked(i)
+		}
+	}
 }
 
 // minTokenLocked returns the minimum token to propose. While all nodes answer,

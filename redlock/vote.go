@@ -20,7 +20,7 @@ func (e *entry) requestVoteLocked(at int, wait bool, ttl time.Duration, minToken
 	if ttl < e.t.TTL {
 		mark = 0
 	}
-	if !n.ask(n.limit(e.t.TTL), func(ctx context.Context) (err error) {
+	v.request = n.ask(n.limit(e.t.TTL), func(ctx context.Context) (err error) {
 		p, err := n.d.Join(ctx, t, wait)
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -35,7 +35,8 @@ func (e *entry) requestVoteLocked(at int, wait bool, ttl time.Duration, minToken
 			e.onVoteLocked(n, v, t, p, err, sent, mark)
 		}
 		return err
-	}, func(error) {}) {
+	}, func(error) {})
+	if v.request == nil {
 		v.busy, v.err = false, driver.ErrClosed
 	}
 }
@@ -96,6 +97,7 @@ func (e *entry) giveBackLocked(at int) {
 	given := *v
 	*v = vote{}
 	if given.busy {
+		given.request.giveUp()
 		e.back++
 		return
 	}
@@ -107,8 +109,12 @@ func (e *entry) leaveLocked(n *node, refs []driver.Ref) {
 	if len(refs) == 0 {
 		return
 	}
+	if n.down.Load() && n.givenUp.Full() {
+		n.clean(refs...)
+		return
+	}
 	e.back++
-	if !n.ask(n.limit(e.t.TTL), func(ctx context.Context) error {
+	r := n.ask(n.limit(e.t.TTL), func(ctx context.Context) error {
 		ps, err := n.d.Leave(ctx, refs)
 		for i := range refs {
 			if err != nil || ps[i].Err != nil {
@@ -124,10 +130,12 @@ func (e *entry) leaveLocked(n *node, refs []driver.Ref) {
 		defer e.mu.Unlock()
 		e.back--
 		e.signalLocked()
-	}) {
+	})
+	if r == nil {
 		e.back--
 		n.clean(refs...)
 	}
+	r.giveUp() // awaitReturned does not wait for all of them
 }
 
 // refs returns the tickets that have to leave for the vote to be given back.

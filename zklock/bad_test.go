@@ -106,6 +106,21 @@ func TestNotZooKeeper(t *testing.T) {
 	}
 }
 
+// TestF123_SilentServerIsNotOneThatCloses checks that the error of Open says that a server
+// which accepted the connection does not answer.
+func TestF123_SilentServerIsNotOneThatCloses(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, err = openErr(t, "zk://"+silent.Addr().String()+"?dial_timeout=4s")
+	if driver.ClassOf(err) != driver.Unavailable || !strings.Contains(err.Error(), "does not answer") || strings.Contains(err.Error(), "closes") {
+		t.Errorf("error is %v (%v)", err, driver.ClassOf(err))
+	}
+}
+
 // TestF90_NoChroot checks that a missing chroot is refused and not made, and
 // that an existing one is enough.
 func TestF90_NoChroot(t *testing.T) {

@@ -49,11 +49,11 @@ var errAway = errors.New("not connected to any server")
 
 // away returns the error of a request that was not sent for lack of a
 // connection. The servers proved to be ZooKeeper's when the driver was opened:
-// a server that ends the handshake now has no quorum, and will serve when it
-// has one.
+// a server that does not answer the handshake or ends it now has no quorum, and
+// will serve when it has one.
 func (s *session) away() error {
 	err := s.unconnected()
-	return &driver.Error{Class: driver.Unavailable, Err: err, NotReady: s.d.opened() && errors.Is(err, errNoServe)}
+	return &driver.Error{Class: driver.Unavailable, Err: err, NotReady: s.d.opened() && notServing(err)}
 }
 
 // unconnected returns an error that there is no connection, with the cause if

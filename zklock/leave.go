@@ -142,6 +142,15 @@ func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status,
 			}
 		})
 	}, slices.Collect(maps.Keys(in))...)
+	if errors.Is(err, errSilent) {
+		for _, r := range recs {
+			if r != nil {
+				r.s.mu.Lock()
+				r.leaving = false // the sweep makes it leave
+				r.s.mu.Unlock()
+			}
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -69,33 +69,63 @@ func TestF90_LongLine(t *testing.T) {
 	leave(t, d, first, driver.Held)
 }
 
-// presetCounter sets the counter of a path's sequential nodes, in the snapshot
-// of a server that is not running.
-func presetCounter(t *testing.T, m *servers.ZooKeeperMember, path string, n int32) {
+// snapshot is the newest snapshot of a server.
+type snapshot struct {
+	file  string
+	bytes []byte
+	seals []int // the positions of the file's checksums
+	at    int   // the position of a path, negative if it has none
+}
+
+// newestSnapshot reads the newest snapshot of a server, and looks for a path in it.
+func newestSnapshot(t *testing.T, m *servers.ZooKeeperMember, path string) (s snapshot) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(m.Data(), "version-2", "snapshot.*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("snapshots: %v, %v", files, err)
 	}
-	newest := slices.MaxFunc(files, func(a, b string) int {
+	s.file = slices.MaxFunc(files, func(a, b string) int {
 		if len(a) != len(b) { // the numbers are hexadecimal
 			return len(a) - len(b)
 		}
 		return strings.Compare(a, b)
 	})
-	b, err := os.ReadFile(newest)
+	b, err := os.ReadFile(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The positions of the file's checksums. Each is of the bytes before it,
-	// and is followed by a slash as a string.
-	var seals []int
+	s.bytes = b
+	// Each checksum is of the bytes before it, and is followed by a slash as a string.
 	for i := 8; i+5 <= len(b); i++ {
 		if bytes.Equal(b[i:i+5], []byte{0, 0, 0, 1, '/'}) && binary.BigEndian.Uint64(b[i-8:]) == uint64(adler32.Checksum(b[:i-8])) {
-			seals = append(seals, i-8)
+			s.seals = append(s.seals, i-8)
 		}
 	}
-	at := bytes.Index(b, append(binary.BigEndian.AppendUint32(nil, uint32(len(path))), path...))
+	s.at = bytes.Index(b, append(binary.BigEndian.AppendUint32(nil, uint32(len(path))), path...))
+	return s
+}
+
+// awaitSnapshot waits until a server has written a whole snapshot with a path. A server
+// that starts answers before it has.
+func awaitSnapshot(t *testing.T, m *servers.ZooKeeperMember, path string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		s := newestSnapshot(t, m, path)
+		if s.at >= 0 && len(s.seals) > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s has no %s, or no checksum", s.file, path)
+		}
+	}
+}
+
+// presetCounter sets the counter of a path's sequential nodes, in the snapshot
+// of a server that is not running.
+func presetCounter(t *testing.T, m *servers.ZooKeeperMember, path string, n int32) {
+	t.Helper()
+	s := newestSnapshot(t, m, path)
+	newest, b, seals, at := s.file, s.bytes, s.seals, s.at
 	if at < 0 || len(seals) == 0 {
 		t.Fatalf("%s has no %s, or no checksum", newest, path)
 	}
@@ -131,6 +161,7 @@ func TestF89_CounterAtItsEnd(t *testing.T) {
 		}
 	})
 	m.Restart(t) // writes a snapshot when it starts
+	awaitSnapshot(t, m, lineOf(name))
 	m.Kill()
 	presetCounter(t, m, lineOf(name), math.MaxInt32-2)
 	m.Restart(t)

@@ -149,7 +149,7 @@ func (s *session) ready(ctx context.Context) error {
 		case <-s.stop:
 			return driver.ErrClosed
 		case <-ctx.Done():
-			if err := s.tap.trouble(); err != nil && s.d.opened() && errors.Is(err, errNoServe) {
+			if err := s.tap.trouble(); err != nil && s.d.opened() && notServing(err) {
 				return driver.NotReady(0, "%w: %w", context.Cause(ctx), err)
 			} else if err != nil {
 				return driver.Errorf(driver.Unavailable, "%w: %w", context.Cause(ctx), err)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/holdfast-go/holdfast/internal/unanswered"
 )
 
 // A Tap observes a connection for what the client library does not report: when
@@ -25,7 +27,8 @@ import (
 //
 // A Tap serves one connection.
 type Tap struct {
-	dial zk.Dialer
+	dial    zk.Dialer
+	givenUp unanswered.Requests // see Driver.do
 
 	mu           sync.Mutex
 	conn         net.Conn
@@ -91,7 +94,7 @@ func (t *Tap) Dial(network, address string, timeout time.Duration) (net.Conn, er
 	if err != nil {
 		// A server that was reached and misbehaved explains more than one that
 		// was not reached.
-		if t.lastErr != errNoServe && t.lastErr != errForeign {
+		if !notServing(t.lastErr) && t.lastErr != errForeign {
 			t.lastErr = err
 		}
 		return nil, err
@@ -193,8 +196,12 @@ type tapped struct {
 
 var (
 	errNoServe = errors.New("the server closes connections during the handshake: it does not serve now (no quorum?), expects TLS, or is no ZooKeeper")
+	errMute    = errors.New("the server accepts connections and does not answer")
 	errForeign = errors.New("the server is not a ZooKeeper")
 )
+
+// notServing reports whether an error is that of a server that makes no sessions now.
+func notServing(err error) bool { return errors.Is(err, errNoServe) || errors.Is(err, errMute) }
 
 // handshake is the time in which a server has to answer the request for a
 // session. The client library would wait for several time-outs, although other
@@ -237,6 +244,7 @@ func (c *tapped) readUnlessSilent(b []byte) (n int, err error) {
 		n, err = c.Conn.Read(b)
 		if n > 0 {
 			c.owesSince.Store(0)
+			c.tap.givenUp.Answer()
 		}
 		if !c.endsSilence || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
@@ -282,6 +290,8 @@ func (c *tapped) Read(b []byte) (int, error) {
 		c.tap.timeout = time.Duration(binary.BigEndian.Uint32(c.first[8:])) * time.Millisecond
 		c.tap.session = int64(binary.BigEndian.Uint64(c.first[12:]))
 		c.tap.mu.Unlock()
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.tap.failed(errMute)
 	} else if err != nil {
 		c.tap.failed(errNoServe)
 	}

@@ -28,8 +28,8 @@ type single struct {
 // Eval implements [client.Client].
 func (s *single) Eval(ctx context.Context, r wire.Request) (wire.Reply, error) {
 	cmd := newOnce(r.Words())
-	return s.calls.Call(ctx, func() (wire.Reply, error) {
-		_ = s.c.Process(bg, cmd) // cmd has the error
+	return s.calls.Call(ctx, func(ctx context.Context) (wire.Reply, error) {
+		_ = s.c.Process(ctx, cmd) // cmd has the error
 		return answer(cmd.Result())
 	})
 }

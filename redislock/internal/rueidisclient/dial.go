@@ -34,10 +34,10 @@ func Dial(life context.Context, end func(), o Options) (*Library, error) {
 		DisableRetry:      true, // the core repeats, with the same ticket
 		DisableCache:      true,
 		ConnWriteTimeout:  o.Timeout,
-		// One shared connection keeps requests in their order: a join that was
-		// given up cannot arrive after the leave that follows it, unless the
-		// connection breaks.
-		PipelineMultiplex: -1,
+		// Requests that meet share one connection. All others go in the loneConn,
+		// which is a connection of the pool without pipelining.
+		PipelineMultiplex:     -1,
+		DisableAutoPipelining: true,
 		// Requests and answers are short. The client's defaults are a
 		// megabyte and more for each connection.
 		ReadBufferEachConn:  16 << 10,
@@ -50,9 +50,8 @@ func Dial(life context.Context, end func(), o Options) (*Library, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout) // the handshake of TLS included
 		defer cancel()
 		defer context.AfterFunc(life, cancel)()
-		lone.noteSlow() // other calls would wait for this connection, whatever their contexts
-		if caller := lone.context(); caller != nil {
-			defer context.AfterFunc(caller, cancel)()
+		if ctx.Value(loneDial{}) == nil {
+			lone.noteSlow() // other calls would wait for this connection, whatever their contexts
 		}
 		raw, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {

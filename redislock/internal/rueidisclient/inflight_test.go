@@ -48,7 +48,6 @@ func TestFullConnectionEndsCallsInTime(t *testing.T) {
 			t.Errorf("%d calls with %v to go took %v", callers, bound, took)
 		}
 	}
-	c.contended.Store(true)
 	s.Pause(t)
 	call(directLimit - 10) // all these requests keep their places; the connection is given up after 5 s
 	call(directLimit - 10)

@@ -4,6 +4,9 @@
 //
 //   - The only caller of a connection reads the answer in its own goroutine, and
 //     its context is ignored: lonecall.go, and sender.go (TestF7_SilentServer).
+//   - A connection goes from reading in the caller to pipelining when two callers
+//     meet, which takes longer for each of them, and never goes back: loneconn.go
+//     (TestLoneRequestsAfterACrowd).
 //   - A connection has 256 places for unanswered requests, and a caller without a
 //     place blocks, whatever its context: inflight.go
 //     (TestFullConnectionEndsCallsInTime).
@@ -53,8 +56,8 @@ type Client struct {
 	end  func() // see Library
 	life client.Life
 
-	contended atomic.Bool  // two requests have been under way at once
-	loneCalls atomic.Int32 // lone requests under way
+	loneConn  loneConn
+	contended atomic.Bool // of the user's client: two requests have been under way at once
 	loneCall  *loneCall
 	poller    client.Poller
 	inFlight  inFlight
@@ -67,7 +70,7 @@ func (c *Client) Eval(ctx context.Context, r wire.Request) (wire.Reply, error) {
 	if r.Full {
 		verb, text = "EVAL", r.Script.Text
 	}
-	cmd := c.lib.B().Arbitrary(verb, text, strconv.Itoa(len(r.Keys))).Keys(r.Keys...).Args(r.Args[:r.NumArgs]...).Build()
+	cmd := c.lib.B().Arbitrary(verb, text, strconv.Itoa(r.NumKeys)).Keys(r.Keys[:r.NumKeys]...).Args(r.Args[:r.NumArgs]...).Build()
 	res, err := c.send(ctx, cmd)
 	if err != nil {
 		c.loneCall.noteSlow()
@@ -89,41 +92,87 @@ func (c *Client) Eval(ctx context.Context, r wire.Request) (wire.Reply, error) {
 // send sends one command on the shared connections and returns its result, or an
 // error as soon as ctx ends.
 func (c *Client) send(ctx context.Context, cmd rueidis.Completed) (res rueidis.RedisResult, err error) {
-	switch {
-	case client.Endless(ctx):
-		res = c.lib.Do(context.Background(), cmd)
-	case c.loneCall.detour():
-		res, err = c.callViaSender(ctx, cmd)
-	case c.contended.Load():
-		res, err = c.callShared(ctx, cmd)
-	case c.loneCalls.Add(1) > 1:
-		c.loneCalls.Add(-1)
+	if client.Endless(ctx) {
+		return c.do(context.Background(), cmd), nil
+	}
+	if c.loneCall.detour() {
+		return c.callViaSender(ctx, cmd)
+	}
+	if c.loneCall.underWay.Add(1) > 1 {
+		c.loneConn.met()
 		c.contended.Store(true)
 		res, err = c.callShared(ctx, cmd)
-	case c.loneCall.ownConns:
-		c.loneCall.begin(ctx)
-		res = c.lib.Do(context.Background(), cmd)
-		c.loneCall.end()
-		c.loneCalls.Add(-1)
-	default:
+	} else if c.loneCall.ownConns {
+		res, err = c.callAlone(ctx, cmd)
+	} else if c.contended.Load() {
+		res, err = c.callShared(ctx, cmd)
+	} else {
 		res, err = c.callViaSender(ctx, cmd)
-		c.loneCalls.Add(-1)
 	}
+	c.loneCall.underWay.Add(-1)
 	return res, err
+}
+
+// do sends a command on the shared connection.
+func (c *Client) do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if c.loneCall.ownConns {
+		cmd = cmd.ToPipe()
+	}
+	return c.lib.Do(ctx, cmd)
+}
+
+// callAlone sends a command that meets no other one. It goes in the lone connection, if
+// this is open, and otherwise on the shared connection, where the caller reads the
+// answer, too, until two commands have met there.
+func (c *Client) callAlone(ctx context.Context, cmd rueidis.Completed) (res rueidis.RedisResult, err error) {
+	use, open := c.loneConn.alone()
+	if open {
+		c.openLoneConn()
+	}
+	c.loneCall.begin(ctx)
+	defer c.loneCall.end()
+	if !use {
+		return c.callSharedIn(ctx, cmd, inCaller)
+	}
+	res = c.lib.Do(context.Background(), cmd)
+	if res.NonRedisError() != nil {
+		c.loneConn.close()
+	}
+	return res, nil
 }
 
 // callShared sends a command on a connection that has other callers.
 func (c *Client) callShared(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	return c.callSharedIn(ctx, cmd, func(b *client.PollContext) context.Context { return b })
+}
+
+// callSharedIn sends a command on the shared connection, in the context that
+// within returns.
+func (c *Client) callSharedIn(ctx context.Context, cmd rueidis.Completed, within func(*client.PollContext) context.Context) (rueidis.RedisResult, error) {
 	mark, ok := c.inFlight.admit()
 	if !ok {
 		return c.callViaSender(ctx, cmd)
 	}
 	b := c.poller.Begin(ctx)
 	defer c.poller.End(b)
-	res := c.lib.Do(b, cmd)
+	res := c.do(within(b), cmd)
 	c.inFlight.done(mark, res.NonRedisError() == nil || ctx.Err() == nil)
 	return res, nil
 }
+
+// inCaller returns a context in which rueidis reads the answer in the caller's
+// goroutine while a connection has one caller. The context has a deadline, but too
+// late a one to become the connection's: late answers would cost the connection.
+func inCaller(b *client.PollContext) context.Context { return patient{b} }
+
+// patient is a context for inCaller.
+type patient struct{ *client.PollContext }
+
+// Deadline returns a deadline beyond all time limits.
+func (patient) Deadline() (time.Time, bool) { return beyond, true }
+
+// beyond is an instant after every time limit.
+var beyond = time.Now().AddDate(100, 0, 0)
 
 // Heal implements [client.Client]: if one connection broke, others often have. A
 // connection with a single caller otherwise notices only when the next request
@@ -131,7 +180,8 @@ func (c *Client) callShared(ctx context.Context, cmd rueidis.Completed) (rueidis
 func (c *Client) Heal() {
 	healed := make(chan struct{})
 	if !c.life.Begin(func() {
-		c.lib.Do(context.Background(), c.lib.B().Ping().Build())
+		c.loneConn.close()
+		c.do(context.Background(), c.lib.B().Ping().Build())
 		close(healed)
 	}) {
 		return

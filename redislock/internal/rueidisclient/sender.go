@@ -74,7 +74,7 @@ func (c *Client) sender() (*sender, error) {
 	s := &sender{cmd: make(chan rueidis.Completed), res: make(chan rueidis.RedisResult, 1)}
 	if !c.life.Begin(func() {
 		for cmd := range s.cmd {
-			res := c.lib.Do(context.Background(), cmd)
+			res := c.do(context.Background(), cmd)
 			c.inFlight.done(s.mark, true)
 			if s.asked.CompareAndSwap(true, false) {
 				s.res <- res

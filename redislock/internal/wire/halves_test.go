@@ -25,7 +25,7 @@ func TestHalvesWriteTheSameLayout(t *testing.T) {
 	joins := []*Script{first("grant"), second("local min_token = tonumber(ARGV[6])", "join")}
 	leaves := []*Script{first("release"), second("local released = false", "leave")}
 	var q Requests
-	q.Init("", "push", false)
+	q.Init("", "push", false, NewScripts())
 	token := regexp.MustCompile(`[0-9]{13,}`) // and times
 	for i, kind := range []driver.Ticket{
 		{Limit: 1, Units: 1, Owner: "nightly"},
@@ -95,7 +95,7 @@ func TestHalvesWriteTheSameLayout(t *testing.T) {
 func TestFirstHalfLeavesOthersAlone(t *testing.T) {
 	s := servers.Redis(t, servers.RedisOptions{})
 	var q Requests
-	q.Init("", "push", false)
+	q.Init("", "push", false, NewScripts())
 	half := NewScript(scriptOf("release").Text + "\nreturn 'second half'")
 	mine := driver.Ticket{ID: "mine", Name: "lock", TTL: 10 * time.Second, Limit: 1, Units: 1, Owner: "nightly"}
 	join := func(k *driver.Ticket) {
@@ -104,7 +104,7 @@ func TestFirstHalfLeavesOthersAlone(t *testing.T) {
 		r.Full = true
 		s.Do(t, r.Words()...)
 	}
-	keys := q.Get("lock").All()
+	keys := q.Make("lock").All()
 	for what, f := range map[string]func(){
 		"a second ticket of the owner": func() { k := mine; k.ID = "other"; join(&k) },
 		"a waiter":                     func() { k := mine; k.ID, k.Owner = "other", ""; join(&k) },

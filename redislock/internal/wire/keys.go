@@ -61,37 +61,104 @@ func (l *QueueKeys) All() []string {
 // the mark of tokens.
 func (l *QueueKeys) MarkKey() string { return doneName + InSlot(l.Keys[KeyHolders]) }
 
+// num returns the number of keys of a request on the queue.
+func (l *QueueKeys) num() int {
+	if l.Keys[KeyNone] == "" {
+		return KeyNone
+	}
+	return NumKeys
+}
+
 // HoldersKey returns the first key of a queue.
 func HoldersKey(prefix, name string) string {
-	k := prefix + name
-	if strings.HasPrefix(k, Reserved) {
-		k = HelperNames[KeyHolders] + k
-	}
-	return k
+	var b keyBuilder
+	b.Grow(b.holdersSize(prefix, name))
+	return b.holdersKey(prefix, name)
 }
 
 // NewQueueKeys returns the keys of a queue of a single server.
 func NewQueueKeys(prefix, name string) *QueueKeys {
-	k := HoldersKey(prefix, name)
-	l := &QueueKeys{name: name}
-	l.Keys[KeyHolders] = k
-	in := InSlot(k)
-	for i := KeyWaiters; i < OwnKeys; i++ {
-		l.Keys[i] = HelperNames[i] + in
+	c := KeyCache{Prefix: prefix}
+	return c.Make(name)
+}
+
+// keyBuilder writes the keys of a queue one after the other into one text, of
+// which each key is a part: they take one allocation.
+type keyBuilder struct{ strings.Builder }
+
+// keyOverhead is the most bytes that a helper key has beyond the first key and
+// the helper's name.
+const keyOverhead = len("#{00000}")
+
+func (*keyBuilder) holdersSize(prefix, name string) int {
+	return len(HelperNames[KeyHolders]) + len(prefix) + len(name)
+}
+
+// since returns what was written since the text had the length from.
+func (b *keyBuilder) since(from int) string { return b.String()[from:] }
+
+func (b *keyBuilder) holdersKey(prefix, name string) string {
+	from := b.Len()
+	b.WriteString(prefix)
+	b.WriteString(name)
+	k := b.since(from)
+	if !strings.HasPrefix(k, Reserved) {
+		return k
 	}
-	l.Keys[KeyMark], l.Keys[keyAhead] = MarkName, AheadName
-	return l
+	from = b.Len()
+	b.WriteString(HelperNames[KeyHolders])
+	b.WriteString(prefix)
+	b.WriteString(name)
+	return b.since(from)
+}
+
+func (b *keyBuilder) number(n int) {
+	var digits [20]byte
+	b.Write(strconv.AppendInt(digits[:0], int64(n), 10))
+}
+
+// helper writes the helper key of a name for the key k.
+func (b *keyBuilder) helper(name, k string) string {
+	from := b.Len()
+	b.WriteString(name)
+	b.inSlot(k)
+	return b.since(from)
+}
+
+// inSlot writes what InSlot returns.
+func (b *keyBuilder) inSlot(k string) {
+	switch {
+	case !strings.ContainsAny(k, "{}"):
+		b.WriteByte('{')
+		b.WriteString(k)
+		b.WriteByte('}')
+	case hashTag(k) != k:
+		b.WriteByte(':')
+		b.WriteString(k)
+	default:
+		b.WriteString("#{")
+		b.number(TagOf(Slot(k)))
+		b.WriteByte('}')
+		b.WriteString(k)
+	}
+}
+
+// inSlotOf writes what ChannelOf returns.
+func (b *keyBuilder) inSlotOf(base string, slot int) string {
+	from := b.Len()
+	b.WriteString(base)
+	b.WriteByte('{')
+	b.number(TagOf(slot))
+	b.WriteByte('}')
+	return b.since(from)
 }
 
 // InSlot returns the part of a helper key's name that stands for the key k.
 func InSlot(k string) string {
-	switch {
-	case !strings.ContainsAny(k, "{}"):
-		return "{" + k + "}"
-	case hashTag(k) != k:
-		return ":" + k
-	}
-	return "#{" + strconv.Itoa(TagOf(Slot(k))) + "}" + k
+	var b keyBuilder
+	b.Grow(len(k) + keyOverhead)
+	b.inSlot(k)
+	return b.String()
 }
 
 // OutOfSlot is the inverse of inSlot.
@@ -169,14 +236,26 @@ func TagOf(at int) int {
 }
 
 // KeyCache keeps the keys of the names last used, so that a lock that is
-// taken again and again does not build its keys each time.
+// taken again and again does not build its keys each time, and one that is
+// released finds those that it was taken with.
 type KeyCache struct {
 	Prefix  string
 	channel string // of the pushes to the driver
 	Sharded bool   // the server is a node of a cluster
 	seed    maphash.Seed
-	slots   [256]atomic.Pointer[QueueKeys]
+	sets    [64]keySet
 }
+
+// keySet has the keys of a few names that fall together: with many names, those of a
+// held lock must not give way to the first that come. A caller that meets another one
+// here does not wait, but builds the keys anew.
+type keySet struct {
+	busy atomic.Bool // guards the rest
+	kept []QueueKeys // at most keySetSize
+	next int         // the one to give way next
+}
+
+const keySetSize = 4
 
 // Init makes the cache of the queues that have a prefix.
 func (c *KeyCache) Init(prefix, channel string, sharded bool) {
@@ -185,13 +264,33 @@ func (c *KeyCache) Init(prefix, channel string, sharded bool) {
 
 // Make returns keys that are not kept in the cache.
 func (c *KeyCache) Make(name string) *QueueKeys {
-	l := NewQueueKeys(c.Prefix, name)
-	l.Channel = c.channel
+	l := c.make(name)
+	return &l
+}
+
+func (c *KeyCache) make(name string) QueueKeys {
+	l := QueueKeys{name: name, Channel: c.channel}
+	var b keyBuilder
+	first := b.holdersSize(c.Prefix, name)
+	size := 2 * first
+	for _, helper := range HelperNames[KeyWaiters:] {
+		size += len(helper) + first + keyOverhead
+	}
 	if c.Sharded {
-		l.Slot = Slot(l.Keys[KeyHolders])
-		l.Keys[KeyNone] = NoneName + InSlot(l.Keys[KeyHolders])
-		l.Keys[KeyMark], l.Keys[keyAhead] = ChannelOf(MarkName+":", l.Slot), ChannelOf(AheadName+":", l.Slot)
-		l.Channel = ChannelOf(c.channel, l.Slot)
+		size += len(NoneName) + first + len(MarkName) + len(AheadName) + len(c.channel) + 4*keyOverhead
+	}
+	b.Grow(size)
+	k := b.holdersKey(c.Prefix, name)
+	l.Keys[KeyHolders] = k
+	for i := KeyWaiters; i < OwnKeys; i++ {
+		l.Keys[i] = b.helper(HelperNames[i], k)
+	}
+	l.Keys[KeyMark], l.Keys[keyAhead] = MarkName, AheadName
+	if c.Sharded {
+		l.Slot = Slot(k)
+		l.Keys[KeyNone] = b.helper(NoneName, k)
+		l.Keys[KeyMark], l.Keys[keyAhead] = b.inSlotOf(MarkName+":", l.Slot), b.inSlotOf(AheadName+":", l.Slot)
+		l.Channel = b.inSlotOf(c.channel, l.Slot)
 	}
 	return l
 }
@@ -202,17 +301,30 @@ const NoneName = "holdfast_none:"
 // ChannelOf returns the channel of a driver in a slot. With another base it
 // returns another name in the slot.
 func ChannelOf(base string, slot int) string {
-	return base + "{" + strconv.Itoa(TagOf(slot)) + "}"
+	var b keyBuilder
+	b.Grow(len(base) + keyOverhead)
+	return b.inSlotOf(base, slot)
 }
 
 // Get returns the keys of a queue.
-func (c *KeyCache) Get(name string) *QueueKeys {
-	at := &c.slots[maphash.String(c.seed, name)%uint64(len(c.slots))]
-	if l := at.Load(); l != nil && l.name == name {
-		return l
+func (c *KeyCache) Get(name string) QueueKeys {
+	set := &c.sets[maphash.String(c.seed, name)%uint64(len(c.sets))]
+	if !set.busy.CompareAndSwap(false, true) {
+		return c.make(name)
 	}
-	l := c.Make(name)
-	at.Store(l)
+	defer set.busy.Store(false)
+	for i := range set.kept {
+		if l := &set.kept[i]; l.name == name {
+			return *l
+		}
+	}
+	l := c.make(name)
+	if len(set.kept) < keySetSize {
+		set.kept = append(set.kept, l)
+	} else {
+		set.kept[set.next] = l
+		set.next = (set.next + 1) % keySetSize
+	}
 	return l
 }
 

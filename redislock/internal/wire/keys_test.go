@@ -3,8 +3,12 @@ package wire
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // TestKeysGolden checks the names of the keys, which are the layout: a version
@@ -118,7 +122,52 @@ func TestKeyCacheKeepsNamesApart(t *testing.T) {
 			}
 		}
 	}
-	if l := c.Get("name1"); c.Get("name1") != l {
+	if n := testing.AllocsPerRun(10, func() { c.Get("name1") }); n > 0 {
 		t.Error("nothing is kept")
+	}
+}
+
+// TestKeyCacheOfManyGoroutines checks that goroutines which meet in the cache get the
+// keys that they ask for.
+func TestKeyCacheOfManyGoroutines(t *testing.T) {
+	var c KeyCache
+	c.Init("p:", "", true)
+	var group sync.WaitGroup
+	for g := range 8 {
+		group.Go(func() {
+			for i := range 5000 {
+				name := fmt.Sprint("name", (i*7+g)%400)
+				if l, want := c.Get(name), c.Make(name); l != *want {
+					t.Errorf("%q has %+v, want %+v", name, l, *want)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestKeysOfManyNames counts the allocations of the requests of a lock among
+// more names than the cache keeps, while as many others are held as a crowd
+// holds: the keys are built once, with the join, and in one piece.
+func TestKeysOfManyNames(t *testing.T) {
+	for _, sharded := range []bool{false, true} {
+		var q Requests
+		q.Init("holdfast:", "holdfast_push:c", sharded, NewScripts())
+		const names, held = 10000, 64
+		tickets := make([]driver.Ticket, names)
+		for i := range tickets {
+			tickets[i] = driver.Ticket{ID: "id", Name: fmt.Sprint("orders/", i), Units: 1, Limit: 1, TTL: time.Minute}
+		}
+		i := 0
+		got := testing.AllocsPerRun(names/2, func() {
+			q.Join(&tickets[i%names], true, false)
+			q.Leave(&driver.Ref{Ticket: &tickets[(i+names-held)%names], State: driver.Held})
+			i++
+		})
+		t.Logf("sharded %v: %v allocations", sharded, got)
+		if got > 1 {
+			t.Errorf("sharded %v: a lock among %d names allocates %v times for its keys, want once", sharded, names, got)
+		}
 	}
 }

@@ -15,14 +15,11 @@ type Requests struct {
 	keeps   atomic.Pointer[keepText]
 }
 
-// Init sets the prefix of the keys and the channel of the pushes. Sharded says
-// that the server is a node of a cluster.
-func (q *Requests) Init(prefix, channel string, sharded bool) {
+// Init sets the prefix of the keys, the channel of the pushes, and the scripts. Sharded
+// says that the server is a node of a cluster, as the scripts have to be.
+func (q *Requests) Init(prefix, channel string, sharded bool, scripts *Scripts) {
 	q.KeyCache.Init(prefix, channel, sharded)
-	q.Scripts = PlainScripts
-	if sharded {
-		q.Scripts = ShardScripts
-	}
+	q.Scripts = scripts
 }
 
 // keepText is the time for which tickets of a TTL are kept, in milliseconds,
@@ -59,7 +56,7 @@ func (q *Requests) Join(t *driver.Ticket, wait, polls bool) Request {
 	if polls {
 		channel = ""
 	}
-	r := Request{Script: q.Scripts.Join, Keys: l.All(), NumArgs: 5, Args: [MaxArgs]string{t.ID, q.keep(t.TTL), channel, t.Meta, yes(wait)}}
+	r := Request{Script: q.Scripts.Join, NumKeys: l.num(), Keys: l.Keys, NumArgs: 5, Args: [MaxArgs]string{t.ID, q.keep(t.TTL), channel, t.Meta, yes(wait)}}
 	if t.MinToken != 0 {
 		r.NumArgs = 6
 		r.Args[5] = strconv.FormatUint(t.MinToken, 10)
@@ -83,7 +80,8 @@ func (q *Requests) Leave(r *driver.Ref) Request {
 	if r.JoinPending {
 		n = 3
 	}
-	return Request{Script: q.Scripts.Leave, Keys: q.Get(r.Name).All(), NumArgs: n,
+	l := q.Get(r.Name)
+	return Request{Script: q.Scripts.Leave, NumKeys: l.num(), Keys: l.Keys, NumArgs: n,
 		Args: [MaxArgs]string{r.ID, yes(IsMutex(r.Ticket)), "1"}}
 }
 
@@ -104,4 +102,4 @@ type Run struct {
 func (r *Run) Words(full bool) []string { return r.Script.Words(full, r.Keys, r.Args) }
 
 // Run returns the request as one of several.
-func (r Request) Run() Run { return Run{r.Script, r.Keys, r.Args[:r.NumArgs]} }
+func (r Request) Run() Run { return Run{r.Script, r.Keys[:r.NumKeys], r.Args[:r.NumArgs]} }

@@ -24,13 +24,14 @@ const MaxArgs = 10
 // Request runs a script on one queue: by its name, or in full, which also makes
 // the server remember the script.
 //
-// It is passed by value, with room for the arguments, so that a request
-// allocates nothing for them on its way through an interface.
+// It is passed by value, with room for the keys and the arguments, so that a
+// request allocates nothing for them on its way through an interface.
 type Request struct {
 	Script  *Script
 	Full    bool
-	Keys    []string
+	NumKeys int
 	NumArgs int
+	Keys    [NumKeys]string
 	Args    [MaxArgs]string
 }
 
@@ -47,4 +48,6 @@ func (s *Script) Words(full bool, keys, args []string) []string {
 }
 
 // Words returns the request's command.
-func (r *Request) Words() []string { return r.Script.Words(r.Full, r.Keys, r.Args[:r.NumArgs]) }
+func (r *Request) Words() []string {
+	return r.Script.Words(r.Full, r.Keys[:r.NumKeys], r.Args[:r.NumArgs])
+}
