@@ -155,7 +155,7 @@ func (h *hold) onTimer() {
 	case held:
 		// A claim that ends by itself is noted by onEnded. Readers of one client share a
 		// ticket, which may outlast the claim of one of them.
-		if rest := h.until.Sub(now); rest > 0 || h.lock.Err() != nil {
+		if rest := h.endOfClaimLocked().Sub(now); rest > 0 || h.lock.Err() != nil {
 			h.armLocked(max(rest, h.spec.ttl/10))
 			break
 		}
@@ -172,6 +172,17 @@ func (h *hold) onTimer() {
 		t.removeLocked(h)
 	}
 	t.mu.Unlock()
+}
+
+// endOfClaimLocked returns the end of the claim of a hold of which its client may know. A
+// client that has not been heard of since the grant can know of it by an event alone, and
+// no event moves a claim: the client believes in the hold for as long as in its place, which
+// is at most a TTL from its last request.
+func (h *hold) endOfClaimLocked() time.Time {
+	if silence := h.seen.Add(h.spec.ttl); h.polls == 0 && h.seen.Before(h.since) && silence.Before(h.until) {
+		return silence
+	}
+	return h.until
 }
 
 // endLocked notes that a hold has ended here, and tells its client by an event, unless

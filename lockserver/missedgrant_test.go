@@ -143,3 +143,24 @@ func TestGrantIsNotGivenBackUnderARequest(t *testing.T) {
 		}
 	})
 }
+
+// slowJoin is a driver whose Join is answered 1.3 s late.
+type slowJoin struct{ *memlock.Driver }
+
+func (d slowJoin) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	time.Sleep(1300 * time.Millisecond)
+	return d.Driver.Join(ctx, t, wait)
+}
+
+// TestGrantToldByARenewal checks that a renewal which answers with a grant that came while
+// the renewal was under way has told the client of it: the claim alone ends that hold.
+func TestGrantToldByARenewal(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.serverWith(w.clientOf(slowJoin{memlock.New(w.store)}), Options{})
+		w.want("acquire", w.acquire(s, 1, "a", "wait_ms", "0"), 202, "state", "waiting")
+		told := w.renew(s, 1) // the store's answer comes now
+		w.want("renew", told, 200, "state", "held")
+		time.Sleep(4 * time.Second) // a grant of which nothing was told is given back after a third of the TTL
+		w.want("renew again", w.renew(s, 1), 200, "state", "held", "token", told.text("token"))
+	})
+}

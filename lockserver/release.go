@@ -108,18 +108,22 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 	t.released.add(key)
 	var lock *holdfast.Hold
 	ttl := t.longest
-	wasWaiting := false
+	var waited chan struct{}
 	if h != nil {
 		lock, ttl = h.lock, h.spec.ttl
 		if h.state == joining || h.state == waiting {
-			wasWaiting = true
+			waited = h.ended
 			h.failed = released()
 			h.cancel()
 		}
 		t.removeLocked(h)
 	}
 	t.mu.Unlock()
-	result := t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, wasWaiting)
+	// The core gives the wait up with its ticket left, or after a third of the TTL.
+	if waited != nil && !endsWithin(waited, releaseLimit(ttl)*9/10) {
+		return fields{{"id", e.id}, {"result", resultUnknown}}
+	}
+	result := t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, waited != nil)
 	if result == resultGone && again {
 		result = resultReleased
 	}
@@ -129,12 +133,29 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 	return fields{{"id", e.id}, {"result", result}}
 }
 
+// releaseLimit returns the time that the store has for the release of a place with a TTL.
+func releaseLimit(ttl time.Duration) time.Duration {
+	return min(max(ttl/3, 100*time.Millisecond), ioTimeout)
+}
+
+// endsWithin reports whether ended is closed within a time.
+func endsWithin(ended <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // releaseAtStore ends the owner's place. The tickets of other servers are broken first,
 // and the own one leaves last. done says that the id's wait here has ended.
 func (t *table) releaseAtStore(ctx context.Context, e ending, key holdKey, ttl time.Duration, lock *holdfast.Hold, done bool) string {
 	broken := 0
 	if t.owners && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
-		ctx, cancel := requestContext(ctx, min(max(ttl/3, 100*time.Millisecond), ioTimeout))
+		ctx, cancel := requestContext(ctx, releaseLimit(ttl))
 		defer cancel()
 		n, err := t.store.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
 		if err != nil {

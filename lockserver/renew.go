@@ -93,9 +93,9 @@ func (t *table) renew(ctx context.Context, from *sender, ids []string) []fields 
 		limit = min(limit, h.spec.ttl/8)
 	}
 	t.mu.Unlock()
-	ctx, cancel := requestContext(ctx, limit)
+	bounded, cancel := requestContext(ctx, limit)
 	defer cancel()
-	errs := t.store.Renew(ctx, locks...)
+	errs := t.store.Renew(bounded, locks...)
 	for i := range due {
 		r := &due[i]
 		if r.lock == nil {
@@ -107,7 +107,7 @@ func (t *table) renew(ctx context.Context, from *sender, ids []string) []fields 
 		}
 	}
 	for _, r := range due {
-		entries[r.entry] = r.h.renewed(ctx, from.begun, r.err)
+		entries[r.entry] = r.h.renewed(ctx, bounded, from.begun, r.err)
 		t.detach(r.h)
 	}
 	return entries
@@ -167,11 +167,13 @@ func (h *hold) onRenewed(lock *holdfast.Hold) {
 }
 
 // renewed returns the entry of a hold after a renewal, which may have found it lost:
-// then an owner check is waited for.
-func (h *hold) renewed(ctx context.Context, begun time.Time, err error) fields {
+// then an owner check is waited for. The waits end with bounded. ctx is that of the
+// request: as long as its client is there, the entry tells it of a grant that came
+// meanwhile.
+func (h *hold) renewed(ctx, bounded context.Context, begun time.Time, err error) fields {
 	t := h.t
 	if errors.Is(err, holdfast.ErrLost) {
-		h.awaitEnd(ctx)
+		h.awaitEnd(bounded)
 		t.mu.Lock()
 		if bad := h.recheckLocked(0); bad != nil {
 			t.mu.Unlock()
@@ -182,8 +184,8 @@ func (h *hold) renewed(ctx context.Context, begun time.Time, err error) fields {
 	}
 	for {
 		t.mu.Lock()
-		if h.settledLocked() || h.state == waiting || ctx.Err() != nil {
-			st := h.standLocked(begun)
+		if h.settledLocked() || h.state == waiting || bounded.Err() != nil {
+			st := h.tellLocked(ctx, begun)
 			t.mu.Unlock()
 			return st.entry(err)
 		}
@@ -191,7 +193,7 @@ func (h *hold) renewed(ctx context.Context, begun time.Time, err error) fields {
 		t.mu.Unlock()
 		select {
 		case <-changed:
-		case <-ctx.Done():
+		case <-bounded.Done():
 		}
 	}
 }

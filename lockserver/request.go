@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -222,10 +223,10 @@ func unknownField(name string) *problem {
 }
 
 // idPattern: the part before the dot names the client.
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}(\.[0-9]{1,19})?$`)
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}(\.[0-9]{1,19})?$`) })
 
 func checkID(id string) *problem {
-	if !idPattern.MatchString(id) {
+	if !idPattern().MatchString(id) {
 		return badRequest("id: 16 to 64 of A-Z, a-z, 0-9, _ and -, then perhaps a dot and a number")
 	}
 	return nil

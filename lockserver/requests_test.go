@@ -338,7 +338,7 @@ func FuzzIDs(f *testing.F) {
 		if checkID(id) != nil {
 			return
 		}
-		if strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.") != "" || !clientPattern.MatchString(clientOf(id)) {
+		if strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.") != "" || !clientPattern().MatchString(clientOf(id)) {
 			t.Errorf("%q", id)
 		}
 	})

@@ -135,3 +135,48 @@ func TestSilentStoreKeepsNoRequest(t *testing.T) {
 }
 
 var _ holdfast.Driver = (*mute)(nil)
+
+// TestSilentClientsDelayByOneTTL lets the clients of three waiters fall silent whose events
+// still flow, as those of a machine that was cut off. Each is granted the lock by an event
+// before its silence has lasted a TTL. The next one holds a TTL after the last word of any:
+// a hold of which the client has no answer ends with its place.
+func TestSilentClientsDelayByOneTTL(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.server()
+		st := w.open(s, request("GET", "/v1/events?client="+clientOf(id(1)), "", ""))
+		w.acquire(s, 1, "a")
+		for n := 2; n <= 4; n++ {
+			w.acquire(s, n, "a", "wait_ms", "0")
+			time.Sleep(2 * time.Second)
+			w.renew(s, 1)
+		}
+		spoken := time.Now().Add(-2 * time.Second)
+		next := w.lockAfter("a")
+		w.release(s, 1, "a")
+		if took := (<-next).Sub(spoken); took > 9*time.Second {
+			t.Errorf("the next one held %v after the last word of the silent ones", took)
+		}
+		st.events()
+	})
+}
+
+// TestHoldThatWasAnsweredOutlivesItsPlace lets a client fall silent after it was granted the
+// lock by an event, and has renewed it: its claim alone ends that hold.
+func TestHoldThatWasAnsweredOutlivesItsPlace(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.server()
+		st := w.open(s, request("GET", "/v1/events?client="+clientOf(id(1)), "", ""))
+		w.acquire(s, 1, "a")
+		w.acquire(s, 2, "a", "wait_ms", "0")
+		time.Sleep(5 * time.Second)
+		next := w.lockAfter("a")
+		w.release(s, 1, "a")
+		time.Sleep(time.Second)
+		w.want("the renewal", w.renew(s, 2), 200, "state", "held")
+		spoken := time.Now()
+		if took := (<-next).Sub(spoken); took < 8800*time.Millisecond {
+			t.Errorf("the next one held %v after the renewal", took)
+		}
+		st.events()
+	})
+}

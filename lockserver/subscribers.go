@@ -89,7 +89,7 @@ func (s *subscribers) count() int {
 	return len(s.all)
 }
 
-var clientPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}$`)
+var clientPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}$`) })
 
 var eventsParams = map[string]paramType{"client": isText}
 
@@ -97,7 +97,7 @@ var eventsParams = map[string]paramType{"client": isText}
 // happens. Events are hints: a client believes only the answers to its own requests.
 func (s *Server) serveEvents(c *call) {
 	p, bad := parseForm(c.r.URL.RawQuery, eventsParams)
-	if bad == nil && !clientPattern.MatchString(p.text("client")) {
+	if bad == nil && !clientPattern().MatchString(p.text("client")) {
 		bad = badRequest("client: the part of the ids before the dot, 16 to 64 of A-Z, a-z, 0-9, _ and -")
 	}
 	if bad == nil {

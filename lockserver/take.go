@@ -135,7 +135,7 @@ func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
 	}
 	now := time.Now()
 	h.state, h.lock, h.token, h.since, h.until = granted, lock, lock.Token(), now, lock.Deadline()
-	h.armLocked(h.spec.ttl / 3)
+	h.armLocked(min(h.spec.ttl/3, max(0, time.Until(h.seen.Add(h.spec.ttl)))))
 	if h.want != 0 || t.subscribers.push(h.who, h.id, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
 		h.sentLocked() // a client that resumes believes in its hold already
 	}
@@ -157,7 +157,7 @@ func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
 func (h *hold) sentLocked() {
 	if h.state == granted {
 		h.state = held
-		h.armLocked(max(0, time.Until(h.until)))
+		h.armLocked(max(0, time.Until(h.endOfClaimLocked())))
 	}
 }
 

@@ -73,7 +73,7 @@ export class Locks {
     },
   );
   readonly ttl: number;
-  /** Waits for the lock, calls work with the hold, and releases it. Rejects with LostError if it was lost. */
+  /** Waits for the lock, calls work with the hold, releases it; LostError if it was lost. */
   lock<T>(name: string, work: (hold: Hold) => T | Promise<T>, options?: LockOptions): Promise<T>;
   /** Waits for the lock. The program has to release the hold. */
   acquire(name: string, options?: LockOptions): Promise<Hold>;

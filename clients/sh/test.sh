@@ -69,7 +69,7 @@ requests() { sed -n 's,.*/v1/,,p' "$W/log" | tr '\n' ' '; }
 ids() { sed -n 's/.*--data-urlencode id=\([^ ]*\).*/\1/p' "$W/log"; }
 held() {
 	holdfast_lock n || fail "holdfast_lock: $?"
-	_hf_token=$_hf_tok _hf_until=$_hf_end _hf_granted=$_hf_ms _hf_doubt='' _hf_limit6=1000
+	_hf_until=$_hf_end _hf_granted=$_hf_ms _hf_doubt='' _hf_resumes=''
 }
 
 test_rule_01_ids_are_fresh() {
@@ -324,7 +324,7 @@ test_errexit_ends_neither_a_call_nor_the_loop() {
 			false
 		}
 		holdfast_lock n
-		wait "$(cat "$_hf_dir/loop")" || :
+		wait "$(sed -n 's/^1 \([0-9]*\) .*/\1/p' "$_hf_dir/hold")" || :
 		holdfast_unlock n
 	END
 	shell=$(readlink "/proc/$$/exe")

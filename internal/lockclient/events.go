@@ -59,8 +59,8 @@ func (d *Driver) runEvents(ctx context.Context, notify func(string, driver.Statu
 
 // receive reads the stream of the server whose turn it is, until it is another one's.
 // flows is called when events flow.
-func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, driver.Status)) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (d *Driver) receive(watching context.Context, flows func(), notify func(string, driver.Status)) error {
+	ctx, cancel := context.WithCancel(watching)
 	defer cancel()
 	at, turned := d.servers.turnAndEnd()
 	watchdog := time.AfterFunc(silence, cancel)
@@ -78,9 +78,13 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 	if err != nil {
 		return err
 	}
+	// The end of the watching says nothing about the server, and the tickets that the core
+	// leaves then are there.
 	resp, err := d.servers.http.Do(r)
 	if err != nil {
-		d.servers.leaveServer(at)
+		if watching.Err() == nil {
+			d.servers.leaveServer(at)
+		}
 		return d.servers.failure(ctx, at, err)
 	}
 	defer resp.Body.Close()
@@ -109,12 +113,15 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 			d.servers.leaveServer(at)
 		case id == "":
 		case a.Event == "held":
-			if !d.records.onHeld(id, a.Token) {
-				break
+			switch {
+			case !d.records.onHeld(id, a.Token):
+			case d.records.isHandedOn(id, a.Token):
+				notify("", driver.Status{}) // the answer to its renewal gives the grant back
+			default:
+				notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
 			}
-			notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
 		case a.Event == "lost":
-			d.records.onLost(id)
+			d.records.forget(id)
 			notify(id, driver.Status{State: driver.Gone, Ahead: -1})
 		}
 	}
@@ -123,6 +130,8 @@ func (d *Driver) receive(ctx context.Context, flows func(), notify func(string, 
 		return nil
 	default:
 	}
-	d.servers.leaveServer(at)
+	if watching.Err() == nil {
+		d.servers.leaveServer(at)
+	}
 	return driver.Errorf(driver.Unavailable, "lock server %s: its events have ended", d.servers.names[at])
 }

@@ -19,8 +19,11 @@ type records struct {
 	// granted has the tokens of the tickets of which events, and no answers yet, say that
 	// they hold.
 	granted map[string]uint64
-	// dropped are the last tickets that the driver has called gone: events about them come
-	// too late.
+	// expected has the tickets of which events may say that they hold, and whether they
+	// ask for all units of a lock.
+	expected map[string]bool
+	// dropped are the last tickets that the driver has called gone, or that left before
+	// their Join came: events about them come too late.
 	dropped []string
 }
 
@@ -105,21 +108,61 @@ func (s *records) tokenLocked(ticketID string, r *record) uint64 {
 	return s.granted[ticketID]
 }
 
+// expect notes a ticket whose Join is sent.
+func (s *records) expect(t *driver.Ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expected[t.ID] = t.Exclusive()
+}
+
 // onHeld notes an event by which a ticket holds. It reports false if the event comes too
 // late.
 func (s *records) onHeld(ticketID string, token uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.Contains(s.dropped, ticketID) {
+	if _, expected := s.expected[ticketID]; !expected || slices.Contains(s.dropped, ticketID) {
 		return false
 	}
 	s.granted[ticketID] = token
 	return true
 }
 
-// onLost notes an event by which a ticket is lost.
-func (s *records) onLost(ticketID string) {
+// maxDropped is the number of tickets of which late events are ignored.
+const maxDropped = 256
+
+// dropLocked notes that a ticket is gone, whatever events say.
+func (s *records) dropLocked(ticketID string) {
+	s.dropped = append(s.dropped, ticketID)
+	if len(s.dropped) > maxDropped {
+		s.dropped = slices.Clone(s.dropped[len(s.dropped)-maxDropped:])
+	}
+}
+
+// hasLeft reports whether a ticket whose Join comes has left before: the Join changes
+// nothing then (Join 2 of package driver).
+func (s *records) hasLeft(ticketID string, r *record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return r.leaving || slices.Contains(s.dropped, ticketID)
+}
+
+// isHandedOn reports whether a server handed a grant on between its own clients, as it
+// does with permits, and the ticket needs a token of its own at the store.
+func (s *records) isHandedOn(ticketID string, token uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return token&0xff != 0 && s.expected[ticketID]
+}
+
+// forget ends what events can say about a ticket: it holds by an answer, or is gone.
+func (s *records) forget(ticketID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLocked(ticketID)
+}
+
+// forgetLocked is forget with records.mu held.
+func (s *records) forgetLocked(ticketID string) {
 	delete(s.granted, ticketID)
+	delete(s.expected, ticketID)
 }

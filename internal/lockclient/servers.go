@@ -177,14 +177,20 @@ func (s *serverList) turnAndEnd() (at int, turned <-chan struct{}) {
 	return s.at, s.turned
 }
 
+// fairTry is the least time in which a server has to answer. The second server of a call is
+// asked at the end of the call's time, if the first one was silent: without an answer of
+// both, it would be the silent one's turn again, until the lease ends.
+const fairTry = 10 * time.Millisecond
+
 // askTurn sends a request to a server. An answer by which others than that server should
 // go on makes it the next one's turn, and so does none, unless the caller has given up,
-// which says nothing about the server.
+// or its time was over when the request was sent: neither says anything about the server.
 func (s *serverList) askTurn(ctx context.Context, at int, method, path string, body any) (*answer, error) {
 	sent := time.Now()
 	a, err := s.askAt(ctx, at, method, path, body)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+	case err != nil && ctx.Err() != nil && time.Since(sent) < fairTry:
 	case err != nil || a.Draining || a.status >= http.StatusInternalServerError || slices.ContainsFunc(a.Holds, entry.isUnserved):
 		s.leaveServer(at)
 	default:

@@ -424,3 +424,22 @@ func TestCheck(t *testing.T) {
 		}
 	})
 }
+
+// TestEndOfWatchingKeepsTheTurn ends the events of a driver, as the core does before a close
+// leaves its tickets: the server that has these is asked still, and no other one.
+func TestEndOfWatchingKeepsTheTurn(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := w.open()
+		defer d.Close()
+		at := d.servers.turn()
+		ctx, stop := context.WithCancel(context.Background())
+		if err := d.Watch(ctx, func(string, driver.Status) {}); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		synctest.Wait()
+		if now := d.servers.turn(); now != at {
+			t.Errorf("the turn went from server %d to %d", at, now)
+		}
+	})
+}

@@ -26,7 +26,8 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 		r = new(record)
 		t.DriverData = r
 	}
-	if t.Replaces != nil {
+	late := d.records.hasLeft(t.ID, r) // the server says that it is gone
+	if t.Replaces != nil && !late {
 		left, err := d.Leave(ctx, []driver.Ref{{Ticket: t.Replaces, State: driver.Held}})
 		if err == nil {
 			err = left[0].Err
@@ -41,11 +42,17 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	} else {
 		body["try"] = true
 	}
-	a, err := d.acquire(ctx, t, r, body)
-	if err != nil {
-		return driver.Status{}, err
+	if !late {
+		d.records.expect(t)
 	}
-	st, err := d.joined(ctx, t, r, a)
+	var st driver.Status
+	a, err := d.acquire(ctx, t, r, body)
+	if err == nil {
+		st, err = d.joined(ctx, t, r, a)
+	}
+	if st.State == driver.Gone || err != nil && driver.ClassOf(err) == driver.Refused {
+		d.records.forget(t.ID)
+	}
 	switch {
 	case err != nil:
 		return driver.Status{}, err
@@ -91,16 +98,14 @@ func (d *Driver) joined(ctx context.Context, t *driver.Ticket, r *record, a *ans
 func (d *Driver) status(ctx context.Context, t *driver.Ticket, r *record, e *entry) (driver.Status, error) {
 	st := driver.Status{Lease: milliseconds(e.Left), Ahead: -1, Holder: e.Holder.text()}
 	switch {
-	case e.State == "held" && t.Exclusive() && e.Token&0xff != 0:
-		// The server handed the lock on between its own clients, as it does with
-		// permits: that grant has no token of its own at the store.
+	case e.State == "held" && t.Exclusive() && e.Token&0xff != 0: // as isHandedOn
 		_, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
 		return driver.Status{State: driver.Gone, Ahead: -1}, err
 	case e.State == "held":
 		st.State, st.Token = driver.Held, storeToken(e.Token)
 		d.records.mu.Lock()
 		r.token = e.Token
-		delete(d.records.granted, t.ID)
+		d.records.forgetLocked(t.ID)
 		d.records.mu.Unlock()
 	case e.State == "waiting" && d.records.token(t.ID, r) != 0:
 		return st, driver.Errorf(driver.Unknown, "the lock server has not heard of the grant yet")
@@ -188,6 +193,9 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string
 		if err != nil {
 			sts[i] = driver.Status{Err: err}
 		}
+		if sts[i].State == driver.Gone {
+			d.records.forget(ref.ID)
+		}
 	}
 	return sts, nil
 }
@@ -263,9 +271,6 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 	return st, err
 }
 
-// maxDropped is the number of tickets of which late events are ignored.
-const maxDropped = 256
-
 // drop gives up a place in the queue that a server has given up, wherever else it is. If an
 // event tells at the same time that it holds, it is not given up.
 func (d *Driver) drop(ctx context.Context, t *driver.Ticket, r *record) (driver.Status, error) {
@@ -274,10 +279,7 @@ func (d *Driver) drop(ctx context.Context, t *driver.Ticket, r *record) (driver.
 		d.records.mu.Unlock()
 		return driver.Status{}, driver.Errorf(driver.Unknown, "the ticket was granted meanwhile: ask again")
 	}
-	d.records.dropped = append(d.records.dropped, t.ID)
-	if len(d.records.dropped) > maxDropped {
-		d.records.dropped = slices.Clone(d.records.dropped[len(d.records.dropped)-maxDropped:])
-	}
+	d.records.dropLocked(t.ID)
 	r.moved = true
 	d.records.mu.Unlock()
 	_, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Waiting}}) // else its lease ends
@@ -303,6 +305,10 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 		}
 		if r != nil {
 			r.leaving = true
+			r.token = d.records.tokenLocked(ref.ID, r)
+			d.records.forgetLocked(ref.ID) // this Leave may be the last request about it
+		} else if ref.JoinPending { // its Join may come yet
+			d.records.dropLocked(ref.ID)
 		}
 	}
 	d.records.mu.Unlock()
@@ -343,6 +349,5 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 		st.State = driver.Held
 	}
 	r.left = true
-	delete(d.records.granted, ref.ID)
 	return st
 }

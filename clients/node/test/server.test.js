@@ -24,8 +24,8 @@ test('bad requests are told', async () => {
 });
 
 test('renewals keep the lock', async () => {
-  await new Locks(servers, { ttl: 1000 }).lock('node/renewals', async (hold) => {
-    await sleep(3000);
+  await new Locks(servers, { ttl: 3000 }).lock('node/renewals', async (hold) => {
+    await sleep(4000);
     hold.check();
   });
 });
@@ -72,7 +72,7 @@ test('a hold survives its server', async () => {
     await sleep(4000);
     await turn(servers[0], 'up');
     hold.check();
-    assert.equal(hold._p.servers.size, 3); // two, and an answer that was missed
+    assert.ok(hold._p.moved);
   });
 });
 

@@ -3,6 +3,7 @@ import json
 import os
 import threading
 import unittest
+from unittest import mock
 from typing import Any, Callable, List
 
 import holdfast
@@ -19,7 +20,7 @@ class World:
         self.locks = Locks([f"http://127.0.0.1:{7420 + n}" for n in range(servers)], ttl=ttl)
         self.locks._clock = lambda: self.now
         self.locks._send = self.send  # type: ignore
-        self.locks._running = True  # the tests call what the loop calls
+        self.locks._keep = lambda h: None  # type: ignore # the tests call what it calls
         holdfast.time.sleep, self.sleep = self.pause, holdfast.time.sleep  # type: ignore
 
     def pause(self, seconds: float) -> None:
@@ -67,7 +68,7 @@ def but(path: str, *answers: Any) -> Callable[[str, Any], Any]:
 
 class Rules(unittest.TestCase):
     def held(self, w: World) -> Hold:
-        return w.locks.lock("n").acquire()
+        return w.locks.acquire("n")
 
     def test_rule_01_ids_are_fresh(self) -> None:
         with World(normal) as w, World(normal) as other:
@@ -109,9 +110,9 @@ class Rules(unittest.TestCase):
         with World(but("renew", (0.1, 200, {"holds": [{"state": "held", "token": 7, "left_ms": 3000}]}))) as w:
             h = self.held(w)
             was = h.until
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertEqual(h.until, was)
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertGreater(h.until, was)
 
     def test_rule_05_late_grant_is_released(self) -> None:
@@ -125,7 +126,7 @@ class Rules(unittest.TestCase):
     def test_rule_06_loss_is_final(self) -> None:
         with World(but("renew", (10.0, 200, {"holds": [{"state": "held", "token": 7, "left_ms": 20000}]}))) as w:
             h = self.held(w)
-            w.locks._renew([h])
+            w.locks._renew(h)
             with self.assertRaises(LostError) as lost:
                 h.check()
             self.assertEqual(lost.exception.code, "expired")
@@ -148,10 +149,10 @@ class Rules(unittest.TestCase):
             self.assertAlmostEqual(h._next, 1000 + 10 / 3, places=6)
             w.now = h._next
             sent = w.now
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertTrue(0.25 <= h._next - w.now <= 0.75)
             w.now = sent = h._next
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertAlmostEqual(h._next, sent + 10 / 3, places=6)
             self.assertEqual([at for at, path, _, _ in w.asked if path == "renew"], [0, 1])
 
@@ -172,14 +173,14 @@ class Rules(unittest.TestCase):
                               ((0.1, 200, {"server": "b.2", "holds": [{"state": "held", "token": 7, "left_ms": 9000}]}), True)):
             with World(but("renew", answer)) as w:
                 h = self.held(w)
-                w.locks._renew([h])
+                w.locks._renew(h)
                 self.assertEqual(h.release(), "released")
                 self.assertEqual(w.asked[-1][2]["holds"], [{"id": h.id, "name": "n", "moved": moved}])
 
     def test_rule_10_ways_out_release(self) -> None:
         with World(but("acquire", (1.0, 202, {"state": "waiting"}))) as w:
             with self.assertRaises(HeldError):
-                w.locks.lock("n", wait=0.5).acquire()
+                w.locks.acquire("n", wait=0.5)
             self.assertEqual(w.paths(), ["acquire", "release"])
 
         def interrupted(path: str, body: Any) -> Any:
@@ -206,11 +207,11 @@ class Rules(unittest.TestCase):
     def test_rule_11_each_server_is_asked_before_the_wait_ends(self) -> None:
         for wait, took in ((0.0, 0.0), (None, 11.0)):
             with World(but("acquire", (took, 0, None))) as w:
-                self.assertEqual(w.locks.lock("n", wait=wait).acquire().token, 7)
+                self.assertEqual(w.locks.acquire("n", wait=wait).token, 7)
                 self.assertEqual([at for at, _, _, _ in w.asked], [0, 1])
         with World(lambda p, b: (0.0, 0, None) if p == "acquire" else normal(p, b)) as w:
             with self.assertRaises(UnavailableError):
-                w.locks.lock("n", wait=0).acquire()
+                w.locks.acquire("n", wait=0)
             self.assertEqual(w.paths(), ["acquire", "acquire", "release"])
 
     def test_rule_11_server_without_its_store_is_left(self) -> None:
@@ -218,15 +219,27 @@ class Rules(unittest.TestCase):
         for path, entry, at in (("renew", away, [0, 0, 1]), ("release", {"result": "unknown"}, [0, 0, 0, 1])):
             with World(but(path, (0.1, 200, {"holds": [entry]}))) as w:
                 h = self.held(w)
-                w.locks._renew([h])
+                w.locks._renew(h)
                 self.assertEqual(h.release(), "released")
                 self.assertEqual([a for a, _, _, _ in w.asked], at)
+
+    def test_rule_11_answer_that_makes_no_sense_is_none(self) -> None:
+        for data in (b"[]", b"null", b'{"holds": null}', b'{"holds": [1]}', b"{", b"\xff"):
+            with World(normal) as w:
+                h = self.held(w)
+                good = w.locks._send
+                w.locks._send = lambda *a: (200, {"Holdfast": "1"}, data)  # type: ignore
+                w.locks._renew(h)
+                w.locks._send = good  # type: ignore
+                h.check()
+                self.assertTrue(h._moved)
+                self.assertEqual(h.release(), "released")
 
     def test_rule_12_another_group_is_refused(self) -> None:
         with World(but("renew", (0.1, 200, {"group": "00000002", "holds": [{"state": "held", "token": 7, "left_ms": 99000}]}))) as w:
             h = self.held(w)
             was = h.until
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertEqual(h.until, was)
         with World(but("acquire", (0.1, 202, {"state": "waiting"}), (0.1, 200, {"group": "2", "state": "held", "token": 1, "left_ms": 9000}))) as w:
             with self.assertRaises(RefusedError):
@@ -234,16 +247,15 @@ class Rules(unittest.TestCase):
 
     def test_rule_13_nests_by_count(self) -> None:
         with World(normal) as w:
-            lock = w.locks.lock("n")
-            with lock as outer:
+            with w.locks.lock("n") as outer:
                 with w.locks.lock("n") as inner:
                     self.assertIs(inner, outer)
                 outer.check()
                 self.assertEqual(w.paths(), ["acquire"])
             self.assertEqual(w.paths(), ["acquire", "release"])
-            with lock:
+            with w.locks.lock("n"):
                 seen: List[Any] = []
-                thread = threading.Thread(target=lambda: seen.append(w.locks.lock("n").acquire()))
+                thread = threading.Thread(target=lambda: seen.append(w.locks.acquire("n")))
                 thread.start()
                 thread.join()
                 self.assertEqual(w.paths()[2:], ["acquire", "acquire"])
@@ -254,24 +266,24 @@ class Rules(unittest.TestCase):
         self.assertNotIn("geheim", str(bad.exception))
         locks = Locks("https://lockd1:7420", token="geheim")
         self.assertNotIn("geheim", repr(locks))
-        self.assertEqual(Locks("https://lockd1:7420", token=lambda: "geheim\n")._bearer(), {"Authorization": "Bearer geheim"})
+        with mock.patch("http.client.HTTPSConnection.request", side_effect=OSError) as request:
+            with self.assertRaises(UnavailableError):
+                Locks("https://lockd1:7420", lambda: "geheim\n", ttl=0.5).acquire("n", wait=0)
+        self.assertEqual(request.call_args.args[3]["Authorization"], "Bearer geheim")
         with self.assertRaises(RefusedError) as refused:
-            Locks("http://127.0.0.1:1", token="ge\nheim").lock("n").acquire()
+            Locks("http://127.0.0.1:1", token="ge\nheim").acquire("n")
         self.assertNotIn("heim", str(refused.exception))
         for address in ("ftp://h", "http://user:geheim@h", "https://h/path", "h:7420"):
             with self.assertRaises(ValueError):
                 Locks(address)
 
-    def test_rule_15_hundred_ids_in_a_request(self) -> None:
-        with World(lambda p, b: (0.0, *normal(p, b)[1:])) as w:
-            holds = [w.locks.lock(f"n{i}").acquire() for i in range(150)]
-            w.now = max(h._next for h in holds)
-            w.locks._run_once(0)
-            w.locks._run_once(0)
-            for thread in threading.enumerate():
-                if thread is not threading.current_thread():
-                    thread.join()
-            self.assertEqual(sorted(len(b["holds"]) for _, p, b, _ in w.asked if p == "renew"), [50, 100])
+    def test_rule_15_request_has_one_id(self) -> None:
+        with World(normal) as w:
+            holds = [w.locks.acquire(f"n{i}") for i in range(2)]
+            for h in holds:
+                w.locks._renew(h)
+            renewed = [b["holds"] for _, p, b, _ in w.asked if p == "renew"]
+            self.assertEqual(renewed, [[h.id] for h in holds])
 
     def test_rule_16_release_is_bounded_and_tells(self) -> None:
         for results, told in ((["released"], "released"), (["gone"], "lost"), ([None, "gone"], "released")):
@@ -287,18 +299,24 @@ class Rules(unittest.TestCase):
     def test_rule_17_doubt_is_told_once(self) -> None:
         with World(normal) as w:
             doubts: List[Hold] = []
-            h = w.locks.lock("n", on_doubt=doubts.append).acquire()
+
+            def keep(h: Hold) -> None:
+                with mock.patch.object(h._over, "wait", side_effect=InterruptedError):
+                    with self.assertRaises(InterruptedError):
+                        Locks._keep(w.locks, h)
+
+            h = w.locks.acquire("n", on_doubt=doubts.append)
             h._next = 1e18
             w.now = h.until - 2.6
-            w.locks._run_once(0)
+            keep(h)
             self.assertEqual(doubts, [])
             w.now = h.until - 2.4
-            w.locks._run_once(0)
-            w.locks._run_once(0)
+            keep(h)
+            keep(h)
             w.join()
             self.assertEqual(doubts, [h])
             self.assertTrue(h.in_doubt)
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertFalse(h.in_doubt)
 
     def test_rule_18_the_next_try_begins_with_resume(self) -> None:
@@ -306,17 +324,17 @@ class Rules(unittest.TestCase):
         answers = iter([(0.1, 200, {"state": "held", "token": 7, "left_ms": 9000}), (0.1, 503, {"code": "store_unknown"})])
         with World(lambda p, b: next(answers, normal(p, b)) if p == "acquire" else unknown if p == "renew" else normal(p, b)) as w:
             h = self.held(w)
-            w.locks._renew([h])
-            w.locks._renew([h])
+            w.locks._renew(h)
+            w.locks._renew(h)
             self.assertEqual([a[1] for a in w.asked], ["acquire", "renew", "acquire", "acquire"])
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertEqual(w.asked[4][1], "renew")
             h.check()
 
     def test_rule_18_a_hold_that_waits_elsewhere_is_resumed(self) -> None:
         with World(but("renew", (0.1, 200, {"holds": [{"state": "waiting", "left_ms": 9000}]}))) as w:
             h = self.held(w)
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertEqual(w.asked[-1][2].get("resume"), 7)
             h.check()
 
@@ -324,14 +342,14 @@ class Rules(unittest.TestCase):
         unknown = (0.1, 200, {"holds": [{"status": 404, "code": "unknown_hold"}]})
         with World(but("renew", unknown)) as w:
             h = self.held(w)
-            w.locks._renew([h])
+            w.locks._renew(h)
             self.assertEqual(w.asked[-1][1], "acquire")
             self.assertEqual(w.asked[-1][2]["resume"], 7)
             h.check()
         answers = iter([(0.1, 200, {"state": "held", "token": 7, "left_ms": 9000}), (0.1, 200, {"state": "held", "token": 8, "left_ms": 9000})])
         with World(lambda p, b: next(answers) if p == "acquire" else unknown if p == "renew" else normal(p, b)) as w:
             h = self.held(w)
-            w.locks._renew([h])
+            w.locks._renew(h)
             with self.assertRaises(LostError):
                 h.check()
 

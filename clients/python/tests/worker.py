@@ -42,7 +42,7 @@ def client(g: int) -> None:
         n = 1 + g * turns + turn
         event.update(g=g, n=n)
         write(e="ask", g=g, n=n, name=name, units=1, limit=1, alone=True)
-        hold = locks.lock(name).acquire()
+        hold = locks.acquire(name)
         write(e="got", g=g, n=n, tok=hold.token, end=int(hold.until * 1e9))
         with open(path) as file:
             value = int(file.read())

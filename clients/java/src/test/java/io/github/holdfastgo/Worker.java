@@ -21,7 +21,7 @@ final class Worker {
     locks.sender = (at, path, form, limit) -> {
       if (!path.equals("/v1/acquire") || !asked.add(n.get())) return send.send(at, path, form, limit);
       Locks.Answer a = send.send(at, path, form.replaceAll("wait_ms=[0-9]+", "wait_ms=0"), limit);
-      if (a.status == 202 && Long.parseLong(a.parts.get(0).getOrDefault("left_ms", "0")) > 0) write("wait", g, n.get(), "");
+      if (a.status == 202 && a.left > 0) write("wait", g, n.get(), "");
       return a;
     };
   }
