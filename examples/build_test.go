@@ -69,14 +69,15 @@ func build(t *testing.T) programs {
 		t.Fatal(err)
 	}
 	p := programs{filepath.Join(dir, "examples")}
-	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", p.path}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", p.path)
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
+		cmd.Args = append(cmd.Args, "-race")
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1") // which the race detector needs
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append(args, "./examples/all")...)
+	cmd.Args = append(cmd.Args, "./examples/all")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatalf("go %s: %v\n%s", strings.Join(cmd.Args[1:], " "), err, out)
 	}
 	return p
 }

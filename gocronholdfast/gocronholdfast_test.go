@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/gocronholdfast"
 	"github.com/holdfast-go/holdfast/memlock"
 )
@@ -279,6 +280,120 @@ func TestLockerUnlockTellsLoss(t *testing.T) {
 				t.Errorf("the same slot again: %v", err)
 			}
 			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// TestLockerTellsWhoDidTheSlot checks the words for the machine that did a slot, which
+// may be known in part.
+func TestLockerTellsWhoDidTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.NewStore()
+		for want, by := range map[string]holdfast.Holder{
+			"slot is done by pid 7 on app via gate": {Host: "app", PID: 7, Via: "gate"},
+			"slot is done by a process via gate":    {Via: "gate"},
+			"slot is done by pid 7 via gate":        {PID: 7, Via: "gate"},
+			"slot is done by another machine":       {},
+			"slot is done by a process on app":      {Host: "app"},
+		} {
+			locks, err := holdfast.New(memlock.New(store), holdfast.WithHolder(by), holdfast.WithNote("a note"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := gocronholdfast.NewLocker(locks, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock, err := l.Lock(t.Context(), "report")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Lock(t.Context(), "report"); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+			if err := locks.Close(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// counted counts the requests to a store.
+type counted struct {
+	*memlock.Driver
+	requests int
+	between  func() // called once, after the next mark is read
+}
+
+func (d *counted) Mark(ctx context.Context, name string) (driver.Mark, error) {
+	d.requests++
+	m, err := d.Driver.Mark(ctx, name)
+	if then := d.between; then != nil {
+		d.between = nil
+		then()
+	}
+	return m, err
+}
+
+func (d *counted) SetMark(ctx context.Context, name string, m driver.Mark) error {
+	d.requests++
+	return d.Driver.SetMark(ctx, name, m)
+}
+
+func (d *counted) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	d.requests++
+	return d.Driver.Join(ctx, t, wait)
+}
+
+func (d *counted) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	d.requests++
+	return d.Driver.Leave(ctx, refs)
+}
+
+// TestLockerCostsFewRequests counts the requests of Lock and Unlock, also of a Lock whose
+// slot another machine does between the first of them and the lock.
+func TestLockerCostsFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.NewStore()
+		d := &counted{Driver: memlock.New(store)}
+		lockerOn := func(d holdfast.Driver) gocron.Locker {
+			locks, err := holdfast.New(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = locks.Close() })
+			l, err := gocronholdfast.NewLocker(locks, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		own, other := lockerOn(d), lockerOn(memlock.New(store))
+		run := func(l gocron.Locker, counts ...int) {
+			lock, err := l.Lock(t.Context(), "report")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(counts) > 0 && d.requests != counts[0] {
+				t.Errorf("%d requests of Lock, want %d", d.requests, counts[0])
+			}
+			d.requests = 0
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(counts) > 1 && d.requests != counts[1] {
+				t.Errorf("%d requests of Unlock, want %d", d.requests, counts[1])
+			}
+		}
+		run(own, 3, 2)
+		time.Sleep(time.Hour)
+		d.requests, d.between = 0, func() { run(other); d.requests = 1 }
+		if _, err := own.Lock(t.Context(), "report"); !errors.Is(err, gocronholdfast.ErrDone) || d.requests != 4 {
+			t.Errorf("%d requests, %v", d.requests, err)
 		}
 	})
 }

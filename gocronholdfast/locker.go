@@ -20,8 +20,8 @@ type locker struct {
 // NewLocker returns a Locker for gocron.WithDistributedLocker, or for one job. A
 // run of a job takes the slot of length every that begins at the time of the run,
 // by holdfast.Slot, and the mutex of the job's name; so all jobs of the scheduler
-// have the same every, and each has its own name. Lock blocks for two round trips.
-// Its error matches ErrDone where another machine has done the slot, and
+// have the same every, and each has its own name. Lock blocks for at most four round
+// trips. Its error matches ErrDone where another machine has done the slot, and
 // holdfast.ErrHeld while another is doing it; otherwise it is TryOnce's. Unlock
 // records the slot as done, and releases the lock. It blocks for two round trips. Its
 // error tells a loss of the lock, or that the slot was not recorded; gocron drops it.
@@ -67,10 +67,11 @@ func (l *locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 
 // by names who did a slot.
 func by(done holdfast.Done) string {
-	if done.By.Host == "" {
+	who := holdfast.Holder{Host: done.By.Host, PID: done.By.PID, Via: done.By.Via}
+	if who == (holdfast.Holder{}) {
 		return "another machine"
 	}
-	return fmt.Sprintf("pid %d on %s", done.By.PID, done.By.Host)
+	return who.String()
 }
 
 // Unlock implements gocron.Lock. The context, which has often ended, is not used.

@@ -52,7 +52,9 @@ type Options struct {
 	Scheme string
 	// Group returns the group of a lock, from its name. Nil is the part of the
 	// name before its first slash, or the whole name without one. After 100
-	// groups, others count as "_other".
+	// groups, others count as "_other". Bytes that are not valid UTF-8,
+	// such as part of a letter, become U+FFFD. Group must be safe for concurrent
+	// use. A lock for whose name it panics works, and is not counted.
 	Group func(name string) string
 	// MeterProvider and TracerProvider receive the metrics and the spans. Nil is
 	// the global provider.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -131,6 +133,40 @@ func collected(t *testing.T, r *sdkmetric.ManualReader) metricdata.ResourceMetri
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestGroupsOfAnyBytes checks that no attribute has text that is not valid UTF-8, which
+// an exporter would refuse together with all the rest, where a Group cuts names within a
+// letter. A Group that panics harms no call.
+func TestGroupsOfAnyBytes(t *testing.T) {
+	instruments := sdkmetric.NewManualReader()
+	o := otelholdfast.Options{
+		Scheme: "memory", MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(instruments)),
+		Group: func(name string) string { return name[:8] },
+	}
+	p := otelholdfast.NewProducer(&o)
+	produced := sdkmetric.NewManualReader(sdkmetric.WithProducer(p))
+	_ = sdkmetric.NewMeterProvider(sdkmetric.WithReader(produced))
+	c := locks(t, memlock.NewStore(), holdfast.WithObserver(otelholdfast.Observer(&o)), holdfast.WithObserver(p.Observer()))
+	for _, name := range []string{"bestellé", "bestellè", "short"} {
+		if err := c.Do(bg, name, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for reader, r := range map[string]*sdkmetric.ManualReader{"instruments": instruments, "producer": produced} {
+		counted := int64(0)
+		for name, n := range series(t, r) {
+			if !utf8.ValidString(name) {
+				t.Errorf("%s: %q", reader, name)
+			}
+			if strings.HasPrefix(name, "holdfast.lock.hold.duration ") && strings.Contains(name, "holdfast.lock.group=bestell\ufffd ") {
+				counted += n
+			}
+		}
+		if counted != 2 {
+			t.Errorf("%s: %d holds, want 2", reader, counted)
+		}
+	}
 }
 
 // TestProducerHasTheDataOfTheInstruments compares what both report of one scene, but for

@@ -36,9 +36,8 @@ var within = [perOctave]float64{
 type bucket struct{ native, classic int }
 
 var (
-	nativeBounds  = nativeDurations()
-	classicBounds = classicDurations()
-	first         = firstBuckets()
+	nativeBounds = nativeDurations()
+	first        = firstBuckets()
 )
 
 // nativeDurations returns the longest duration of each native bucket. A bucket's bound
@@ -62,14 +61,6 @@ func nativeDurations() (longest [octaves * perOctave]time.Duration) {
 	return longest
 }
 
-// classicDurations returns the bounds of lockmetrics, which are whole microseconds.
-func classicDurations() (bounds []time.Duration) {
-	for _, b := range lockmetrics.Buckets {
-		bounds = append(bounds, time.Duration(math.Round(b*1e6))*time.Microsecond)
-	}
-	return bounds
-}
-
 // firstBuckets returns the buckets of the shortest duration of each number of bits.
 func firstBuckets() (first [64]bucket) {
 	for n := range first {
@@ -77,7 +68,7 @@ func firstBuckets() (first [64]bucket) {
 		for d > nativeBounds[at.native] {
 			at.native++
 		}
-		for at.classic < len(classicBounds) && d > classicBounds[at.classic] {
+		for at.classic < len(lockmetrics.Longest) && d > lockmetrics.Longest[at.classic] {
 			at.classic++
 		}
 	}
@@ -107,10 +98,12 @@ func newHistogram() *histogram {
 // two.
 func (h *histogram) Observe(d time.Duration) {
 	at := first[bits.Len64(uint64(max(d, 0)))]
-	for d > nativeBounds[at.native] {
-		at.native++
+	// Durations of one length are spread over the buckets of an octave at random, which no
+	// processor predicts: so all bounds are subtracted, and the signs are counted.
+	for _, longest := range nativeBounds[at.native : at.native+perOctave] {
+		at.native += int(uint64(longest-d) >> 63)
 	}
-	for at.classic < len(classicBounds) && d > classicBounds[at.classic] {
+	for at.classic < len(lockmetrics.Longest) && d > lockmetrics.Longest[at.classic] {
 		at.classic++
 	}
 	seconds := d.Seconds()

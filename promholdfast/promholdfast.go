@@ -37,7 +37,9 @@ type Options struct {
 	Scheme string
 	// Group returns the group of a lock, from its name. Nil is the part of the
 	// name before its first slash, or the whole name without one. After 100
-	// groups, others count as "_other".
+	// groups, others count as "_other". Bytes that are not valid UTF-8,
+	// such as part of a letter, become U+FFFD. Group must be safe for concurrent
+	// use. A lock for whose name it panics works, and is not counted.
 	Group func(name string) string
 }
 
@@ -113,39 +115,32 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 // Observer returns an Observer for holdfast.WithObserver. Several clients may
 // have it.
 func (m *Metrics) Observer() *holdfast.Observer {
-	return &holdfast.Observer{
-		LockStart: m.lockStart, LockWait: m.lockWait, LockDone: m.lockDone,
-		HoldDone: m.holdDone, BackgroundError: m.backgroundError,
-	}
-}
-
-func (m *Metrics) lockStart(_ context.Context, e holdfast.LockStartInfo) context.Context {
-	m.groups.Of(&e.Event).starts.Add(1)
-	return nil
-}
-
-func (m *Metrics) lockWait(_ context.Context, e holdfast.LockWaitInfo) {
-	if e.Err != nil {
-		m.storeError(m.groups.Of(&e.Event), "acquire", e.Err)
-	}
-}
-
-func (m *Metrics) lockDone(_ context.Context, e holdfast.LockDoneInfo) context.Context {
-	in := m.groups.Of(&e.Event)
-	i := lockmetrics.WaitResult(e.Err)
-	observe(&in.wait[i], e.Waited)
-	if e.Err != nil {
-		m.storeError(in, "acquire", e.Err)
-	}
-	return nil
-}
-
-func (m *Metrics) holdDone(_ context.Context, e holdfast.HoldDoneInfo) {
-	in := m.groups.Of(&e.Event)
-	i := lockmetrics.HoldResult(e.Err)
-	observe(&in.hold[i], e.Held)
-	if e.Err != nil {
-		m.storeError(in, "release", e.Err)
+	return &holdfast.Observer{ // functions, not methods as values, which would copy each event once more
+		LockStart: func(_ context.Context, e holdfast.LockStartInfo) context.Context {
+			m.groups.Of(&e.Event).starts.Add(1)
+			return nil
+		},
+		LockWait: func(_ context.Context, e holdfast.LockWaitInfo) {
+			if e.Err != nil {
+				m.storeError(m.groups.Of(&e.Event), "acquire", e.Err)
+			}
+		},
+		LockDone: func(_ context.Context, e holdfast.LockDoneInfo) context.Context {
+			in := m.groups.Of(&e.Event)
+			observe(&in.wait[lockmetrics.WaitResult(e.Err)], e.Waited)
+			if e.Err != nil {
+				m.storeError(in, "acquire", e.Err)
+			}
+			return nil
+		},
+		HoldDone: func(_ context.Context, e holdfast.HoldDoneInfo) {
+			in := m.groups.Of(&e.Event)
+			observe(&in.hold[lockmetrics.HoldResult(e.Err)], e.Held)
+			if e.Err != nil {
+				m.storeError(in, "release", e.Err)
+			}
+		},
+		BackgroundError: m.backgroundError,
 	}
 }
 

@@ -117,6 +117,52 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestGroupsOfAnyBytes checks that a Group which cuts names within a letter breaks no
+// scrape: U+FFFD stands for what is not valid UTF-8, and one text is one series.
+func TestGroupsOfAnyBytes(t *testing.T) {
+	m := promholdfast.New(promholdfast.Options{Scheme: "memory", Group: func(name string) string { return name[:min(len(name), 8)] }})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(m)
+	c := locks(t, memlock.NewStore(), holdfast.WithObserver(m.Observer()))
+	for _, name := range []string{"bestellé", "bestellè", "bestellà/1", "commande"} {
+		if err := c.Do(bg, name, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `# HELP holdfast_lock_count Calls that wait for a lock, and locks held.
+# TYPE holdfast_lock_count gauge
+holdfast_lock_count{holdfast_lock_group="bestell\ufffd",holdfast_lock_kind="mutex",holdfast_lock_state="held",holdfast_store_scheme="memory"} 0
+holdfast_lock_count{holdfast_lock_group="bestell\ufffd",holdfast_lock_kind="mutex",holdfast_lock_state="waiting",holdfast_store_scheme="memory"} 0
+holdfast_lock_count{holdfast_lock_group="commande",holdfast_lock_kind="mutex",holdfast_lock_state="held",holdfast_store_scheme="memory"} 0
+holdfast_lock_count{holdfast_lock_group="commande",holdfast_lock_kind="mutex",holdfast_lock_state="waiting",holdfast_store_scheme="memory"} 0
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(strings.ReplaceAll(want, `\ufffd`, "\ufffd")), "holdfast_lock_count"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(m, "holdfast_lock_hold_duration_seconds"); n != 2 {
+		t.Errorf("%d groups, want 2", n)
+	}
+}
+
+// TestGroupThatPanics checks that the locks for which a Group panics work and are not
+// counted, and that the others are.
+func TestGroupThatPanics(t *testing.T) {
+	m := promholdfast.New(promholdfast.Options{Group: func(name string) string { return strings.SplitN(name, "/", 2)[1] }})
+	c := locks(t, memlock.NewStore(), holdfast.WithObserver(m.Observer()))
+	ran := 0
+	for _, name := range []string{"a/b", "bad", "a/b", "bad", "x/c"} {
+		if err := c.Do(bg, name, func(context.Context) error { ran++; return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Mutex("bad").TryLock(bg); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(m, "holdfast_lock_hold_duration_seconds"); n != 2 || ran != 5 {
+		t.Errorf("%d groups, want 2; %d functions ran, want 5", n, ran)
+	}
+}
+
 func cycle(tb testing.TB, c *holdfast.Client) func() {
 	m := c.Mutex("invoice/42")
 	return func() {
@@ -156,10 +202,17 @@ func BenchmarkLock(b *testing.B) {
 
 // BenchmarkEvents measures the events of one uncontended lock alone.
 func BenchmarkEvents(b *testing.B) {
-	o := promholdfast.New(promholdfast.Options{}).Observer()
-	e := holdfast.Event{Name: "invoice/42", Kind: holdfast.KindMutex, Units: 1}
+	event := events(promholdfast.New(promholdfast.Options{}).Observer())
 	b.ReportAllocs()
 	for b.Loop() {
+		event()
+	}
+}
+
+// events returns a function that sends an Observer the events of one uncontended lock.
+func events(o *holdfast.Observer) func() {
+	e := holdfast.Event{Name: "invoice/42", Kind: holdfast.KindMutex, Units: 1}
+	return func() {
 		o.LockStart(bg, holdfast.LockStartInfo{Event: e})
 		o.LockDone(bg, holdfast.LockDoneInfo{Event: e, Token: 1, Waited: time.Millisecond})
 		o.HoldDone(bg, holdfast.HoldDoneInfo{Event: e, Token: 1, Held: time.Millisecond})

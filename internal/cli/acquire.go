@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/cli/job"
 )
 
 // noWaitLimit bounds the requests of a run with --no-wait.
@@ -49,8 +51,15 @@ func (r *runner) waitLimit() *waitTimeout {
 	return nil
 }
 
-// acquire opens the store and takes the lock.
-func (r *runner) acquire() (*holdfast.Hold, error) {
+// acquire opens the store and takes the lock. Meanwhile the guard of the command
+// starts: within the hold, nobody waits for it.
+func (r *runner) acquire() (_ *holdfast.Hold, err error) {
+	r.guard = job.StartGuard(r.guardName(), os.Stderr)
+	defer func() {
+		if err != nil {
+			r.guard.End()
+		}
+	}()
 	w := r.beginWait()
 	defer w.end()
 	ctx := w.ctx

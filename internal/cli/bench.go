@@ -51,7 +51,7 @@ func (a *app) bench() *cobra.Command {
 	f := benchFlags{}
 	var all strings.Builder
 	for _, s := range bench.Scenarios() {
-		fmt.Fprintf(&all, "  %-16s %s\n", s.Name, s.Title)
+		fmt.Fprintf(&all, "  %-17s %s\n", s.Name, s.Title)
 	}
 	cmd := &cobra.Command{
 		Use:   "bench [flags]",

@@ -119,6 +119,7 @@ type holderJSON struct {
 	Owner string     `json:"owner,omitempty"`
 	Host  string     `json:"host,omitempty"`
 	PID   int        `json:"pid,omitempty"`
+	Via   string     `json:"via,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
 	Note  string     `json:"note,omitempty"`
 }
@@ -128,7 +129,7 @@ func holderToJSON(h holdfast.Holder) *holderJSON {
 	if h == (holdfast.Holder{}) {
 		return nil
 	}
-	j := &holderJSON{Owner: h.Owner, Host: h.Host, PID: h.PID, Note: h.Note}
+	j := &holderJSON{Owner: h.Owner, Host: h.Host, PID: h.PID, Via: h.Via, Note: h.Note}
 	if !h.Since.IsZero() {
 		j.Since = &h.Since
 	}

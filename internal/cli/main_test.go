@@ -171,17 +171,18 @@ func sqlite(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(),
 
 // process is a holdfast in a process of its own.
 type process struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	dir  string
-	once sync.Once
+	t     *testing.T
+	cmd   *exec.Cmd
+	dir   string
+	limit time.Duration // of its run
+	once  sync.Once
 }
 
 // command prepares a process whose output goes to files, in a folder of its own
 // in which it also runs.
 func command(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, dir: t.TempDir(), cmd: exec.Command(os.Args[0], args...)}
+	p := &process{t: t, dir: t.TempDir(), limit: endLimit, cmd: exec.Command(os.Args[0], args...)}
 	p.cmd.Dir = p.dir
 	p.cmd.Env = append(os.Environ(), asHoldfast+"=1", "XDG_STATE_HOME="+filepath.Join(p.dir, "state"))
 	open := func(name string) *os.File {
@@ -231,11 +232,11 @@ const endLimit = 2 * time.Minute
 // goroutines, and killed.
 func (p *process) wait() {
 	p.once.Do(func() {
-		abort := time.AfterFunc(endLimit, func() {
-			p.t.Errorf("holdfast %q had not ended after %v", p.cmd.Args[1:], endLimit)
+		abort := time.AfterFunc(p.limit, func() {
+			p.t.Errorf("holdfast %q had not ended after %v", p.cmd.Args[1:], p.limit)
 			_ = p.cmd.Process.Signal(syscall.SIGABRT)
 		})
-		kill := time.AfterFunc(endLimit+5*time.Second, func() { _ = p.cmd.Process.Kill() })
+		kill := time.AfterFunc(p.limit+5*time.Second, func() { _ = p.cmd.Process.Kill() })
 		_ = p.cmd.Wait()
 		abort.Stop()
 		kill.Stop()

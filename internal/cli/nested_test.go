@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
@@ -74,7 +75,12 @@ func TestWaitForItselfIsRefused(t *testing.T) {
 		} {
 			args := append([]string{"--store", url, "run"}, strings.Fields(tt.outer)...)
 			args = append(append(args, "--", os.Args[0], "run"), strings.Fields(tt.inner)...)
-			r := run(t, append(args, "--", "echo", "in")...)
+			p := command(t, append(args, "--", "echo", "in")...)
+			p.limit = 30 * time.Second // one that waits for itself never ends
+			r := p.start().end()
+			if t.Failed() {
+				t.FailNow() // each of the others would take as long
+			}
 			if r.status != tt.status || !strings.Contains(r.err, tt.err) || (tt.status == 0) != (r.out == "in\n") {
 				t.Errorf("%s around %s: %+v, want status %d and %q", tt.outer, tt.inner, r, tt.status, tt.err)
 			}

@@ -58,6 +58,7 @@ func (r *runner) checkOnce(slotGiven bool) (err error) {
 type onceRun struct {
 	r           *runner
 	ran         bool
+	leftOpen    bool // the command did not do the slot
 	res         job.Result
 	err, over   error // of the command, and of the lock when the command had ended
 	acquireStop func()
@@ -107,6 +108,7 @@ func (o *onceRun) command(ctx context.Context) error {
 	o.over = hold.Err() // read at the instant at which the command had ended
 	_ = hold.Unlock()
 	if o.err != nil || o.over != nil || o.res.Stopped != "" || o.res.Code() == exitNotAcquired {
+		o.leftOpen = true
 		return holdfast.ErrNotDone
 	}
 	return nil
@@ -115,15 +117,20 @@ func (o *onceRun) command(ctx context.Context) error {
 // outcome turns the end of the command, and of its slot, into the end of the
 // process.
 func (o *onceRun) outcome(done holdfast.Done, err error) error {
-	notDone := errors.Is(err, holdfast.ErrNotDone)
+	recorded, lost := !errors.Is(err, holdfast.ErrNotDone), errors.Is(err, holdfast.ErrLost)
+	e := eventJSON{Event: "done", Slot: new(done.Slot), Token: done.Token, At: new(done.At)}
 	switch {
-	case o.over == nil && errors.Is(err, holdfast.ErrLost):
+	case recorded && err == nil:
+		o.r.event(e)
+	case recorded:
+		e.Error = message(err)
+		o.r.say(e, fmt.Sprintf("slot %s is recorded, but the lock was lost before its release, so another run may have begun beside this one: %s",
+			slotText(done.Slot), message(err)))
+	case o.over == nil && lost:
 		o.over = err
-	case err != nil && !notDone:
+	case !o.leftOpen:
 		o.r.say(eventJSON{Event: "unrecorded", Slot: new(done.Slot), Error: message(err)},
 			fmt.Sprintf("slot %s is not recorded, so another run may repeat it: %s", slotText(done.Slot), message(err)))
-	case !notDone:
-		o.r.event(eventJSON{Event: "done", Slot: new(done.Slot), Token: done.Token, At: new(done.At)})
 	}
 	return o.r.outcome(o.res, o.err, o.over, nil)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/anylock"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // TestSlotsOfPeriods checks the slots of days, weeks and months in local time,
@@ -167,12 +168,71 @@ func TestOncePerSaysWhatIsNotRecorded(t *testing.T) {
 	root.SetErr(&errs)
 	r := &runner{app: &app{console: console{root: root}}, name: "job"}
 	o := &onceRun{r: r, ran: true}
-	err := o.outcome(holdfast.Done{Slot: time.Unix(0, 0)}, &holdfast.StoreError{Op: "once", Name: "job", Err: errors.New("no rights")})
+	err := o.outcome(holdfast.Done{Slot: time.Unix(0, 0)},
+		errors.Join(holdfast.ErrNotDone, &holdfast.StoreError{Op: "once", Name: "job", Err: errors.New("no rights")}))
 	if statusOf(err) != exitOK || !strings.Contains(errs.String(), "is not recorded") || !strings.Contains(errs.String(), "no rights") {
 		t.Errorf("status %d, %q", statusOf(err), errs.String())
 	}
-	if err := o.outcome(holdfast.Done{}, &holdfast.LostError{Name: "job", Reason: holdfast.LossGone}); statusOf(err) != exitLost {
+	lost := &holdfast.LostError{Name: "job", Reason: holdfast.LossGone}
+	if err := o.outcome(holdfast.Done{}, errors.Join(holdfast.ErrNotDone, lost)); statusOf(err) != exitLost {
 		t.Errorf("after a loss: status %d, %v", statusOf(err), err)
+	}
+	o = &onceRun{r: r, ran: true, leftOpen: true}
+	errs.Reset()
+	if err := o.outcome(holdfast.Done{}, holdfast.ErrNotDone); statusOf(err) != exitOK || errs.Len() > 0 {
+		t.Errorf("a slot that the command left open: status %d, %q", statusOf(err), errs.String())
+	}
+	if err := o.outcome(holdfast.Done{}, errors.Join(holdfast.ErrNotDone, lost)); statusOf(err) != exitLost {
+		t.Errorf("a slot that the command left open, after a loss: status %d, %v", statusOf(err), err)
+	}
+}
+
+// silentStore is a store that pushes nothing.
+type silentStore struct{ *memlock.Driver }
+
+func (silentStore) Watch(ctx context.Context, _ func(string, driver.Status)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestOncePerWhoseLockIsGone checks the end of a command whose lock an operator broke
+// when it had all but ended, so that only the release finds it: the slot is recorded, so
+// the status is the command's, and standard error tells of the loss.
+func TestOncePerWhoseLockIsGone(t *testing.T) {
+	c, err := holdfast.New(silentStore{memlock.New(memlock.NewStore())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	slot := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	done, err := c.Once(t.Context(), "job", slot, func(context.Context) error {
+		i, err := c.Inspect(t.Context(), "job")
+		if err != nil || len(i.Holders) != 1 {
+			t.Fatalf("%+v, %v", i, err)
+		}
+		return c.Break(t.Context(), "job", i.Holders[0].ID)
+	})
+	if last, lastErr := c.LastDone(t.Context(), "job"); lastErr != nil || !last.Slot.Equal(slot) || !errors.Is(err, holdfast.ErrLost) {
+		t.Fatalf("%+v, %v; the call returned %v", last, lastErr, err)
+	}
+	for _, asJSON := range []bool{false, true} {
+		var errs strings.Builder
+		root := new(cobra.Command)
+		root.SetErr(&errs)
+		r := &runner{app: &app{console: console{root: root, json: asJSON}}, name: "job"}
+		if end := (&onceRun{r: r, ran: true}).outcome(done, err); statusOf(end) != exitOK {
+			t.Errorf("status %d, %v", statusOf(end), end)
+		}
+		if !asJSON {
+			if !strings.Contains(errs.String(), "is recorded, but the lock was lost before its release") || !strings.Contains(errs.String(), "gone from the store") {
+				t.Errorf("it said %q", errs.String())
+			}
+			continue
+		}
+		all := objects(t, errs.String())
+		if len(all) != 2 || all[0]["event"] != "done" || !strings.Contains(fmt.Sprint(all[0]["error"]), "gone from the store") || all[1]["status"] != 0.0 || all[1]["by"] != "command" {
+			t.Errorf("events %v", all)
+		}
 	}
 }
 
@@ -198,6 +258,27 @@ func TestOncePerTellsOfASlotThatIsTooOld(t *testing.T) {
 		t.Errorf("events %v", all)
 	}
 	run(t, sh(url, "--once-per 1h --slot 2026-11-01T00:00:00Z job", "echo ran")...).want(t, 0, "", "")
+}
+
+// TestOnceTellsTheServer checks that show and a late run tell of the server that did a
+// slot on behalf of a process which nobody knows, in words and in JSON.
+func TestOnceTellsTheServer(t *testing.T) {
+	t.Parallel()
+	url := sqlite(t)
+	c := open(t, url, holdfast.WithHolder(holdfast.Holder{Via: "gate"}))
+	slot := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	if _, err := c.Once(t.Context(), "job", slot, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "--store", url, "show", "job").want(t, 0, " by a process via gate", "")
+	r := run(t, "--store", url, "show", "--json", "job").want(t, 0, "", "")
+	if all := objects(t, r.out); len(all) != 1 || all[0]["last_done"].(map[string]any)["holder"].(map[string]any)["via"] != "gate" {
+		t.Errorf("show: %v", all)
+	}
+	r = run(t, append([]string{"--json"}, sh(url, "--once-per 1h --slot 2026-11-23T00:00:00Z job", "echo ran")...)...).want(t, 0, "", "")
+	if all := objects(t, r.err); len(all) != 2 || all[0]["holder"].(map[string]any)["via"] != "gate" {
+		t.Errorf("run: %v", all)
+	}
 }
 
 // TestShowTellsOfADamagedRecord checks that show does not hide a record of slots that it

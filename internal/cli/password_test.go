@@ -46,7 +46,7 @@ var protected = map[string]func(t *testing.T) (url string, lacking map[string]st
 		return "redlock://:" + rightPassword + "@" + strings.Join(hosts, ",") + "?restart_guard=off", nil
 	},
 	"etcd": func(t *testing.T) (string, map[string]string) {
-		s := servers.Etcd(t, servers.EtcdOptions{})
+		s := servers.Etcd(t, servers.EtcdOptions{Args: []string{"--bcrypt-cost", "4"}})
 		for _, args := range [][]string{{"user", "add", "root:" + rightPassword}, {"user", "grant-role", "root", "root"}, {"auth", "enable"}} {
 			if out, err := s.Ctl(t, args...).CombinedOutput(); err != nil {
 				t.Fatalf("%q: %v\n%s", args, err, out)

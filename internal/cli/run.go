@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -41,14 +42,20 @@ type runner struct {
 	oncePer, slotText string
 	slot              time.Time // with oncePer
 
-	loc             location
-	client          *holdfast.Client
-	signals         runSignals
-	startedAt       time.Time
-	backgroundError atomic.Pointer[error] // the last error of a background request
-	show            atomic.Pointer[waitDisplay]
-	unconfirmed     bool // the store has not confirmed the release in its time
+	loc          location
+	client       *holdfast.Client
+	guard        *job.Guard // of the command, started with the wait for the lock
+	signals      runSignals
+	startedAt    time.Time
+	renewalError atomic.Pointer[error] // the last one
+	show         atomic.Pointer[waitDisplay]
+	unconfirmed  bool // the store has not confirmed the release in its time
 }
+
+// minMaxHold is the least --max-hold. A command that is told to stop has a fifth of it
+// to do so, and a process takes some hundredths of a second to start or to end: with
+// less, no command would do anything, and --lead would start it again and again.
+const minMaxHold = time.Second
 
 func (a *app) run() *cobra.Command {
 	r := &runner{app: a}
@@ -70,7 +77,7 @@ func (a *app) run() *cobra.Command {
 	f.DurationVar(&r.ttl, "ttl", 0, "how long a holder that died keeps the lock from others (default: "+
 		holdfast.DefaultTTL.String()+", or the nearest that the store allows)")
 	f.DurationVar(&r.grace, "grace", 0, "stop the command so long before the lease ends without a renewal (default: a quarter of the TTL)")
-	f.DurationVar(&r.maxHold, "max-hold", 0, "stop the command before it has held the lock for `DURATION`")
+	f.DurationVar(&r.maxHold, "max-hold", 0, "stop the command before it has held the lock for `DURATION`, at least 1s")
 	f.BoolVar(&r.shared, "shared", false, "hold NAME as a read/write lock, beside other readers")
 	f.BoolVar(&r.exclusive, "exclusive", false, "hold NAME as a read/write lock, alone")
 	f.IntVar(&r.slots, "slots", 0, "hold one of `N` slots of NAME, a semaphore")
@@ -116,8 +123,8 @@ func (r *runner) arguments(cmd *cobra.Command, args []string) error {
 		return usage("--ttl %v is not positive", r.ttl)
 	case flags.Changed("grace") && r.grace <= 0:
 		return usage("--grace %v is not positive", r.grace)
-	case flags.Changed("max-hold") && r.maxHold <= 0:
-		return usage("--max-hold %v is not positive", r.maxHold)
+	case flags.Changed("max-hold") && r.maxHold < minMaxHold:
+		return usage("--max-hold %v is below %v", r.maxHold, minMaxHold)
 	case flags.Changed("slots") && (r.slots < 1 || r.slots > math.MaxInt32):
 		return usage("--slots %d is not a number of slots", r.slots)
 	}
@@ -226,8 +233,17 @@ func (r *runner) job(hold *holdfast.Hold, env []string) *job.Job {
 		Deadline: hold.Deadline, Expired: hold.Context().Done(),
 		Grace: r.grace, MaxDuration: r.maxHold,
 		Signals: r.signals.c,
-		Notice:  r.notice,
+		Notice:  r.notice, JSONName: r.guardName(), Guard: r.guard,
 	}
+}
+
+// guardName returns the name in the guard's events, "" without --json.
+func (r *runner) guardName() string {
+	if !r.console.json {
+		return ""
+	}
+	encoded, _ := json.Marshal(r.name) // a text is always encoded
+	return string(encoded)
 }
 
 // environment returns the environment of the command.
@@ -280,13 +296,12 @@ func (r *runner) lost(why job.Reason, over error) error {
 	case over != nil:
 		return over
 	}
-	return fmt.Errorf("lock %s: the store confirmed no renewal in time%s", shown(r.name), r.lastBackgroundError())
+	return fmt.Errorf("lock %s: the store confirmed no renewal in time%s", shown(r.name), r.lastRenewalError())
 }
 
-// lastBackgroundError returns the last error of a background request, after a
-// colon, or "".
-func (r *runner) lastBackgroundError() string {
-	if err := r.backgroundError.Load(); err != nil {
+// lastRenewalError returns the last error of a renewal, after a colon, or "".
+func (r *runner) lastRenewalError() string {
+	if err := r.renewalError.Load(); err != nil {
 		return ": " + message(*err)
 	}
 	return ""

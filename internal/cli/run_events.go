@@ -23,7 +23,7 @@ type eventJSON struct {
 	Left   *float64    `json:"left_seconds,omitempty"`   // stopping, killing, suspended
 	Status *int        `json:"status,omitempty"`         // exit
 	Signal int         `json:"signal,omitempty"`         // exit
-	By     string      `json:"by,omitempty"`             // exit: command, holdfast
+	By     string      `json:"by,omitempty"`             // exit: command, holdfast; stopping, killing: guard
 	Reason string      `json:"reason,omitempty"`
 	Error  string      `json:"error,omitempty"`
 }
@@ -56,7 +56,7 @@ func (r *runner) notice(n job.Notice) {
 		e.Left = new(seconds(n.Left))
 	}
 	name, left := shown(r.name), formatDuration(max(0, n.Left))
-	why := fmt.Sprintf("lock %s is in doubt, its lease ends in %s%s", name, left, r.lastBackgroundError())
+	why := fmt.Sprintf("lock %s is in doubt, its lease ends in %s%s", name, left, r.lastRenewalError())
 	switch n.Reason {
 	case job.Expired:
 		why = fmt.Sprintf("lock %s is lost", name)

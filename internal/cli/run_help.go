@@ -64,7 +64,8 @@ other period of NAME, on one machine of all that say so, however wrong their clo
 are. While it runs elsewhere, run waits, and then exits with 0 if the slot is done;
 a run that comes later exits with 0 at once. A slot is done when COMMAND has ended,
 also by a signal, with any status but 75. That leaves the slot open, as the death of
-run and a lock that was lost do: then the next in line runs it. Weeks begin on
+run and a lock that was lost do: then the next in line runs it. If the lock is lost
+once the slot is recorded, run says so and exits with COMMAND's status. Weeks begin on
 Monday. The last 10 s before a slot count for it; of slots below 200 s, the last
 twentieth.
 

@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 )
 
@@ -173,6 +175,17 @@ func TestRunStatusWhenInDoubt(t *testing.T) {
 	}
 }
 
+// TestReasonOfALossIsTheRenewal: the release of a hold in doubt fails, too, and on a busy
+// machine before the reason of the loss is printed.
+func TestReasonOfALossIsTheRenewal(t *testing.T) {
+	var r runner
+	r.noteBackgroundError(t.Context(), holdfast.BackgroundErrorInfo{Op: "renew", Err: errors.New("renewed in vain")})
+	r.noteBackgroundError(t.Context(), holdfast.BackgroundErrorInfo{Op: "leave", Err: errors.New("left in vain")})
+	if got := r.lost("", nil).Error(); got != `lock "": the store confirmed no renewal in time: renewed in vain` {
+		t.Error(got)
+	}
+}
+
 // TestBrokenLockKillsTheCommand: an operator takes the lock away.
 func TestBrokenLockKillsTheCommand(t *testing.T) {
 	t.Parallel()
@@ -215,6 +228,28 @@ func TestF12_StoppedHoldfastEndsTheCommand(t *testing.T) {
 		first.signal(syscall.SIGCONT)
 		first.end().want(t, exitLost, "", "holdfast: ")
 	})
+}
+
+// TestGuardReportsInJSON checks that, with --json, the guard's report is an event too,
+// with the lock's name.
+func TestGuardReportsInJSON(t *testing.T) {
+	t.Parallel()
+	const name = `a "name" of <two> \words`
+	p := start(t, "--json", "--store", sqlite(t), "run", name, "--", "sleep", "100")
+	p.says("err", `"started"`)
+	p.signal(syscall.SIGKILL)
+	p.says("err", `"killing"`)
+	var last map[string]any
+	for _, last = range objects(t, p.read("err")) {
+		if last["name"] != name {
+			t.Errorf("%v", last)
+		}
+	}
+	when, err := time.Parse(time.RFC3339, fmt.Sprint(last["time"]))
+	if last["event"] != "killing" || last["by"] != "guard" || !strings.Contains(fmt.Sprint(last["reason"]), "holdfast itself has ended") ||
+		err != nil || time.Since(when).Abs() > time.Minute {
+		t.Errorf("the last event is %v", last)
+	}
 }
 
 // TestKilledWaiterBlocksForItsTTL: one that waits and is killed does not hold up the line for

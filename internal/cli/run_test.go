@@ -79,7 +79,7 @@ func TestExitStatuses(t *testing.T) {
 		{"a", []string{"/no/such/program"}, 127, "holdfast", "no such file"},
 		{"a", []string{"/dev/null"}, 126, "holdfast", "cannot run /dev/null: permission denied"},
 		{"--owner= a", []string{"true"}, 64, "holdfast", "--owner is empty"},
-		{"--max-hold 1ms a", []string{"sleep", "60"}, 74, "holdfast", "--max-hold 1ms is over"},
+		{"--max-hold 1s a", []string{"sleep", "60"}, 74, "holdfast", "--max-hold 1s is over"},
 		{"--ttl 1ms a", []string{"true"}, 64, "holdfast", "below this store's minimum"},
 		{"--no-wait held", []string{"true"}, 75, "holdfast", "held by pid " + strconv.Itoa(os.Getpid())},
 		{"--wait 0s held", []string{"true"}, 75, "holdfast", "held by pid"},

@@ -71,15 +71,17 @@ func (w *waitDisplay) showTurn(holder holdfast.Holder) {
 	w.writeLocked(eventJSON{Event: "waiting", Holder: holderToJSON(holder)}, "held by "+holderText(holder))
 }
 
-// noteBackgroundError keeps the error of a background request.
+// noteBackgroundError keeps the error of a renewal: the reason for a doubt. The release
+// of a hold in doubt reports errors, too, which are none.
 func (r *runner) noteBackgroundError(_ context.Context, e holdfast.BackgroundErrorInfo) {
-	r.backgroundError.Store(&e.Err)
+	if e.Op == "renew" {
+		r.renewalError.Store(&e.Err)
+	}
 }
 
 // showStoreError shows, once, that the lock waits for a store that is not
 // ready.
 func (w *waitDisplay) showStoreError(err error) {
-	w.r.backgroundError.Store(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || w.saidNotReady {

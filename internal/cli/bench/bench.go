@@ -57,6 +57,7 @@ type Spec struct {
 	Settings string        `json:"settings,omitempty"` // as shown
 	Prefix   string        `json:"prefix"`             // of all names
 	TTL      time.Duration `json:"ttl,omitempty"`      // 0 is the implementation's own
+	Fresh    bool          `json:"fresh,omitempty"`    // no Contended comes before its runs
 }
 
 // Seat is the place of a client among all clients of a run.
@@ -81,12 +82,14 @@ type Scenario struct {
 	Kind  string `json:"kind"`
 
 	Processes  int           `json:"processes"`
-	Clients    int           `json:"clients"`         // in all processes together
-	Goroutines int           `json:"goroutines"`      // of each client
-	Shared     bool          `json:"shared"`          // one name for all, else each goroutine has its own
-	Work       time.Duration `json:"work"`            // how long a lock is held
-	Locks      int           `json:"locks,omitempty"` // of Idle
-	TTL        time.Duration `json:"ttl,omitempty"`   // of Idle and Crash
+	Clients    int           `json:"clients"`             // in all processes together
+	Goroutines int           `json:"goroutines"`          // of each client
+	Shared     bool          `json:"shared"`              // one name for all, else each goroutine has its own
+	Names      int           `json:"names,omitempty"`     // of each client, if not shared; its goroutines share them out. 0 is one for each
+	Contended  int           `json:"contended,omitempty"` // goroutines that use each client at once, once, before it is measured
+	Work       time.Duration `json:"work"`                // how long a lock is held
+	Locks      int           `json:"locks,omitempty"`     // of Idle
+	TTL        time.Duration `json:"ttl,omitempty"`       // of Idle and Crash
 }
 
 // Scenarios returns all scenarios.
@@ -95,6 +98,12 @@ func Scenarios() []Scenario {
 	for _, n := range []int{1, 64} {
 		all = append(all, Scenario{Name: fmt.Sprintf("alone-%d", n), Kind: Cycles, Processes: 1, Clients: 1, Goroutines: n,
 			Title: fmt.Sprintf("nobody else wants the lock, %s", many(n, "goroutine"))})
+	}
+	all = append(all, Scenario{Name: "alone-1-contended", Kind: Cycles, Processes: 1, Clients: 1, Goroutines: 1, Contended: 64,
+		Title: "nobody else wants the lock, 1 goroutine after a crowd of 64"})
+	for _, n := range []int{1, 64} {
+		all = append(all, Scenario{Name: fmt.Sprintf("alone-%d-10000", n), Kind: Cycles, Processes: 1, Clients: 1, Goroutines: n, Names: 10000,
+			Title: fmt.Sprintf("nobody else wants the lock, %s, 10,000 names", many(n, "goroutine"))})
 	}
 	for _, n := range []int{2, 16, 100, 1000} {
 		for _, work := range []time.Duration{0, time.Millisecond} {

@@ -100,6 +100,43 @@ func TestCostsOnRedis(t *testing.T) {
 	}
 }
 
+// TestCostsOfManyNames counts the allocations of locks with 10,000 names, whose handles
+// are made in the call: two more than with a kept handle and one name, one for the
+// handle and one for the keys. See TestCostsOnRedis.
+func TestCostsOfManyNames(t *testing.T) {
+	s := servers.Redis(t, servers.RedisOptions{})
+	c, err := OpenHoldfast(t.Context(), Spec{Kind: Holdfast, Server: s.URL(""), TTL: time.Hour}, Seat{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	names := make([]string, 10000)
+	for i := range names {
+		names[i] = fmt.Sprint("orders/", i)
+	}
+	ctx := t.Context()
+	i := 0
+	cycle := func() {
+		h, err := c.Lock(ctx, names[i%len(names)])
+		if err == nil {
+			err = h.Unlock()
+		}
+		if err != nil {
+			t.Error(err)
+			runtime.Goexit()
+		}
+		i++
+	}
+	for range maxHandles {
+		cycle()
+	}
+	got := testing.AllocsPerRun(len(names), cycle)
+	t.Logf("%v allocations", got)
+	if most := 7.0 * slack; got > most {
+		t.Errorf("%v allocations, want at most %v", got, most)
+	}
+}
+
 func mallocs() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Holdfast is the kind of a Spec whose server is a URL for anylock.
+// Holdfast is the kind of a Spec whose server is a URL for anylock. It begins the kinds
+// of Holdfast on a client of the user's.
 const Holdfast = "holdfast"
 
 // OpenHoldfast opens Holdfast's client of the store at s.Server. It is an
@@ -25,8 +26,13 @@ func OpenHoldfast(ctx context.Context, s Spec, _ Seat) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return HoldfastOn(d, s)
+}
+
+// HoldfastOn returns Holdfast's client on a driver, which it closes.
+func HoldfastOn(d driver.Driver, s Spec) (Client, error) {
 	c := &counted{Driver: d}
-	opts := []holdfast.ClientOption{holdfast.WithPrefix(s.Prefix)}
+	var opts []holdfast.ClientOption
 	if s.TTL > 0 {
 		opts = append(opts, holdfast.WithTTL(s.TTL))
 	}
@@ -47,11 +53,13 @@ type holdfastClient struct {
 
 const maxHandles = 64
 
+// handle returns the handle that is kept for a name, or nil: then Lock makes one
+// in the call, which does not outlive it.
 func (o *holdfastClient) handle(name string) *holdfast.Mutex {
 	o.mu.RLock()
-	m := o.handles[name]
+	m, full := o.handles[name], len(o.handles) >= maxHandles
 	o.mu.RUnlock()
-	if m == nil {
+	if m == nil && !full {
 		m = o.Mutex(name)
 		o.mu.Lock()
 		if len(o.handles) < maxHandles {
@@ -64,7 +72,13 @@ func (o *holdfastClient) handle(name string) *holdfast.Mutex {
 
 // Lock implements Client.
 func (o *holdfastClient) Lock(ctx context.Context, name string) (Held, error) {
-	h, err := o.handle(name).Lock(ctx)
+	var h *holdfast.Hold
+	var err error
+	if m := o.handle(name); m != nil {
+		h, err = m.Lock(ctx)
+	} else {
+		h, err = o.Mutex(name).Lock(ctx)
+	}
 	if err != nil {
 		return nil, err // a nil Hold in a Held would not be nil
 	}

@@ -58,13 +58,8 @@ func (w *worker) hold(parent context.Context) (*response, error) {
 	}, nil
 }
 
-func (w *worker) own(what string, i int) string {
-	name := fmt.Sprint(what, i)
-	if w.Spec.Kind != Holdfast {
-		name = w.Spec.Prefix + name
-	}
-	return name
-}
+// own returns the name of a lock that only one goroutine wants.
+func (w *worker) own(what string, i int) string { return fmt.Sprint(w.Spec.Prefix, what, i) }
 
 func heap() float64 {
 	runtime.GC()
@@ -112,11 +107,7 @@ func (w *worker) idle(ctx context.Context, start, end int64) (*response, error) 
 // take takes the shared lock and keeps it.
 func (w *worker) take(ctx context.Context) (*response, error) {
 	r := record{asked: now()}
-	name := sharedName
-	if w.Spec.Kind != Holdfast {
-		name = w.Spec.Prefix + name
-	}
-	h, err := w.clients[0].Lock(ctx, name)
+	h, err := w.clients[0].Lock(ctx, w.Spec.Prefix+sharedName)
 	if err != nil {
 		return nil, fmt.Errorf("bench: Lock: %w", err)
 	}

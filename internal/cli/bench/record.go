@@ -197,8 +197,8 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// spreadOf summarises runs by figure.
-func spreadOf(runs []Figures) map[string]Spread {
+// SpreadOf summarises runs by figure.
+func SpreadOf(runs []Figures) map[string]Spread {
 	byName := map[string][]float64{}
 	for _, f := range runs {
 		for name, v := range f {

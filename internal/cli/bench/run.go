@@ -172,7 +172,7 @@ func (r *runner) scenario(ctx context.Context, s Scenario) error {
 			if e.workerGroup != nil {
 				_ = e.workerGroup.stopAll()
 			}
-			e.row.Figures = spreadOf(e.row.Runs)
+			e.row.Figures = SpreadOf(e.row.Runs)
 			r.report.Rows = append(r.report.Rows, e.row)
 		}
 	}()

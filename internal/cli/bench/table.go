@@ -19,6 +19,8 @@ func Columns(s string) []Column {
 		return []Column{{"bytes per lock", "bytes_per_lock"}, {"goroutines", "goroutines"},
 			{"requests per 100 renewed", "requests_per_100_renewed"}, {"another lock: p50 µs", "cycle_p50_us"}, {"p99 µs", "cycle_p99_us"},
 			{"client CPU per lock and s, µs", "client_cpu_us"}}
+	case s == "command":
+		return []Column{{"CPU ms", "cpu_ms"}, {"ms", "wall_ms"}}
 	case s == "crash":
 		return []Column{{"next holder after, ms", "recovery_ms"}, {"TTL, ms", "ttl_ms"}}
 	case strings.HasPrefix(s, "alone-"):

@@ -23,7 +23,8 @@ type worker struct {
 	request // the first
 	open    Open
 	clients []Client
-	before  int // goroutines when nothing was open
+	before  int      // goroutines when nothing was open
+	names   []string // of a scenario with many
 
 	inside  atomic.Int64 // holders of the shared lock in this process
 	overlap atomic.Bool
@@ -102,7 +103,13 @@ func (w *worker) execute(ctx context.Context, o request) (*response, error) {
 			}
 			w.clients = append(w.clients, c)
 		}
-		return nil, nil
+		for i := range o.Scenario.Names {
+			w.names = append(w.names, w.own("own-", i))
+		}
+		if o.Spec.Fresh {
+			return nil, nil
+		}
+		return nil, w.contend(ctx)
 	case doRun:
 		stop, err := profile(o.Profile, w.First)
 		if err != nil {
@@ -226,19 +233,45 @@ func (w *worker) run(ctx context.Context, start, end int64) (*response, error) {
 	return a, errors.Join(errs...)
 }
 
+// contend has many goroutines use each client at once, each another lock.
+func (w *worker) contend(ctx context.Context) error {
+	var group sync.WaitGroup
+	errs := make([]error, w.Scenario.Contended*len(w.clients))
+	for i := range errs {
+		group.Go(func() {
+			client, name := w.clients[i%len(w.clients)], w.own("own-", i)
+			for range 50 {
+				h, err := client.Lock(ctx, name)
+				if err == nil {
+					err = h.Unlock()
+				}
+				if err != nil {
+					errs[i] = fmt.Errorf("bench: contend: %w", err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
 // cycle is one goroutine of a run.
 func (w *worker) cycle(ctx context.Context, i int, start, end int64, n *recordLog) error {
 	c := i / w.Scenario.Goroutines
 	client, goroutine := w.clients[c], int64(w.First*w.Scenario.Goroutines+i)
 	name := w.Spec.Prefix + sharedName
 	if !w.Scenario.Shared {
-		name = fmt.Sprint(w.Spec.Prefix, "own-", goroutine)
-	}
-	if w.Spec.Kind == Holdfast { // its client puts the prefix there
-		name = name[len(w.Spec.Prefix):]
+		name = w.own("own-", int(goroutine))
 	}
 	sleepUntil(ctx, start)
-	for {
+	for next := i % w.Scenario.Goroutines; ; next += w.Scenario.Goroutines {
+		if len(w.names) > 0 {
+			if next >= len(w.names) {
+				next = i % w.Scenario.Goroutines
+			}
+			name = w.names[next]
+		}
 		r := record{asked: now(), goroutine: goroutine, client: int64(w.First + c)}
 		if r.asked >= end {
 			return nil

@@ -25,7 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Verb is the only argument of a guard.
+// Verb is the first argument of a guard. A second one is the name of the lock as JSON
+// has it: with it, the guard reports in JSON.
 const Verb = "guard"
 
 // FrameSize is the size of a message to the guard, over a pipe: two instants on
@@ -39,10 +40,14 @@ const FrameSize = 16
 const Ready = 'g'
 
 func init() {
-	if len(os.Args) != 2 || os.Args[1] != Verb {
+	if len(os.Args) < 2 || len(os.Args) > 3 || os.Args[1] != Verb {
 		return
 	}
-	if err := run(os.Stdin, os.Stdout, os.Stderr); err != nil {
+	name := ""
+	if len(os.Args) == 3 {
+		name = os.Args[2]
+	}
+	if err := run(os.Stdin, os.Stdout, os.Stderr, name); err != nil {
 		fmt.Fprintf(os.Stderr, "holdfast: %v\n", err)
 		syscall.Exit(1)
 	}
@@ -52,9 +57,9 @@ func init() {
 // run is the main function of the guard's process. It leads its process group,
 // and kills that group when the process that started it has died, or at the
 // deadline that this process sent. It reads frames from in and writes Ready to
-// out; the end of out tells that the guard has ended. It reports on stderr, and
-// returns when it is not needed any more.
-func run(in, out *os.File, stderr io.Writer) error {
+// out; the end of out tells that the guard has ended. It reports on stderr, in JSON if
+// name is given, and returns when it is not needed any more.
+func run(in, out *os.File, stderr io.Writer, name string) error {
 	if unix.Getpgrp() != unix.Getpid() {
 		return errors.New("a guard leads a process group of its own; it is started by holdfast run")
 	}
@@ -65,12 +70,25 @@ func run(in, out *os.File, stderr io.Writer) error {
 		return err
 	}
 	return loop(int(in.Fd()), Clock, func(s syscall.Signal, why string) {
-		fmt.Fprintf(stderr, "holdfast: %s\n", why)
+		fmt.Fprintln(stderr, report(s, why, name, time.Now()))
 		_ = syscall.Kill(0, s)
 		if s == syscall.SIGTERM {
 			_ = syscall.Kill(0, syscall.SIGCONT)
 		}
 	})
+}
+
+// report returns the line that tells of a signal to the group: as text, or as the event
+// of holdfast run if name is given. Package encoding/json would make each start longer.
+func report(s syscall.Signal, why, name string, now time.Time) string {
+	if name == "" {
+		return "holdfast: " + why
+	}
+	event := "killing"
+	if s == syscall.SIGTERM {
+		event = "stopping"
+	}
+	return fmt.Sprintf(`{"event":"%s","time":"%s","name":%s,"by":"guard","reason":"%s"}`, event, now.Format(time.RFC3339Nano), name, why)
 }
 
 // loop waits for frames and deadlines. After any pause it reads new frames
@@ -85,6 +103,8 @@ func loop(fd int, clock func() time.Duration, act func(s syscall.Signal, why str
 		if ready {
 			var f [FrameSize]byte
 			switch err := ReadFrame(fd, f[:]); {
+			case errors.Is(err, io.EOF) && kill == 0: // no command was started
+				return nil
 			case errors.Is(err, io.EOF):
 				act(syscall.SIGKILL, "holdfast itself has ended; the command it ran is killed")
 				return nil

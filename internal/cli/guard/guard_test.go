@@ -28,6 +28,23 @@ func TestGuardRefusesForeignGroup(t *testing.T) {
 	}
 }
 
+// TestReportAsTextAndEvent checks what a guard says of each signal.
+func TestReportAsTextAndEvent(t *testing.T) {
+	now := time.Date(2026, 11, 26, 12, 0, 0, 5, time.UTC)
+	for _, tt := range []struct {
+		s          syscall.Signal
+		name, want string
+	}{
+		{syscall.SIGTERM, "", "holdfast: it stands still"},
+		{syscall.SIGTERM, `"a"`, `{"event":"stopping","time":"2026-11-26T12:00:00.000000005Z","name":"a","by":"guard","reason":"it stands still"}`},
+		{syscall.SIGKILL, `"a"`, `{"event":"killing","time":"2026-11-26T12:00:00.000000005Z","name":"a","by":"guard","reason":"it stands still"}`},
+	} {
+		if got := report(tt.s, "it stands still", tt.name, now); got != tt.want {
+			t.Errorf("%v, %s: %s", tt.s, tt.name, got)
+		}
+	}
+}
+
 // TestGuardLoopKeepsItsTimes has a clock of its own, which a poll moves on by what it waits.
 func TestGuardLoopKeepsItsTimes(t *testing.T) {
 	const s = int64(time.Second)
@@ -38,7 +55,7 @@ func TestGuardLoopKeepsItsTimes(t *testing.T) {
 		closed bool // the other end of the pipe
 		want   []syscall.Signal
 	}{
-		{"the other end is gone", nil, true, []syscall.Signal{syscall.SIGKILL}},
+		{"gone before there was a command", nil, true, nil},
 		{"gone in time", []frame{{10 * s, 20 * s}}, true, []syscall.Signal{syscall.SIGKILL}},
 		{"done", []frame{{10 * s, 20 * s}, {0, 0}}, true, nil},
 		{"too late to be told", []frame{{1, 2}}, false, []syscall.Signal{syscall.SIGKILL}},

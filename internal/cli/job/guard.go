@@ -3,6 +3,7 @@
 package job
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -15,6 +16,65 @@ import (
 	"github.com/holdfast-go/holdfast/internal/cli/guard"
 )
 
+// Guard is a guard that is started before its command can be, so that the command need
+// not wait for it.
+type Guard struct {
+	ended   chan struct{} // closed when the start has ended
+	process *guardProcess
+	err     error
+}
+
+// StartGuard starts a guard in the background, and returns at once. The guard writes to
+// stderr, and in JSON if jsonName is not empty: the name of the lock, encoded as JSON. The
+// caller either runs a Job with it or calls End.
+func StartGuard(jsonName string, stderr *os.File) *Guard {
+	g := &Guard{ended: make(chan struct{})}
+	go func() {
+		defer close(g.ended)
+		g.process, g.err = startGuard(guardArguments(guard.Verb, jsonName), stderr)
+	}()
+	return g
+}
+
+// End ends a guard that has no command. It waits until its process has ended.
+func (g *Guard) End() {
+	if <-g.ended; g.process != nil {
+		g.process.stop()
+	}
+}
+
+// running returns the guard's process, or nil if it could not be started or has ended.
+func (g *Guard) running() *guardProcess {
+	if <-g.ended; g.err != nil {
+		return nil
+	}
+	select {
+	case <-g.process.gone:
+		g.process.stop()
+		return nil
+	default:
+		return g.process
+	}
+}
+
+// readyGuard returns the guard that was started before, or starts one.
+func (j *Job) readyGuard() (*guardProcess, error) {
+	if j.Guard != nil {
+		if g := j.Guard.running(); g != nil {
+			return g, nil
+		}
+	}
+	return startGuard(guardArguments(cmp.Or(j.guardVerb, guard.Verb), j.JSONName), j.Stderr)
+}
+
+// guardArguments returns the arguments that make this program a guard.
+func guardArguments(verb, jsonName string) []string {
+	if jsonName == "" {
+		return []string{verb}
+	}
+	return []string{verb, jsonName}
+}
+
 // guardProcess is a running guard, as seen by the process that started it.
 type guardProcess struct {
 	pid     int
@@ -25,8 +85,8 @@ type guardProcess struct {
 }
 
 // startGuard starts this program anew as a guard in a group of its own, and
-// returns when it is ready. The guard is told by its only argument, verb.
-func startGuard(verb string, stderr *os.File) (*guardProcess, error) {
+// returns when it is ready. Its arguments make it a guard.
+func startGuard(args []string, stderr *os.File) (*guardProcess, error) {
 	self, err := executable()
 	if err != nil {
 		return nil, err
@@ -41,7 +101,7 @@ func startGuard(verb string, stderr *os.File) (*guardProcess, error) {
 		to.Close()
 		return nil, err
 	}
-	p, err := os.StartProcess(self, []string{os.Args[0], verb}, &os.ProcAttr{
+	p, err := os.StartProcess(self, append([]string{os.Args[0]}, args...), &os.ProcAttr{
 		Dir:   "/", // it must not keep a file system busy
 		Env:   []string{},
 		Files: []*os.File{theirs, up, stderr},

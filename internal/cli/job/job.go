@@ -17,7 +17,6 @@
 package job
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,12 +26,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/holdfast-go/holdfast/internal/cli/guard"
 )
 
-// Job is a command and its deadline. All fields but MaxDuration and Notice have
-// to be set.
+// Job is a command and its deadline. All fields but MaxDuration, Notice, Guard and
+// JSONName have to be set.
 type Job struct {
 	Path                  string   // the program
 	Args                  []string // its arguments, with its name as the first
@@ -53,8 +50,14 @@ type Job struct {
 	Signals <-chan os.Signal
 	// Notice is called with each event, by Run's goroutine.
 	Notice func(Notice)
+	// Guard was started before, with the same Stderr, or is nil: then Run starts one.
+	// Run ends it in any case.
+	Guard *Guard
+	// JSONName makes a guard that Run starts report in JSON, with this name, encoded as
+	// JSON.
+	JSONName string
 
-	guardVerb string // another argument than [guard.Verb], for tests
+	guardVerb string // another argument than guard.Verb, for tests
 }
 
 // Reason is the reason for which a command was stopped.
@@ -141,7 +144,7 @@ func (j *Job) Run() (Result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	g, err := startGuard(cmp.Or(j.guardVerb, guard.Verb), j.Stderr)
+	g, err := j.readyGuard()
 	if err != nil {
 		return Result{}, fmt.Errorf("starting the guard of the command: %w", err)
 	}
