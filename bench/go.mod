@@ -11,6 +11,8 @@ require (
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/anylock v0.0.0
 	github.com/holdfast-go/holdfast/internal/cli v0.0.0
+	github.com/holdfast-go/holdfast/redislock v0.0.0
+	github.com/holdfast-go/holdfast/redislock/goredis v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.10.9
 	github.com/redis/go-redis/v9 v9.23.0
@@ -35,7 +37,6 @@ require (
 	github.com/holdfast-go/holdfast/internal/safety v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/mysqllock v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/pglock v0.0.0 // indirect
-	github.com/holdfast-go/holdfast/redislock v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/redlock v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/sqlitelock v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/zklock v0.0.0 // indirect
@@ -72,6 +73,7 @@ replace (
 	github.com/holdfast-go/holdfast/mysqllock => ../mysqllock
 	github.com/holdfast-go/holdfast/pglock => ../pglock
 	github.com/holdfast-go/holdfast/redislock => ../redislock
+	github.com/holdfast-go/holdfast/redislock/goredis => ../redislock/goredis
 	github.com/holdfast-go/holdfast/redlock => ../redlock
 	github.com/holdfast-go/holdfast/sqlitelock => ../sqlitelock
 	github.com/holdfast-go/holdfast/zklock => ../zklock

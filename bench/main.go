@@ -4,6 +4,7 @@
 //
 //	go run . -store redis -out results          # all scenarios on one store
 //	go run . -quick                             # a taste of every store, in minutes
+//	go run . -store command -out results        # what a command under a lock costs
 //	go run . -scale -out results/scale          # what grows with names, holds, waiters and clients
 //	go run . -scale -render results/scale       # the tables of scale.md from them
 //	go run . -render results -docs ../docs      # the tables and plots of what is in results
@@ -59,7 +60,7 @@ type options struct {
 
 func run(ctx context.Context) error {
 	var o options
-	stores := flag.String("store", "", "which `stores`; all of them without it")
+	stores := flag.String("store", "", "which `stores`, and \"command\" for what the command costs; all of them without it")
 	scenarios := flag.String("scenario", "", "which `scenarios`; all of each store without it; with -scale which of goroutines, waiters, holds, clients and names")
 	only := flag.String("only", "", "which `implementations`, by the beginning of their names")
 	flag.IntVar(&o.runs, "runs", 5, "runs of each scenario")
@@ -87,6 +88,9 @@ func run(ctx context.Context) error {
 	}
 	if len(o.stores) == 0 {
 		o.stores = storeNames()
+		if !o.quick {
+			o.stores = append(o.stores, commandScenario)
+		}
 	}
 	if o.quick {
 		o.runs, o.duration = 2, 300*time.Millisecond
@@ -98,9 +102,15 @@ func run(ctx context.Context) error {
 		return err
 	}
 	for _, name := range o.stores {
+		if name == commandScenario {
+			if err := o.measureCommands(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		i := slices.IndexFunc(stages, func(s stage) bool { return s.name == name })
 		if i < 0 {
-			return fmt.Errorf("there is no store %q, but %s", name, strings.Join(storeNames(), ", "))
+			return fmt.Errorf("there is no store %q, but %s, and %s", name, strings.Join(storeNames(), ", "), commandScenario)
 		}
 		if err := o.measure(ctx, stages[i]); err != nil {
 			return err
@@ -122,7 +132,7 @@ type stage struct {
 }
 
 var stages = []stage{
-	{"redis", []string{"alone-1", "alone-64", "process-2", "process-16", "process-100", "process-1000", "process-2-1ms", "process-16-1ms",
+	{"redis", []string{"alone-1", "alone-1-contended", "alone-1-10000", "alone-64", "alone-64-10000", "process-2", "process-16", "process-100", "process-1000", "process-2-1ms", "process-16-1ms",
 		"process-100-1ms", "process-1000-1ms", "crowds", "clients-2", "clients-8", "clients-64", "clients-2-1ms", "clients-8-1ms", "clients-64-1ms",
 		"held-10000", "crash"}, redisStage},
 	{"redlock3", []string{"alone-1", "clients-8-1ms", "crash"}, redlockStage(3)},

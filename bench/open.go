@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/cli/bench"
@@ -17,7 +18,10 @@ var opens = map[string]bench.Open{
 	"redsync":     openRedsync,
 	"redislock":   openRedislock,
 	"rueidislock": openRueidislock,
+	userRueidis:   openOnRueidis,
+	userGoRedis:   openOnGoRedis,
 	"evalsha":     openEvalsha,
+	"reentrant":   openReentrant,
 	"setnx":       openSetNX,
 	"blpop":       openBLPOP,
 	"publish":     openPublish,
@@ -63,7 +67,7 @@ func (h held) Unlock() error { return h() }
 
 // alone says that a scenario has nobody wait: the others need a lock that
 // excludes.
-func alone(s bench.Scenario) bool { return s.Name == "alone-1" || s.Name == "alone-64" }
+func alone(s bench.Scenario) bool { return strings.HasPrefix(s.Name, "alone-") }
 
 // peers are those that can be asked to wait, but do not renew thousands.
 func peers(s bench.Scenario) bool { return s.Kind != bench.Idle }

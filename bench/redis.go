@@ -25,19 +25,28 @@ func redisStage(h *host) ([]bench.Target, map[string]string) {
 		t.Role, t.Server = bench.RoleLimit, server
 		return t
 	}
+	fresh := func(t bench.Target) bench.Target { t.Fresh = true; return t }
+	users := func(name, kind string) bench.Target {
+		t := row(name, kind, "", "", alone)
+		t.Role = bench.RoleHoldfast
+		return t
+	}
 	handing := func(sc bench.Scenario) bool { return strings.HasPrefix(sc.Name, "clients-") }
 	some := usual("alone-1", "process-100", "process-1000", "clients-2", "clients-8-1ms", "clients-64-1ms", "crash")
 	rueidis := version("github.com/redis/rueidis")
 	return []bench.Target{
 		ours(s.URL(""), p),
+		users(onUsersRueidis, userRueidis),
+		users(onUsersGoRedis, userGoRedis),
 		row("redsync, defaults", "redsync", version("github.com/go-redsync/redsync/v4"), "", some),
 		row("redsync, 5 ms", "redsync", version("github.com/go-redsync/redsync/v4"), "5ms", peers),
 		row("redislock, 100 ms", "redislock", version("github.com/bsm/redislock"), "100ms", some),
-		row("redislock, 5 ms", "redislock", version("github.com/bsm/redislock"), "5ms", peers),
+		row(redislockBest, "redislock", version("github.com/bsm/redislock"), "5ms", peers),
 		row("rueidislock, defaults", "rueidislock", rueidis, "", some),
-		row("rueidislock, 1 key, NOLOOP", "rueidislock", rueidis, "best", nil),
-		limit("limit: same scripts, constant", "evalsha", captured(h, s), "", alone),
-		limit("limit: SET NX, compare-and-DEL", "setnx", s.Addr(), "", alone),
+		row(rueidislockBest, "rueidislock", rueidis, "best", nil),
+		fresh(limit(sameScripts, "evalsha", captured(h, s), "", alone)),
+		fresh(limit(reentrantPair, "reentrant", s.Addr(), "", alone)),
+		fresh(limit(setAndDel, "setnx", s.Addr(), "", alone)),
 		limit("limit: least hand-off scripts", "least", s.Addr(), "", handing),
 		limit("limit: BLPOP", "blpop", s.Addr(), "", handing),
 		limit("limit: PUBLISH in a ring", "publish", s.Addr(), "", handing),

@@ -55,6 +55,15 @@ func over(store, scenario, figure, base, name, its string) func(results) (float6
 	}
 }
 
+// ratio is a figure of one row, divided by that of another one in the same scenario.
+func ratio(store, scenario, figure, name, base string) func(results) (float64, bool) {
+	return func(all results) (float64, bool) {
+		a, ok := all.figure(store, scenario, name, figure)
+		b, also := all.figure(store, scenario, base, figure)
+		return a.Median / b.Median, ok && also && b.Median > 0
+	}
+}
+
 // overBest is a figure of Holdfast's, divided by the greatest of a peer's.
 func overBest(store, scenario, figure string) func(results) (float64, bool) {
 	return func(all results) (float64, bool) {
@@ -76,6 +85,12 @@ const (
 	setAndDel   = "limit: SET NX, compare-and-DEL"
 	leastOfAll  = "limit: least hand-off scripts"
 	etcdMutex   = "concurrency.Mutex"
+
+	reentrantPair   = "limit: EVALSHA pair of a re-entrant lock"
+	rueidislockBest = "rueidislock, 1 key, NOLOOP"
+	redislockBest   = "redislock, 5 ms" // nobody waits: the pause between two tries is not used
+	onUsersRueidis  = "Holdfast, your rueidis client"
+	onUsersGoRedis  = "Holdfast, your go-redis client"
 )
 
 // targets are those of the project's design that this program can judge.
@@ -86,8 +101,14 @@ const (
 var targets = []target{
 	{"Redis, alone: commands", 2, false, ofOurs("redis", "alone-1", "requests")},
 	{"Redis, alone: p50 ÷ the same two scripts with constant arguments", 1.10, false, over("redis", "alone-1", "cycle_p50_us", "alone-1", sameScripts, "cycle_p50_us")},
+	{"Redis, alone, the process was crowded once: p50 ÷ the same scripts, never crowded", 1.10, false, ratio("redis", "alone-1-contended", "cycle_p50_us", bench.Holdfast, sameScripts)},
 	{"Redis, alone: p50 ÷ SET NX and compare-and-DEL", 1.5, false, over("redis", "alone-1", "cycle_p50_us", "alone-1", setAndDel, "cycle_p50_us")},
 	{"Redis, alone: allocations", 8, false, ofOurs("redis", "alone-1", "allocs")},
+	{"Redis, alone, 10,000 names: allocations", 8, false, ofOurs("redis", "alone-1-10000", "allocs")},
+	{"Redis, 64 goroutines, 10,000 names: rate ÷ rueidislock's", 1, true, ratio("redis", "alone-64-10000", "per_s", bench.Holdfast, rueidislockBest)},
+	{"Redis, 64 goroutines, 10,000 names: rate ÷ that of the EVALSHA pair of a re-entrant lock", 0.8, true, ratio("redis", "alone-64-10000", "per_s", bench.Holdfast, reentrantPair)},
+	{"Redis, 64 goroutines, 10,000 names: rate on your rueidis client ÷ on its own connections", 0.9, true, ratio("redis", "alone-64-10000", "per_s", onUsersRueidis, bench.Holdfast)},
+	{"Redis, 64 goroutines, 10,000 names: rate on your go-redis client ÷ redislock's on the same", 1, true, ratio("redis", "alone-64-10000", "per_s", onUsersGoRedis, redislockBest)},
 	{"Redis, 64 clients: commands", 2, false, ofOurs("redis", "clients-64-1ms", "requests")},
 	{"Redis, 64 clients: waiters woken", 1, false, ofOurs("redis", "clients-64-1ms", "woken")},
 	{"Redis, 64 clients: Jain's index", 0.99, true, ofOurs("redis", "clients-64-1ms", "jain")},
@@ -116,7 +137,12 @@ var targets = []target{
 	{"PostgreSQL, 2 clients: rate ÷ that of bare pairs of UPDATEs", 0.5, true, over("postgresql", "clients-2", "per_s", "alone-1", "limit: 2 UPDATEs", "per_s")},
 	{"PostgreSQL, 8 clients: hand-off p50 ÷ one UPDATE", 3, false, over("postgresql", "clients-8-1ms", "handoff_p50_us", "alone-1", "limit: 2 UPDATEs", "unlock_p50_us")},
 	{"MariaDB, 2 clients: rate ÷ that of bare pairs of UPDATEs", 0.5, true, over("mariadb", "clients-2", "per_s", "alone-1", "limit: 2 UPDATEs", "per_s")},
+	{"MariaDB, 8 clients: hand-off p50 ÷ one UPDATE", 4, false, over("mariadb", "clients-8-1ms", "handoff_p50_us", "alone-1", "limit: 2 UPDATEs", "unlock_p50_us")},
 	{"RedLock of 3, alone: p50 ÷ one node's", 1.6, false, over("redlock3", "alone-1", "cycle_p50_us", "alone-1", "limit: Holdfast on one of the nodes", "cycle_p50_us")},
+	{"Redis: processor time of run x -- true, ms", 15, false, ofOurs("redis", commandScenario, "cpu_ms")},
+	{"etcd: processor time of run x -- true, ms", 15, false, ofOurs("etcd", commandScenario, "cpu_ms")},
+	{"etcd: time of run x -- true ÷ that of etcdctl lock x true", 1, false, over("etcd", commandScenario, "wall_ms", commandScenario, "etcdctl lock", "wall_ms")},
+	{"SQLite: processor time of run x -- true, ms", 15, false, ofOurs("sqlite", commandScenario, "cpu_ms")},
 	crash("redis", 1), crash("redlock3", 1), crash("postgresql", 1), crash("mariadb", 1), crash("etcd", 1500), crash("zookeeper", 6000),
 }
 
