@@ -23,7 +23,7 @@ Section(c, q) == Becomes(store, c, q, world) /\ UNCHANGED late
 Ask(g) ==
   LET q == queue[ClientOf(g)]
       i == q.open
-      fresh == i # 0 /\ q.waiters = <<>> /\ q.t[i].hand < MaxHand /\ (q.t[i].valid \/ Flaw("open-kept"))
+      fresh == i # 0 /\ q.waiters = <<>> /\ (q.t[i].hand < MaxHand \/ Flaw("lets-in-for-ever")) /\ (q.t[i].valid \/ Flaw("open-kept"))
       in == [q EXCEPT !.t[i].hand = @ + 1, !.t[i].users = Append(@, g), !.g[g].ticket = i]
   IN /\ q.g[g].pc = "new"
      /\ Section(ClientOf(g),
@@ -50,7 +50,7 @@ DropHold(q, g, slow) ==
      ELSE IF r.t[i].users # <<>> /\ ~Flaw("first-reader-frees") THEN <<r, 0>>
      ELSE IF local /\ (r.t[i].hand < MaxHand \/ Flaw("hands-on-for-ever")) /\ ~slow
           THEN <<GrantTo(IF Flaw("same-token") THEN r ELSE [r EXCEPT !.t[i].hand = @ + 1], i, next), 0>>
-     ELSE IF local /\ Exclusive(r) /\ ~r.t[i].pending /\ r.pending = 0 THEN <<AppointJoiner(again, next), 0>>
+     ELSE IF local /\ Exclusive(r) /\ (~r.t[i].pending \/ Flaw("pending-replaced")) /\ r.pending = 0 THEN <<AppointJoiner(again, next), 0>>
      ELSE <<EnsureJoiner(RetireHeld(r, i)), i>>
 GiveUpWait(g) ==
   LET q == queue[ClientOf(g)]
@@ -92,7 +92,7 @@ OnJoinReply(g) ==
       i == q.g[g].call
       pushed == q.t[i].early > 0 /\ q.g[g].answer = "waiting"
       says == IF pushed THEN "held" ELSE q.g[g].answer
-      doubtful == ~q.t[i].valid \/ (q.g[g].answer = "waiting" /\ q.t[i].pending /\ q.t[i].lapsed /\ ~Flaw("doubtful-trusted"))
+      doubtful == ~q.t[i].valid \/ Flaw("grants-doubted") \/ (q.g[g].answer = "waiting" /\ q.t[i].pending /\ q.t[i].lapsed /\ ~Flaw("doubtful-trusted"))
       waits == FailTries([q EXCEPT !.t[i].state = "waiting", !.joiner = 0])
   IN /\ q.g[g].pc = "answered"
      /\ Section(ClientOf(g), AfterJoin(
@@ -111,7 +111,7 @@ OnJoinError(g) ==
   IN /\ q.g[g].pc \in {"sent", "answered"} /\ (world.losses < Losses \/ q.g[g].cancelled)
      /\ \E next \in {r, IF Silences > 0 THEN DropLapsed(r, i) ELSE r, EnsureJoiner(FailWait(AbandonPending(r), g))} :   \* mayRetryJoin, or not
           Becomes(store, c, AfterJoin(next, g), IF q.g[g].cancelled THEN world ELSE [world EXCEPT !.losses = @ + 1])
-     /\ late' = late \/ (q.g[g].pc = "sent" /\ late' = late \cup {<<c, i, g \in Trying>>})
+     /\ late' = late \/ (q.g[g].pc = "sent" /\ late' = late \cup {<<c, i, g \in Trying, q.t[i].replaces>>})
 OnJoinRefused(g) ==
   LET c == ClientOf(g)
       q == queue[c]
@@ -201,7 +201,7 @@ StoreExpires(c) == \E i \in 1..Refs :
   /\ UNCHANGED late
 LateJoin(c) == \E x \in late :
   /\ x[1] = c /\ late' = late \ {x}
-  /\ Becomes(JoinAt(store, <<c, x[2]>>, x[3], 0), c, queue[c], world)
+  /\ Becomes(JoinAt(store, <<c, x[2]>>, x[3], x[4]), c, queue[c], world)
 
 Next == \/ \E g \in Goroutines : Ask(g) \/ Acquire(g) \/ Cancel(g) \/ GiveUpWait(g) \/ Join(g) \/ JoinNotAllowed(g)
              \/ StoreJoins(g) \/ OnJoinReply(g) \/ OnJoinError(g) \/ OnJoinRefused(g) \/ EndOverBudget(g)
@@ -249,11 +249,13 @@ TriesEnd == \A g \in Trying : Has(Q(g).waiters, g) => ~(Exclusive(Q(g)) /\ HeldC
 
 \* A goroutine that stays is granted, where the others unlock and the store answers. Every
 \* behaviour comes to rest, since each goroutine asks once: fair is that nothing stays undone.
+\* A client that has no tickets left may stand still, so that it has to come to rest before.
+Left(c) == queue[c].next <= Refs
 Runs(g) == At(g).pc \notin {"new", "over", "asleep"} \/ (At(g).pc = "asleep" /\ (At(g).wake = "full" \/ At(g).cancelled))
 Renews(c) == \E i \in 1..Refs : queue[c].t[i].state = "waiting" /\ StateAt(store, <<c, i>>) # "waiting"
-LiveSpec == /\ Spec /\ \A g \in Goroutines : []<>~(Runs(g) /\ ~Flaw("nobody-runs"))
-            /\ \A c \in Clients : []<>~(Renews(c) /\ ~Flaw("no-renewals"))
-            /\ \A c \in Clients : []<>~(queue[c].cleaner # {} /\ ~Flaw("no-cleaner"))
+LiveSpec == /\ Spec /\ \A g \in Goroutines : []<>~(Runs(g) /\ Left(ClientOf(g)) /\ ~Flaw("nobody-runs"))
+            /\ \A c \in Clients : []<>~(Renews(c) /\ Left(c) /\ ~Flaw("no-renewals"))
+            /\ \A c \in Clients : []<>~(queue[c].cleaner # {} /\ Left(c) /\ ~Flaw("no-cleaner"))
 WaitEnds == \A g \in Stay : (At(g).pc = "asleep") ~> (At(g).pc = "holds")
 
 \* What the properties are about does happen: each of these has to be refuted.

@@ -20,6 +20,6 @@ NeverGrantedMeanwhile == \A t, u \in Tickets :
 NeverOverdue == \A t \in Tickets : ~(In(store, t) /\ store.left[t] = 0)
 \* Watch 1: a push comes before the answer.
 NeverPushFirst == \A t \in Tickets : ~client[t].pushed
-\* Renew 1: the answer to a renewal says Gone.
+\* Renew 2: the answer to a renewal says Gone.
 NeverRenewedGone == \A t \in Tickets : ~(client[t].call = "renew" /\ client[t].answer = "gone")
 =============================================================================

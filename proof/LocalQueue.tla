@@ -37,7 +37,7 @@ VARIABLES
   queue,  \* of each client, see NoQueue
   store,  \* tickets in order, the tokens of those that hold, tombstones, the last token
   news,   \* pushes under way: <<client, ticket, state, token>>
-  late,   \* <<client, ticket, try>>: Joins that were given up and may still arrive
+  late,   \* <<client, ticket, try, replaced>>: Joins that were given up and may still arrive
   world   \* losses and silences so far, the highest token given to a goroutine, whether one was lower
 
 vars == <<queue, store, news, late, world>>
@@ -73,7 +73,7 @@ Advance(s, i) ==
 Remove(s, x) == Advance([s EXCEPT !.line = Without(@, x), !.token[x] = 0], 1)
 StateAt(s, x) == IF ~Has(s.line, x) THEN "gone" ELSE IF s.token[x] > 0 THEN "held" ELSE "waiting"
 JoinAt(s, x, try, old) ==
-  LET s1 == IF old # 0 THEN Remove(s, <<x[1], old>>) ELSE s
+  LET s1 == IF old # 0 /\ x \notin s.tombstone THEN Remove(s, <<x[1], old>>) ELSE s
       s2 == IF x \in s.tombstone \/ Has(s1.line, x) THEN s1
             ELSE Advance([s1 EXCEPT !.line = Append(@, x)], 1)
   IN IF try /\ StateAt(s2, x) = "waiting" THEN Remove(s2, x) ELSE s2
@@ -130,7 +130,7 @@ GrantTo(q, i, g) ==
 RetireHeld(q, i) == [Gone(q, i) EXCEPT !.open = IF @ = i /\ ~Flaw("open-kept") THEN 0 ELSE @]
 DiscardHeld(q, i) == IF Flaw("discard-kept") THEN RetireHeld(q, i) ELSE RetireHeld(Clean(q, i), i)
 RECURSIVE Admit(_, _)
-Admit(q, i) == IF q.waiters = <<>> \/ q.t[i].hand >= MaxHand THEN q
+Admit(q, i) == IF q.waiters = <<>> \/ (q.t[i].hand >= MaxHand /\ ~Flaw("admits-for-ever")) THEN q
                ELSE Admit(GrantTo([q EXCEPT !.t[i].hand = @ + 1], i, Head(q.waiters)), i)
 OnGrant(q, i, token) ==
   LET r0 == [IF q.pending = i THEN ClearPending(q) ELSE q EXCEPT !.t[i].state = "held", !.t[i].token = token]

@@ -24,6 +24,7 @@ CONSTANTS
   Guard,      \* ticks for which a node without its data refuses joins
   Crashes,    \* nodes that lose their data
   Jumps,      \* nodes whose clock jumps ahead, past the end of their vote
+  Losses,     \* votes of which the contender hears nothing
   Times,      \* ticks of the world
   Bug
 
@@ -44,7 +45,7 @@ NoVote == [token |-> 0, left |-> 0]
 Fresh == [state |-> "new", vote |-> [n \in Nodes |-> NoVote]]
 Empty == [by |-> 0, left |-> 0, last |-> 0, guard |-> 0]
 Init == /\ node = [n \in Nodes |-> Empty] /\ seeks = [c \in Contenders |-> Fresh]
-        /\ world = [ticks |-> 0, crashes |-> 0, jumps |-> 0, top |-> 0, back |-> FALSE] /\ late = {}
+        /\ world = [ticks |-> 0, crashes |-> 0, jumps |-> 0, losses |-> 0, top |-> 0, back |-> FALSE] /\ late = {}
 
 Home == CHOOSE n \in Nodes : \A m \in Nodes : n <= m
 Has(c, n) == seeks[c].vote[n].left > 0
@@ -62,6 +63,11 @@ Vote(c, n) ==
   /\ node' = [node EXCEPT ![n].by = c, ![n].left = Keep, ![n].last = Token(n)]
   /\ seeks' = [seeks EXCEPT ![c].vote[n] = [token |-> Token(n), left |-> Lease]]
   /\ UNCHANGED <<late, world>>
+\* onVote of an answer that was lost: the node has the vote, and the contender does not count it.
+LoseVote(c, n) ==
+  /\ world.losses < Losses /\ seeks[c].state = "seeks" /\ ~Has(c, n) /\ node[n].by = 0 /\ node[n].guard = 0
+  /\ node' = [node EXCEPT ![n].by = c, ![n].left = Keep, ![n].last = Token(n)]
+  /\ world' = [world EXCEPT !.losses = @ + 1] /\ UNCHANGED <<seeks, late>>
 \* final: the middle token, if as many answers are not below it.
 Tokens(c) == {seeks[c].vote[n].token : n \in Held(c)}
 AtLeast(c, t) == Cardinality({n \in Held(c) : seeks[c].vote[n].token >= t})
@@ -91,7 +97,8 @@ Renew(c, n) ==
 Believes(c) == seeks[c].state = "held" /\ Cardinality(Held(c)) >= Enough
 GiveBack(c) ==
   /\ seeks[c].state \in {"seeks", "held"} /\ seeks' = [seeks EXCEPT ![c] = [Fresh EXCEPT !.state = "over"]]
-  /\ late' = late \cup {<<c, n>> : n \in {m \in Nodes : node[m].by = c}} /\ UNCHANGED <<node, world>>
+  /\ late' = late \cup {<<c, n>> : n \in {m \in Nodes : node[m].by = c /\ (Has(c, m) \/ ~Flaw("vote-forgotten"))}}
+  /\ UNCHANGED <<node, world>>
 \* leave: a vote is given back, now or later.
 Leave(c, n) ==
   /\ <<c, n>> \in late /\ late' = late \ {<<c, n>>}
@@ -115,7 +122,7 @@ Tick ==
   /\ world' = [world EXCEPT !.ticks = @ + 1] /\ UNCHANGED late
 
 Next == \/ \E c \in Contenders : Seek(c) \/ Won(c) \/ GiveBack(c)
-        \/ \E c \in Contenders, n \in Nodes : WriteBack(c, n) \/ Renew(c, n) \/ Leave(c, n) \/ Vote(c, n)
+        \/ \E c \in Contenders, n \in Nodes : WriteBack(c, n) \/ Renew(c, n) \/ Leave(c, n) \/ Vote(c, n) \/ LoseVote(c, n)
         \/ \E n \in Nodes : Crash(n) \/ Jump(n)
         \/ Tick
 Spec == Init /\ [][Next]_vars
@@ -127,6 +134,8 @@ Grow == ~world.back
 \* While no node loses its data, a vote that a contender counts is at its node: nobody
 \* else gives it back.
 OwnVote == world.crashes + world.jumps = 0 => \A c \in Contenders : \A n \in Held(c) : node[n].by = c
+\* Every vote of a contender that is over is given back, also one that it has not counted.
+Residue == \A c \in Contenders : seeks[c].state = "over" => \A n \in Nodes : node[n].by = c => <<c, n>> \in late
 \* What the properties are about does happen; each of these has to be refuted.
 NeverLost == \A c \in Contenders : seeks[c].state = "held" => Believes(c)
 NeverSplit == \A c, d \in Contenders : c # d => (Held(c) = {} \/ Held(d) = {})

@@ -11,6 +11,10 @@
 (* its ticket is a new one. Servers are such processes, and the last one   *)
 (* starts when the first has died. A pause is a server that takes no step. *)
 (*                                                                         *)
+(* A client holds several times, one hold after the other, each with an id *)
+(* of its own. The next one begins here when nothing of the last one is    *)
+(* left but late requests: a place of that one would be as a stranger's.   *)
+(*                                                                         *)
 (* Assumed: a request at the store is one step; module Line has its losses *)
 (* and clocks that drift; here all clocks tick together; Margin and Keep >  *)
 (* Lease stand for the margins of both ways. The stranger lives and renews.*)
@@ -26,6 +30,7 @@ CONSTANTS
   Grants,     \* how often the store grants at most, which bounds the tokens
   Crashes,    \* how many servers die
   Late,       \* requests of the client under way at once that it gave up
+  Holds,      \* holds of the client, one after the other
   Reached,    \* TRUE: the client reaches some server before its claim ends
   Bug
 
@@ -35,10 +40,10 @@ VARIABLES
   store,   \* the queue of "own" and "str", their tokens, the owner's tickets
   server,  \* what each server knows of the hold, and the request it handles
   client,  \* what the client believes
-  late,    \* <<server, kind, token>>: may arrive, and again
-  crashed  \* how many have died
+  late,    \* <<server, kind, token, id>>: may arrive, and again
+  world    \* how many servers have died, and the id of the client's hold
 
-vars == <<store, server, client, late, crashed>>
+vars == <<store, server, client, late, world>>
 
 Flaw(name) == Bug = name
 Less(a) == IF a > 0 THEN a - 1 ELSE 0
@@ -57,7 +62,7 @@ Over == [Nobody EXCEPT !.state = "over"]
 Init == /\ store = [queue |-> <<>>, token |-> [o \in {"own", "str"} |-> 0], left |-> [s \in Servers |-> 0],
                     tickets |-> {}, last |-> 0]
         /\ server = [s \in Servers |-> [Blank EXCEPT !.up = s \notin Restarted]]
-        /\ client = Nobody /\ late = {} /\ crashed = 0
+        /\ client = Nobody /\ late = {} /\ world = [crashed |-> 0, id |-> 1]
 
 (************************* The store ***************************************)
 
@@ -78,13 +83,13 @@ LeaveOwn(st, S) ==
   IN IF st.tickets # {} /\ rest = {} THEN Vacate(st1, "own") ELSE st1
 StateOwn(st) == IF st.tickets = {} THEN "gone" ELSE IF st.token["own"] > 0 THEN "held" ELSE "waiting"
 
-Stranger == /\ UNCHANGED <<server, client, late, crashed>>
+Stranger == /\ UNCHANGED <<server, client, late, world>>
             /\ \/ (\A i \in 1..Len(store.queue) : store.queue[i] # "str") /\ CanEnter /\ store' = Enter(store, "str")
                \/ Held("str") /\ store' = Vacate(store, "str")
 \* A ticket whose time is over is dropped, now or later (Driver 6).
 Expire == \E s \in store.tickets :
   /\ store.left[s] = 0 /\ store' = LeaveOwn(store, {s} \cup (IF Flaw("owner-dies") THEN store.tickets ELSE {}))
-  /\ UNCHANGED <<server, client, late, crashed>>
+  /\ UNCHANGED <<server, client, late, world>>
 
 (************************* The client **************************************)
 
@@ -92,23 +97,23 @@ Call(s, kind) == [client EXCEPT !.call = kind, !.at = s, !.age = Lease, !.answer
 \* Acquire, at any server, again and again by the same id.
 Acquire(s) == /\ client.state \in {"new", "asking"} /\ client.call = "none"
               /\ client' = [Call(s, "acquire") EXCEPT !.state = "asking", !.moved = @ \/ client.home \notin {0, s}]
-              /\ UNCHANGED <<store, server, late, crashed>>
+              /\ UNCHANGED <<store, server, late, world>>
 \* Renew at the server that answered last; elsewhere acquire, to resume the hold.
 Renew(s) == /\ client.state = "held" /\ client.call = "none" /\ 0 < client.until /\ client.until < Lease - Margin
             /\ client' = [Call(s, IF s = client.home THEN "renew" ELSE "resume") EXCEPT !.moved = @ \/ client.home # s]
-            /\ UNCHANGED <<store, server, late, crashed>>
+            /\ UNCHANGED <<store, server, late, world>>
 \* No answer in time: the request may still be carried out, and again.
 GiveUp == /\ client.call # "none"
           /\ client' = IF client.state = "over" THEN Over
                        ELSE [client EXCEPT !.call = "none", !.at = 0, !.age = 0, !.answer = "none", !.left = 0, !.got = 0, !.moved = TRUE]
           /\ \/ late' = late
-             \/ Cardinality(late) < Late /\ late' = late \cup {<<client.at, client.call, client.token>>}
-          /\ UNCHANGED <<store, server, crashed>>
+             \/ Cardinality(late) < Late /\ late' = late \cup {<<client.at, client.call, client.token, world.id>>}
+          /\ UNCHANGED <<store, server, world>>
 
 \* The claim counts from before the request was sent; a loss is final.
 Hear == LET c == client
             rest == [c EXCEPT !.call = "none", !.at = 0, !.age = 0, !.answer = "none", !.left = 0, !.got = 0, !.home = c.at]
-        IN /\ c.call # "none" /\ c.answer # "none" /\ UNCHANGED <<store, server, late, crashed>>
+        IN /\ c.call # "none" /\ c.answer # "none" /\ UNCHANGED <<store, server, late, world>>
            /\ client' = CASE c.state = "over" -> Over
                           [] c.answer = "held" /\ c.left > 0 /\ (c.state = "asking" \/ c.until > 0) ->
                                [rest EXCEPT !.state = "held", !.until = Max(@, c.left),
@@ -117,11 +122,16 @@ Hear == LET c == client
                           [] c.answer = "unknown" -> [rest EXCEPT !.home = 0]
                           [] OTHER -> rest
 Lose == /\ client.state = "held" /\ client.until = 0
-        /\ client' = (IF client.call = "none" THEN Over ELSE [client EXCEPT !.state = "over"]) /\ UNCHANGED <<store, server, late, crashed>>
+        /\ client' = (IF client.call = "none" THEN Over ELSE [client EXCEPT !.state = "over"]) /\ UNCHANGED <<store, server, late, world>>
 \* Release: the belief ends first.
 Release(s) == /\ client.state = "held" /\ client.call = "none"
               /\ client' = [Over EXCEPT !.moved = client.moved \/ client.home # s, !.call = "release", !.at = s]
-              /\ UNCHANGED <<store, server, late, crashed>>
+              /\ UNCHANGED <<store, server, late, world>>
+
+\* The next hold, with a fresh id.
+Again == /\ client.state = "over" /\ client.call = "none" /\ world.id < Holds /\ store.tickets = {}
+         /\ \A s \in Servers : server[s].up => server[s].pc = "idle" /\ server[s].d = 0
+         /\ client' = Nobody /\ world' = [world EXCEPT !.id = @ + 1] /\ UNCHANGED <<store, server, late>>
 
 (************************* A lock server ***********************************)
 
@@ -163,22 +173,24 @@ Ask(s, r) ==
                               /\ Says(r, s, state, Lease, token)
 
 \* Leave 2: its own ticket only; after a move the owner's other tickets, too.
-Leave(s, r) == /\ store' = LeaveOwn(store, IF r.mine /\ client.moved THEN store.tickets ELSE {s})
+Leave(s, r) == /\ store' = LeaveOwn(store, IF r.mine /\ client.moved /\ ~Flaw("releases-here-only") THEN store.tickets ELSE {s})
                /\ Now(s, [Idle(r) EXCEPT !.d = 0, !.given = FALSE])
                /\ client' = (IF r.mine THEN Over ELSE client)
 
-\* A request is taken on: the client's, or one that it gave up.
+\* A request is taken on: the client's, or one that it gave up. A late one with the id of
+\* an earlier hold finds nothing of it, and changes nothing.
+OfThisHold == {l \in late : l[4] = world.id \/ Flaw("id-again")}
 Begin(s) ==
-  \E q \in {<<s, client.call, client.token, TRUE>>} \cup {<<l[1], l[2], l[3], FALSE>> : l \in late} :
+  \E q \in {<<s, client.call, client.token, TRUE>>} \cup {<<l[1], l[2], l[3], FALSE>> : l \in OfThisHold} :
     LET r == [server[s] EXCEPT !.kind = q[2], !.want = q[3], !.mine = q[4], !.lag = IF q[4] THEN Lease - client.age ELSE 0]
-    IN /\ r.up /\ r.pc = "idle" /\ q[1] = s /\ UNCHANGED <<late, crashed>>
+    IN /\ r.up /\ r.pc = "idle" /\ q[1] = s /\ UNCHANGED <<late, world>>
        /\ q[4] => client.at = s /\ client.answer = "none"
        /\ CASE q[2] = "acquire" -> Ask(s, [r EXCEPT !.pc = "join"])
             [] q[2] = "resume" -> IF Flaw("resume-blind") THEN Ask(s, [r EXCEPT !.pc = "join"]) ELSE Look(s, r)
             [] q[2] = "renew" -> IF r.d > 0 THEN Ask(s, r) ELSE Says(r, s, "unknown", 0, 0) /\ UNCHANGED <<store, server>>
             [] q[2] = "release" -> Leave(s, r)
             [] OTHER -> FALSE
-Step(s) == /\ UNCHANGED <<late, crashed>>
+Step(s) == /\ UNCHANGED <<late, world>>
            /\ \/ server[s].pc = "look" /\ Look(s, server[s])
               \/ server[s].pc = "join" /\ Ask(s, server[s])
               \/ /\ server[s].pc = "break" /\ store' = LeaveOwn(store, store.tickets \ {s})   \* a flaw only
@@ -186,18 +198,18 @@ Step(s) == /\ UNCHANGED <<late, crashed>>
 \* The place is a new one: nobody's claim. What was taken by asking is left.
 Undo(s) == /\ server[s].pc = "undo" /\ store' = LeaveOwn(store, {s})
            /\ server' = [server EXCEPT ![s] = [Idle(@) EXCEPT !.d = 0, !.given = FALSE]]
-           /\ Says(server[s], s, "gone", 0, 0) /\ UNCHANGED <<late, crashed>>
+           /\ Says(server[s], s, "gone", 0, 0) /\ UNCHANGED <<late, world>>
 \* No renewal without a request: when its claim is over, a server lets go.
 LetGo(s) == /\ server[s].up /\ server[s].pc = "idle" /\ server[s].d = 0 /\ s \in store.tickets
             /\ store' = LeaveOwn(store, {s}) /\ server' = [server EXCEPT ![s].given = FALSE]
-            /\ UNCHANGED <<client, late, crashed>>
+            /\ UNCHANGED <<client, late, world>>
 \* A grant of which nothing was sent to the client is given back sooner.
 GiveBack(s) == /\ server[s].up /\ server[s].pc = "idle" /\ server[s].d > 0 /\ s \in store.tickets
                /\ ~server[s].given \/ Flaw("give-back-sent")
                /\ store' = LeaveOwn(store, {s}) /\ server' = [server EXCEPT ![s].d = 0, ![s].given = FALSE]
-               /\ UNCHANGED <<client, late, crashed>>
+               /\ UNCHANGED <<client, late, world>>
 
-Crash(s) == /\ server[s].up /\ crashed < Crashes /\ crashed' = crashed + 1
+Crash(s) == /\ server[s].up /\ world.crashed < Crashes /\ world' = [world EXCEPT !.crashed = @ + 1]
             /\ server' = [t \in Servers |-> IF t = s THEN [Blank EXCEPT !.up = FALSE]
                           ELSE IF s = 1 /\ t \in Restarted THEN Blank ELSE server[t]]
             /\ UNCHANGED <<store, client, late>>
@@ -206,11 +218,11 @@ Tick == /\ client.state = "held" => client.until > (IF Reached THEN 1 ELSE 0)
         /\ store' = [store EXCEPT !.left = [s \in Servers |-> Less(@[s])]]
         /\ server' = [s \in Servers |-> [server[s] EXCEPT !.d = Less(@)]]
         /\ client' = [client EXCEPT !.until = Less(@), !.age = Less(@), !.left = IF Flaw("from-answer") THEN @ ELSE Less(@)]
-        /\ vars # <<store', server', client', late, crashed>> /\ UNCHANGED <<late, crashed>>
+        /\ vars # <<store', server', client', late, world>> /\ UNCHANGED <<late, world>>
 
 Next == \/ \E s \in Servers : Acquire(s) \/ Renew(s) \/ Release(s) \/ Begin(s) \/ Step(s)
                              \/ Undo(s) \/ LetGo(s) \/ GiveBack(s) \/ Crash(s)
-        \/ GiveUp \/ Hear \/ Lose \/ Stranger \/ Expire \/ Tick
+        \/ GiveUp \/ Hear \/ Lose \/ Again \/ Stranger \/ Expire \/ Tick
 Spec == Init /\ [][Next]_vars
 
 (************************* What must hold **********************************)
@@ -222,6 +234,8 @@ SameToken == client.state = "held" => store.token["own"] = client.token
 AnswersAgree == client.call \in {"renew", "resume"} /\ client.answer = "held" => client.got = client.token
 OnePlace == \A i, j \in 1..Len(store.queue) : store.queue[i] = store.queue[j] => i = j
 OneHold == ~(Held("own") /\ Held("str"))
+\* A release that is answered leaves nothing of its owner at the store, whichever servers had tickets.
+Freed == [][\A s \in Servers : (Begin(s) /\ client.call = "release" /\ client'.call = "none") => store'.tickets = {}]_vars
 \* Where the client reaches a server in time, its hold is never lost.
 NeverLost == Reached /\ client.state = "held" => client.answer # "gone"
 

@@ -16,7 +16,7 @@ CONSTANTS
   Tickets,    \* each is one attempt of one client, with an id of its own
   Writers,    \* take the whole limit; all others take one unit
   Trying,     \* ask with wait=false (Join 4)
-  Limit,      \* units that fit the queue (Join 6)
+  Limit,      \* units that fit the queue, whatever ticket comes
   Keep,       \* ticks that the store keeps a place, counted from handling
   Bug         \* "none", or a flaw that the properties have to refute
 
@@ -85,8 +85,10 @@ Again(s, t) == IF Flaw("join-renews-not") THEN s
 \* Join of t, which replaces the tickets of a set that has one or none (Join 8).
 JoinAt(s, t, replaced) ==
   LET u == CHOOSE v \in replaced : TRUE
-      s1 == IF replaced # {} /\ In(s, u) /\ ~Flaw("replaces-not") THEN Remove(s, u) ELSE s
-      s2 == IF t \in s.tombstone THEN s1                    \* Join 2: it stays gone
+      gone == t \in s.tombstone                             \* Join 2: it stays gone, and changes nothing
+      leaves == replaced # {} /\ In(s, u) /\ ~Flaw("replaces-not") /\ (~gone \/ Flaw("gone-replaces"))
+      s1 == IF leaves THEN Remove(s, u) ELSE s
+      s2 == IF gone THEN s1
             ELSE IF In(s1, t) THEN Again(s1, t)              \* Join 1: found, and renewed
             ELSE IF Flaw("replaces-token") /\ replaced # {} /\ s.token[u] > 0
                  THEN Enter([s1 EXCEPT !.last = s.token[u] - 1, !.clock = 0], t)

@@ -78,6 +78,8 @@ Next == \E t \in Tickets :
 Spec == Init /\ [][Next]_vars
 
 StoreLimit == HeldUnits(Here) <= Limit
+\* Join 2: a Join of an id that is gone changes nothing, whichever ticket it replaces.
+GoneStays == \A t \in gone : \A S \in {{}} \cup {{u} : u \in Tickets \ {t}} : JoinAt(Here, t, S) = Here
 NoIdleRoom == ~Fits(Here)
 InOrder == \A i, j \in 1..Len(queue) : i < j /\ queue[j] \in held => queue[i] \in held
 \* Join 7: an owner has one place, and all of its tickets hold, or none.

@@ -17,7 +17,7 @@ CONSTANTS
   Fair,     \* whether the store keeps an order; if not, who is told so holds next
   Passes,   \* whether it passes over a waiter whose client has no connection for pushes
   Grain,    \* units by which a clock of the store may round a place's time
-  Forget    \* ms after which a tombstone may be forgotten (Leave 4)
+  Forget    \* ms after which a tombstone may be forgotten (Leave 4); 0: no trace takes as long
 
 ASSUME TTL < Keep /\ 25 * (Keep - TTL) <= TTL   \* Join 9: a grace of at most 4 %
 
@@ -29,7 +29,7 @@ VARIABLES
   seen,       \* <<n, r>>: token n of the specification is the r-th of those in the trace
   left,       \* tickets that left for certain: no Join of theirs follows (Join 2)
   overdue,    \* tickets whose place was dropped: a store may keep them gone
-  died,       \* ms at which a ticket became a tombstone, or was dropped
+  died,       \* ms at which a ticket became a tombstone, or was dropped, if tombstones may be forgotten
   deaf,       \* clients that have no connection for pushes, where the store Passes
   user,       \* what the clients know of their tickets, and their users' holds, see NoUser
   taken       \* names of the parts of actions that the trace took
@@ -56,8 +56,12 @@ Coming == IF What = "end" THEN {} ELSE event[16]   \* tickets that had an event,
 Given == event[14]    \* <<sent, lease, heard>>, ms, of an answer that its client was given; else <<>>
 Hold == event[14][1]  \* of an event of the core: the hold's number, by LockDone
 Local == event[14][2] \* and the part of its token that is the core's
+CoreToken == 256 * Token + Local
+Patience == 20   \* leases that a call waits at most without a ticket that waits
 MayBeDeaf(c) == Passes /\ (event[15] \div (2 ^ (c - 1))) % 2 = 1   \* no push of its came since, before a gap
-Meanwhile == IF What = "end" THEN {} ELSE event[17]   \* tickets that a push called held before the request was answered
+Meanwhile == IF What = "end" THEN {} ELSE event[17]   \* tickets that a later push calls held, and that may have been granted before this event
+Pushed == IF What = "end" THEN {} ELSE event[18]     \* tickets that this push, or a later one, calls held
+Rejoins == IF What = "end" THEN {} ELSE event[19]  \* tickets with a Join that is answered, this one or a later one
 
 OwnerOf(t) == t \div 1000000   \* 0: the ticket owns itself
 OneOwnerHere(t, u) == t = u \/ (OwnerOf(t) > 0 /\ OwnerOf(t) = OwnerOf(u))   \* in place of OneOwner
@@ -68,10 +72,10 @@ TryingHere == {t \in Tickets : Tries(t)}   \* in place of Queue's Trying
 RECURSIVE Sum(_), AgedOf(_, _), Serve(_), Cleared(_, _), Met(_, _)
 Sum(S) == IF S = {} THEN 0 ELSE LET t == CHOOSE u \in S : TRUE IN UnitsOf(t) + Sum(S \ {t})
 
-\* known: of a ticket, the tokens that it was called Held with, and the ms at which its claim
-\* ends; broken: those that an operator broke; holds, by number, and the open ones; last: the
+\* known: of a ticket, see Known; place: of a ticket, the token before those of its present
+\* place; broken: those that an operator broke; holds, by number, and the open ones; last: the
 \* highest token of one that excludes all others.
-NoUser == [known |-> <<>>, broken |-> {}, holds |-> <<>>, open |-> {}, last |-> 0]
+NoUser == [known |-> <<>>, place |-> <<>>, broken |-> {}, holds |-> <<>>, open |-> {}, last |-> 0]
 NoClient == [traits |-> 0, watches |-> FALSE, closed |-> FALSE, mine |-> {}, unsure |-> {}]
 Init ==
   /\ trace \in 1..Len(Traces) /\ at = 1 /\ event = Traces[trace][1] /\ store = EmptyPlaces
@@ -80,7 +84,7 @@ Init ==
 
 \* The trace and the specification agree about one thing, or why they do not.
 Same(what, spec, code) ==
-  IF spec = code THEN TRUE ELSE PrintT(<<"REFUSED", trace, at, what, spec, code, store.queue, store.token>>) /\ FALSE
+  IF spec = code THEN TRUE ELSE PrintT(<<"REFUSED", trace, at, what, spec, code, store.queue, [t \in Granted(store) |-> store.token[t]]>>) /\ FALSE
 Must(what, holds) == Same(what, TRUE, holds)
 
 (************************* The store ***************************************)
@@ -104,13 +108,13 @@ Called(s, u) == LET Those(P(_)) == SelectSeq(s.queue, LAMBDA t : t # u /\ P(t)) 
   [s EXCEPT !.queue = Those(LAMBDA t : s.token[t] > 0) \o <<u>> \o Those(LAMBDA t : s.token[t] = 0)]
 \* A waiter whose client is deaf is passed over, but for its own request (guarantees.md, Order).
 Deaf(t) == t # Id /\ \E c \in deaf : MayBeDeaf(c) /\ t \in client[c].mine
-Heard(s) == IF deaf = {} THEN s
+Listening(s) == IF deaf = {} THEN s
             ELSE LET awake == {i \in Waits(s) : ~Deaf(s.queue[i])} IN
                  IF awake = {} THEN s ELSE Called(s, s.queue[CHOOSE i \in awake : \A j \in awake : i <= j])
 KeptHere == IF Fair THEN Keep ELSE Lease   \* in place of Kept: a lease that is short is believed
 Serve(s) == IF s.queue = <<>> THEN s
             ELSE LET way == InTheWay(s)
-                     r == IF ~Fair /\ SaysHeld(s) THEN Called(s, Id) ELSE Heard(s) IN
+                     r == IF ~Fair /\ SaysHeld(s) THEN Called(s, Id) ELSE Listening(s) IN
                  IF way # {} THEN Serve(Drop(s, CHOOSE t \in way : TRUE))
                  ELSE IF (Fair \/ SaysHeld(s)) /\ Fits(r) /\ ~Deaf(r.queue[NextUp(r)]) THEN Serve(Grant(r, r.queue[NextUp(r)])) ELSE s
 
@@ -127,14 +131,24 @@ Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Ove
              IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
 
 (************************* The clients *************************************)
-\* What an answer, or a push without a claim, tells a client of a ticket. The claim counts
-\* from the sending, and leaves 1 % for the rates of clocks.
-Knows(t, token, end) ==
-  LET k == IF t \in DOMAIN user.known THEN user.known[t] ELSE [tokens |-> {}, end |-> 0] IN
-  [user EXCEPT !.known = (t :> [tokens |-> k.tokens \cup token, end |-> Max(k.end, end)]) @@ @]
-Learns == IF Given = <<>> THEN user
-          ELSE IF State # "gone" THEN Knows(Id, IF State = "held" THEN {Token} ELSE {}, Given[1] + Given[2] - Given[2] \div 100)
-          ELSE IF Id \in DOMAIN user.known /\ user.known[Id].end > Given[3] THEN [user EXCEPT !.known[Id].end = Given[3]] ELSE user
+\* What a client knows of a ticket: the tokens that its last place was called Held with, the
+\* ms at which its claim ends, and whether it has heard that the ticket is gone, which stays so.
+Known(t) == IF t \in DOMAIN user.known THEN user.known[t] ELSE [tokens |-> {}, end |-> 0, place |-> 0, over |-> FALSE]
+PlaceOf(t) == IF t \in DOMAIN user.place THEN user.place[t] ELSE 0
+PlaceIn(s, r) == IF In(s, Id) \/ ~In(r, Id) THEN PlaceOf(Id) ELSE IF r.token[Id] > 0 THEN r.token[Id] - 1 ELSE s.last
+\* What an answer, or a push without a claim, tells of a place: nothing of a later one (Join 2).
+Knows(t, token, end, place) ==
+  LET k == Known(t) IN
+  IF k.over \/ place < k.place THEN user
+  ELSE [user EXCEPT !.known = (t :> [k EXCEPT !.tokens = token \cup (IF place = k.place THEN @ ELSE {}), !.end = Max(@, end), !.place = place]) @@ @]
+\* A client hears at some ms that a ticket is gone, and has tokens to tell its user until then.
+Loses(t, tokens, ms) ==
+  LET k == Known(t) IN
+  [user EXCEPT !.known = (t :> [k EXCEPT !.tokens = tokens, !.end = IF @ < ms THEN @ ELSE ms, !.over = TRUE]) @@ @]
+\* The claim counts from the sending, and leaves 1 % for the rates of clocks.
+Learns(place) == IF Given = <<>> THEN user
+                 ELSE IF State = "gone" THEN Loses(Id, Known(Id).tokens, Given[3])
+                 ELSE Knows(Id, IF State = "held" THEN {Token} ELSE {}, Given[1] + Given[2] - Given[2] \div 100, place)
 \* A ticket is given up: that ends what is known of it.
 Forgets(u, S) == IF S \cap DOMAIN u.known = {} THEN u
                  ELSE [u EXCEPT !.known = [t \in DOMAIN @ \ S |-> @[t]]]
@@ -144,6 +158,20 @@ Others(t) == {user.holds[n].ticket : n \in user.open} \ (user.broken \cup {u \in
 \* Readers of one client hold together, with one ticket; 64 units stand for those of a read/write lock.
 Reads(t) == Limit = 64 /\ UnitsOf(t) = 1
 Excludes(t) == UnitsOf(t) = Limit
+\* The client of t has a hold that was got two ms before, or more, with another ticket, and both are alone.
+Second(t, ms) == /\ Excludes(t) /\ OwnerOf(t) = 0
+                 /\ \E n \in user.open : LET h == user.holds[n] IN
+                      h.client = Sender /\ h.since + 1 < ms /\ h.ticket # t /\ Excludes(h.ticket) /\ OwnerOf(h.ticket) = 0
+
+(************************* What happens unseen *****************************)
+\* What happens unseen waits for an event that may tell of it: one whose answer is known, and
+\* without an order one about the ticket, or a grant, which only what holds keeps out.
+Asks == What \in {"join", "renew", "leave", "break", "inspect", "names", "push"} /\ Error \in {"", "refused"}
+Tells(t) == Asks /\ (Fair \/ t \in {Id} \cup Meanwhile \/ (store.token[t] > 0 /\ (State = "held" \/ Meanwhile # {})))
+\* In a queue a place at the end tells only by who comes behind it, or by a view. Of two that
+\* hold together, the tokens tell which came first.
+Stands(t) == \/ ~Fair \/ t \in {Id} \cup Pushed \/ What \in {"inspect", "names"}
+             \/ ~In(store, Id) /\ (State \in {"waiting", "held"} \/ (What = "join" /\ State = "gone"))
 
 (************************* States that are one *****************************)
 \* Where times and outcomes are open, states that differ in nothing that a later event can
@@ -157,7 +185,7 @@ LastToken(t) == LET mine == {i \in 1..Len(store.grants) : store.grants[i][1] = t
 Differs(timed) ==
   LET late == {u[2] : u \in UNION {client[c].unsure : c \in Clients}} \ (left \cup store.tombstone)   \* no Join of the others takes a place
       matter == Queued(store) \cup Coming \cup late
-      lasts == [t \in matter |-> LastToken(t)]
+      lasts == [t \in matter |-> IF t \in Pushed THEN LastToken(t) ELSE 0]
       tokens == {lasts[t] : t \in matter} \cup {store.token[t] : t \in Queued(store)}
       known == {p[1] : p \in seen}
       Rank(n) == IF n = 0 THEN <<>> ELSE
@@ -165,7 +193,7 @@ Differs(timed) ==
       Holds(t) == Fair \/ store.token[t] > 0   \* without an order those that wait have none
   IN <<trace, at, client, left, deaf, SelectSeq(store.queue, Holds),
        [t \in Queued(store) |-> <<Rank(store.token[t]), store.size[t]>>],
-       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone, t \in overdue, died[t], IF t \in store.tombstone \/ ~timed THEN 0 ELSE store.left[t]>>]>>
+       [t \in matter |-> <<Rank(lasts[t]), t \in store.tombstone \cap (Rejoins \cup late), t \in overdue \cap Rejoins, died[t], IF t \in store.tombstone \/ ~timed THEN 0 ELSE store.left[t]>>]>>
 View == Differs(TRUE)
 Rough == Differs(FALSE)
 =============================================================================

@@ -80,7 +80,7 @@ Sell(s) == \E c \in {d \in calls : d.id = s} :
   LET b == shard[c.home] IN
   /\ c.ask = {} \/ Flaw("asks-home-only")
   /\ b.epoch = c.epoch \/ (b.epoch > c.epoch /\ Flaw("sells-by-any-epoch"))
-  /\ b.book[c.id] = None /\ b.free > 0
+  /\ b.book[c.id] = None /\ (b.free > 0 \/ Flaw("oversells"))
   /\ shard' = [shard EXCEPT ![c.home].free = @ - 1, ![c.home].sold = @ + (IF c.what = "sold" THEN 1 ELSE 0),
        ![c.home].book[c.id] = [state |-> c.what, left |-> IF c.what = "sold" THEN Keep ELSE Lease]]
   /\ IF c.what = "sold" THEN Sells(c.id) ELSE UNCHANGED <<owed, world>>
@@ -100,7 +100,7 @@ Return(s, i) ==
 
 \* Pull: one note for each pair of shards; a transfer that is under way is answered again.
 Pull(i, p) ==
-  /\ i # p /\ shard[i].free > 0 /\ shard[i].seq[p] < Moves /\ (shard[i].out[p] = 0 \/ Flaw("pulls-over-a-note"))
+  /\ i # p /\ (shard[i].free > 0 \/ Flaw("pulls-nothing")) /\ shard[i].seq[p] < Moves /\ (shard[i].out[p] = 0 \/ Flaw("pulls-over-a-note"))
   /\ shard' = [shard EXCEPT ![i].free = @ - 1, ![i].seq[p] = @ + 1, ![i].out[p] = shard[i].seq[p] + 1]
   /\ notes' = notes \cup {<<i, p, shard[i].seq[p] + 1>>}
   /\ UNCHANGED <<dir, older, calls, owed, world>>
@@ -178,6 +178,8 @@ Held(i) == Cardinality({s \in Ids : shard[i].book[s].state = "reserved"})
 Transit(i) == Cardinality({p \in Places : shard[i].out[p] > shard[p].in[i]})
 \* No unit is lost, and none comes from nowhere.
 Conservation == Sum([i \in Places |-> shard[i].free + shard[i].sold + Held(i) + Transit(i)], Places) = Units * Before
+\* No shard sells, or gives away, what it does not have.
+NotOversold == \A i \in Places : shard[i].free >= 0
 SoldOnce == ~world.twice
 \* A receipt is found by whoever reads the directory, if that is not older than its shards.
 Current == dir.next = 0 /\ \A i \in Places : shard[i].epoch = dir.epoch

@@ -16,7 +16,7 @@
 EXTENDS Served
 
 Lapsed(s, leaving) == Queued(store) \ (Queued(s) \cup leaving)
-Gone(S) == died' = IF S = {} THEN died ELSE [t \in Tickets |-> IF t \in S THEN Now ELSE died[t]]
+Gone(S) == died' = IF S = {} \/ Forget = 0 THEN died ELSE [t \in Tickets |-> IF t \in S THEN Now ELSE died[t]]
 \* The end of the claim to a ticket, as far as its client knows.
 End(t) == IF t \in DOMAIN user.known THEN user.known[t].end ELSE 0
 \* A request has found the store as s, and made it r; leaving has left by itself.
@@ -49,9 +49,12 @@ Answered(s, t) ==
 
 Uses(t) == client' = [client EXCEPT ![Sender].mine = @ \cup {t}]
 Open == Must("client is open", ~client[Sender].closed)
-Served == Same("error", "", Error) /\ Open
+Served == /\ Same("error", "", Error) /\ Open
+          /\ Must("nobody else's ticket", \A c \in Clients \ {Sender} : {Id, Extra} \cap client[c].mine = {})
 
 (************************* The events **************************************)
+\* Without an order the ticket that a Join replaces may leave though the Join fails (Join 8).
+Replaced(what) == IF what = "join" /\ Extra # 0 /\ ~Fair THEN {<<"leave", Extra, 0>>} ELSE {}
 \* A request that was surely not carried out, or one of which the client lost its
 \* connection: it arrives at once, later, twice or never, see Arrive. A renewal that
 \* arrives only lets a place last longer.
@@ -59,14 +62,14 @@ Refused(what) ==
   LET unsure == Loose /\ Error = "outcome unknown" IN
   /\ What = what /\ Error # "" /\ ~(what = "break" /\ Error = "refused")
   /\ Must("refused for certain", unsure \/ Error \in {"not done", "store unavailable"} \/ client[Sender].closed)
-  /\ client' = IF ~unsure \/ what \notin {"join", "leave", "break"} THEN client
-       ELSE [client EXCEPT ![Sender].mine = @ \cup {Id}, ![Sender].unsure = @ \cup {<<what, Id, Extra>>}]
+  /\ client' = IF unsure /\ what \in {"join", "leave", "break"} THEN [client EXCEPT ![Sender].mine = IF what = "break" THEN @ ELSE @ \cup {Id}, ![Sender].unsure = @ \cup {<<what, Id, Extra>>} \cup Replaced(what)]
+       ELSE IF Loose THEN [client EXCEPT ![Sender].unsure = @ \cup Replaced(what)] ELSE client
   /\ left' = IF unsure /\ what = "leave" /\ Extra = 0 THEN left \cup {Id} ELSE left
   /\ store' = IF unsure /\ what = "join" /\ Aged.left[Id] = 0 THEN [Aged EXCEPT !.left[Id] = Kept] ELSE Aged
   /\ UNCHANGED <<overdue, died>> /\ Takes("Refused") /\ seen' = seen
 \* A tombstone, or a place that was dropped, keeps the ticket gone (Join 2); the
 \* latter need not, and neither for ever.
-Old == Now - died[Id] > Forget
+Old == Forget > 0 /\ Now - died[Id] > Forget
 Stays(s) == /\ ~In(s, Id)
             /\ \/ Id \in s.tombstone /\ ~(Old /\ State # "gone")
                \/ Id \in overdue \cup Lapsed(s, {}) /\ State = "gone"
@@ -76,7 +79,9 @@ Joins(name, s, replaced) ==
       r == [Cleared(JoinAt(IF Stays(s) THEN marked ELSE Met(marked, Id), Id, leaves), Id) EXCEPT !.tombstone = s.tombstone]
   IN /\ Served /\ Must("its holds have ended", HoldsOf(replaced) = {}) /\ Must("no upgrade", Stays(s) \/ ~Upgrades(Met(marked, Id), Id))
      /\ Must("Join of a ticket that left", Id \notin left) /\ left' = left \cup leaves
-     /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id) /\ TakesWith(name, Forgets(Learns, leaves))
+     /\ Must("one ticket at a time", Given = <<>> \/ In(s, Id) \/ ~Second(Id, Given[1]))
+     /\ Answered(r, Id) /\ Becomes(s, r, leaves \cup {Id}) /\ Uses(Id)
+     /\ TakesWith(name, [Forgets(Learns(PlaceIn(s, r)), leaves) EXCEPT !.place = (Id :> PlaceIn(s, r)) @@ @])
 Join ==
   \/ /\ What = "join" /\ Error = ""
      /\ LET s == Found(Id)
@@ -88,13 +93,13 @@ Join ==
      /\ LET s == Met(Found(Id), Id) IN
         Must("an upgrade", Upgrades(s, Id)) /\ Becomes(s, s, {}) /\ Takes("RefusesUpgrade") /\ UNCHANGED <<client, seen, left>>
   \/ What = "join" /\ (Error # "refused" \/ client[Sender].closed) /\ Refused("join")
-\* Renew 2 and 3.
+\* Renew 1, 2 and 3: each ticket of a call is an event of its own.
 Renew ==
   \/ /\ What = "renew" /\ Error = ""
      /\ LET s == Found(Id)
             r == Cleared(RenewAt(s, Id), Id)
         IN /\ Served /\ Answered(r, Id) /\ Becomes(s, r, {}) /\ Uses(Id) /\ left' = left
-           /\ TakesWith(IF In(s, Id) THEN "RenewHere" ELSE "RenewGone", Learns)
+           /\ TakesWith(IF In(s, Id) THEN "RenewHere" ELSE "RenewGone", Learns(PlaceOf(Id)))
   \/ Refused("renew")
 \* Leave 1, 2, 4 and 5; Extra is 1 where a Join may be pending. The token of the hold
 \* that it ends may be left out; the stores in memory give it.
@@ -151,13 +156,19 @@ PushHeld ==
   /\ LET i == CHOOSE j \in granted : \A k \in granted : k <= j IN
      TokenFits([token |-> (Id :> s.grants[i][2])], Id, Token)
   /\ Same("lease", 0, Lease)   \* Watch 2
-  /\ store' = s /\ UNCHANGED <<client, left, overdue, died>> /\ TakesWith("PushHeld", Knows(Id, {Token}, 0))
+  /\ store' = s /\ UNCHANGED <<client, left, overdue, died>> /\ Takes("PushHeld")
 PushGone ==
   /\ What = "push" /\ State # "held" /\ Same("state", "gone", State)
   /\ Must("the client watches", client[Sender].watches) /\ Must("its own ticket", Id \in client[Sender].mine)
   /\ Must("it has no place", ~In(store, Id))
   /\ Waited /\ Takes("PushGone") /\ UNCHANGED <<client, seen, left>>
 Push == PushHeld \/ PushGone
+\* A push has reached its client. Of a Try that is not answered the client knows nothing yet.
+Heard ==
+  LET n == CHOOSE m \in {p[1] : p \in {q \in seen : q[2] = Token}} : TRUE IN
+  /\ What = "heard" /\ Must("its own ticket", Id \in client[Sender].mine) /\ Waited /\ UNCHANGED <<client, seen, left>>
+  /\ IF State = "held" THEN TakesWith("HeardHeld", Knows(Id, {Token}, 0, IF n > PlaceOf(Id) THEN PlaceOf(Id) ELSE n - 1))
+     ELSE TakesWith("HeardGone", IF Tries(Id) /\ Id \notin DOMAIN user.known THEN user ELSE Loses(Id, {}, Now))
 Gap == /\ What = "gap" /\ Must("the client watches", client[Sender].watches)
        /\ Waited /\ Takes("Gap") /\ UNCHANGED <<client, seen, left>>
 
@@ -165,15 +176,20 @@ Gap == /\ What = "gap" /\ Must("the client watches", client[Sender].watches)
 Traits ==
   /\ What = "traits" /\ Same("traits", 0, client[Sender].traits)
   /\ client' = [client EXCEPT ![Sender].traits = Extra] /\ Waited /\ Takes("Traits") /\ UNCHANGED <<seen, left>>
-\* Watch 5: a client subscribes before it waits, and again where that failed.
+\* Watch 5: a client subscribes once, and again only where that failed; a torture may hide that it did.
 Watch ==
-  \/ /\ What = "watch" /\ Error = "" /\ Open
+  \/ /\ What = "watch" /\ Error = "" /\ Open /\ Must("it watches once", Loose \/ ~client[Sender].watches)
      /\ client' = [client EXCEPT ![Sender].watches = TRUE] /\ Waited /\ Takes("Watch") /\ UNCHANGED <<seen, left>>
   \/ Refused("watch")
 \* Close 2: no ticket is given up.
 Close ==
   /\ What = "close" /\ Same("error", "", Error)
   /\ client' = [client EXCEPT ![Sender].closed = TRUE] /\ Waited /\ Takes("Close") /\ UNCHANGED <<seen, left>>
+
+\* The client has closed without an error, and nothing keeps a place of its.
+Ended ==
+  /\ What = "ended" /\ Must("its places have ended", \A t \in client[Sender].mine : ~In(store, t) \/ Aged.left[t] <= 0)
+  /\ Waited /\ Takes("Ended") /\ UNCHANGED <<client, seen, left>>
 
 \* The store's clock is set by Extra: no place lasts longer than if it were renewed now.
 Step ==
@@ -182,23 +198,22 @@ Step ==
       s == [aged EXCEPT !.left = [t \in Tickets |-> IF In(store, t) THEN moved(aged.left[t]) ELSE 0]]
   IN What = "step" /\ Becomes(s, s, {}) /\ Takes("Step") /\ UNCHANGED <<client, seen, left>>
 
-\* Without an order only what holds keeps others out: what becomes of other tickets tells
-\* in requests about them alone.
-Tells(t) == Fair \/ t = Id \/ store.token[t] > 0
+Silently(name) == taken' = taken \cup {name}
+Never == FALSE   \* in place of one of these actions: what is refused then needs it
 \* On a server a place may be dropped, unseen, from its end on (Driver 6).
 Lapse ==
-  /\ Loose /\ What # "end"
+  /\ Loose /\ Asks
   /\ \E t \in Queued(store) :
        /\ store.left[t] <= Passed + Took + Grain /\ Tells(t)
        /\ store' = Remove(store, t) /\ overdue' = overdue \cup {t}
-  /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, user, taken>>
+  /\ Silently("Lapse") /\ UNCHANGED <<trace, at, event, client, seen, left, died, deaf, user>>
 
 \* A request of which the client lost its connection takes effect, unseen. Its time is
 \* not noted, here and in Lapse: it would make a state of each. So a place that a Join takes
 \* may end as if the Join had arrived when it was sent, until an answer renews it, and a
 \* tombstone counts from the trace's beginning, which matters after Forget.
 Arrive ==
-  /\ Loose /\ What # "end"
+  /\ Loose /\ Asks
   /\ \E c \in Clients : \E u \in client[c].unsure :
        LET t == u[2]
            gone == IF In(store, t) THEN Remove(store, t) ELSE store
@@ -207,34 +222,34 @@ Arrive ==
                   [] u[1] = "leave" -> LeaveAt(store, t, u[3] = 1)
                   [] OTHER -> [gone EXCEPT !.tombstone = @ \cup {t}]
        IN /\ <<r.queue, r.tombstone>> # <<store.queue, store.tombstone>> /\ store' = r
-          /\ Tells(t) /\ (t = Id \/ r.queue # store.queue)   \* a tombstone tells in its own requests alone
-  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, user, taken>>
+          /\ (Tells(t) \/ (u[1] = "join" /\ u[3] # 0 /\ Tells(u[3]))) /\ (t = Id \/ r.queue # store.queue)   \* a tombstone tells in its own requests alone
+          /\ u[1] # "join" \/ u[3] # 0 \/ Stands(t)
+  /\ Silently("Arrive") /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, user>>
 
-\* Without an order a ticket is granted when its client is told. A push that comes during a
-\* request may have been granted before the request took effect.
+\* Without an order a ticket is granted when its client is told. A push may come after the grant:
+\* during a request that took effect later, or when tickets with higher tokens had their turn.
 Foretold ==
-  /\ Loose /\ ~Fair
+  /\ Loose /\ ~Fair /\ Asks
   /\ \E t \in Meanwhile :
        LET r == Called(store, t) IN
        /\ StateAt(store, t) = "waiting" /\ Fits(r) /\ store' = Grant(r, t)
-  /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, user, taken>>
+  /\ Silently("Foretold") /\ UNCHANGED <<trace, at, event, client, seen, left, overdue, died, deaf, user>>
 
 \* Where a store passes over those who do not listen, a client that may be deaf is, or not.
 Hears ==
-  /\ Passes /\ What # "end"
+  /\ Passes /\ Asks
   /\ \E c \in Clients :
        \/ c \notin deaf /\ MayBeDeaf(c) /\ (\E t \in client[c].mine : StateAt(store, t) = "waiting") /\ deaf' = deaf \cup {c}
        \/ c \in deaf /\ deaf' = deaf \ {c}
-  /\ UNCHANGED <<trace, at, event, store, client, seen, left, overdue, died, user, taken>>
+  /\ Silently("Hears") /\ UNCHANGED <<trace, at, event, store, client, seen, left, overdue, died, user>>
 
 (************************* What a client tells its user ********************)
 \* A hold rests on what its client was told, and ends before that does. The
 \* Observer says which calls return a hold.
-CoreToken == 256 * Token + Local
 LockDone ==
   /\ What = "lockdone" /\ Must("holds are numbered", Hold = Len(user.holds) + 1)
   /\ Waited /\ UNCHANGED <<client, seen, left>>
-  /\ TakesWith("LockDone", [user EXCEPT !.holds = Append(@, [client |-> Sender, token |-> CoreToken, ticket |-> 0, state |-> "said", done |-> FALSE])])
+  /\ TakesWith("LockDone", [user EXCEPT !.holds = Append(@, [client |-> Sender, token |-> CoreToken, ticket |-> 0, since |-> Now, state |-> "said", done |-> FALSE, lost |-> FALSE])])
 This == user.holds[Hold]
 OfHold == /\ Must("LockDone came before", Hold \in DOMAIN user.holds /\ This.client = Sender)
           /\ Same("the token of the hold", This.token, CoreToken)
@@ -246,30 +261,36 @@ Got ==
   /\ What = "got" /\ OfHold /\ Same("a hold that is new", "said", This.state)
   /\ Must("a grant that the client knows", Id \in DOMAIN user.known /\ Token \in user.known[Id].tokens)
   /\ Must("its own ticket", Id \in client[Sender].mine) /\ Must("its claim lasts", Now <= End(Id))
-  /\ Must("alone with its ticket", Reads(Id) \/ HoldsOf({Id}) = {})
+  /\ Must("alone with its ticket", Reads(Id) \/ HoldsOf({Id}) = {}) /\ Must("an owner has one token", OwnerOf(Id) = 0 \/ Local = 0)
   /\ Must("others have ended", free \/ ( /\ Sum({t \in others : OwnerOf(t) = 0} \cup {Id}) <= Limit
                                         /\ \A t \in others : UnitsOf(t) + UnitsOf(Id) <= Limit))
   /\ Must("tokens grow", free \/ ~Excludes(Id) \/ (IF OwnerOf(Id) > 0 THEN Token >= user.last \div 256 ELSE CoreToken > user.last))
   /\ TakesWith(IF Local > 0 THEN "GotHandedOn" ELSE IF HoldsOf({Id}) # {} THEN "GotShared" ELSE "GotGranted",
-       [user EXCEPT !.holds[Hold].state = "open", !.holds[Hold].ticket = Id, !.open = @ \cup {Hold},
+       [user EXCEPT !.holds[Hold].state = "open", !.holds[Hold].ticket = Id, !.holds[Hold].since = Now, !.open = @ \cup {Hold},
                     !.last = IF Excludes(Id) THEN Max(@, CoreToken) ELSE @])
 \* The user is about to unlock, and looks at Err before.
 Out ==
   /\ What = "out" /\ OfHold /\ Must("a hold that was got", This.state \in {"open", "told"})
-  /\ Must("a loss is told first", Error # "lost" \/ This.state = "told")
+  /\ Must("a loss is told first", Error # "lost" \/ This.state = "told") /\ Must("a loss stays", Error = "lost" \/ ~This.lost)
   /\ TakesWith(IF Error = "lost" THEN "OutLost" ELSE "Out", Becoming("out"))
 \* A loss may be told as the hold ends.
 Told ==
   /\ What = "told" /\ OfHold /\ Must("a hold that was got", This.state \in {"open", "out"}) /\ Same("lost", "lost", Error)
-  /\ TakesWith("Told", Becoming(IF This.state = "open" THEN "told" ELSE "out"))
+  /\ Must("HoldDone tells the loss", This.lost \/ ~This.done)
+  /\ TakesWith("Told", [Becoming(IF This.state = "open" THEN "told" ELSE "out") EXCEPT !.holds[Hold].lost = TRUE])
 HoldDone ==
   /\ What = "holddone" /\ OfHold /\ Must("one HoldDone of a hold", ~This.done)
   /\ Must("HoldDone of a hold that has ended", Error = "lost" \/ This.state = "out")
-  /\ TakesWith(IF Error = "lost" THEN "HoldDoneLost" ELSE IF Error = "" THEN "HoldDone" ELSE "HoldDoneUnsure", [user EXCEPT !.holds[Hold].done = TRUE])
+  /\ Must("HoldDone tells the loss", Error = "lost" \/ ~This.lost)
+  /\ TakesWith(IF Error = "lost" THEN "HoldDoneLost" ELSE IF Error = "" THEN "HoldDone" ELSE "HoldDoneUnsure", [user EXCEPT !.holds[Hold].done = TRUE, !.holds[Hold].lost = @ \/ Error = "lost"])
+\* A call returns no hold after so many leases: not one that nobody has woken.
+Failed ==
+  /\ What = "failed" /\ Must("its ticket waits", Extra < Patience \/ \E t \in client[Sender].mine : StateAt(store, t) = "waiting")
+  /\ Waited /\ Takes("Failed") /\ UNCHANGED <<client, seen, left>>
 
 Next == \/ Join \/ Renew \/ Leave \/ Break \/ Inspect \/ Names
         \/ Push \/ Gap \/ Traits \/ Watch \/ Close \/ Step
-        \/ LockDone \/ Got \/ Out \/ Told \/ HoldDone
+        \/ LockDone \/ Got \/ Out \/ Told \/ HoldDone \/ Failed \/ Heard \/ Ended
 Spec == Init /\ [][Next \/ Lapse \/ Arrive \/ Foretold \/ Hears]_vars
 
 (************************* What must hold **********************************)

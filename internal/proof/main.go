@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&torture.Each, "torture-for", 30*time.Second, "how long each torture disturbs its clients")
 	flags.Uint64Var(&torture.Seed, "torture-seed", 1, "the seed of the tortures")
 	recorded := flags.String("recorded", "", "hold the files that a torture recorded, separated by commas and named after their stores, against the specification, and nothing else")
+	sweep := flags.String("sweep", "", "take away each guard of the actions of this module, and nothing else: -run picks actions, -limit bounds each run")
 	edges := flags.String("edges", "", "check or write: compare the walks of drivertest with those of module Seam, or write them, and nothing else")
 	_ = flags.Parse(args) // it exits by itself
 
@@ -89,6 +90,13 @@ func run(ctx context.Context, args []string) error {
 	configs, err := readConfigs("proof/cfg")
 	if err != nil {
 		return err
+	}
+	if *sweep != "" {
+		k, err := checker(ctx, *limit, *keep)
+		if k == nil {
+			return err
+		}
+		return k.sweep(ctx, *sweep, configs, pick, *jobs)
 	}
 	text, err := os.ReadFile("proof/mutants.json")
 	if err != nil {

@@ -93,7 +93,7 @@ func addTraces(name string, schedules int, memory, second *Accepted, wrong int) 
 	p("\nHow many accepted traces took each part of an action:\n")
 	var parts []string
 	for _, part := range slices.Sorted(maps.Keys(memory.Taken)) {
-		parts = append(parts, fmt.Sprintf("%s %d", part, memory.Taken[part]+second.Taken[part]))
+		parts = append(parts, fmt.Sprintf("%s %d", part, len(memory.Taken[part])+len(second.Taken[part])))
 	}
 	p("%s", strings.Join(parts, ", "))
 	return os.WriteFile(name, []byte(b.String()), 0o644)

@@ -12,7 +12,40 @@ import (
 
 // soundScripts are the stores without a flaw on which the scripts of package trace are
 // played: RedLock, for which soundNodes stand, and stores with an order.
-var soundScripts = []string{"memory", "cut=memory", soundNodes, "cut=" + soundNodes}
+var soundScripts = []string{"memory", "cut=memory", soundNodes, "cut=" + soundNodes, passingScripts}
+
+// passingScripts is a store that passes over a waiter whose client has no connection for
+// pushes, and grants the one that came last.
+const passingScripts = "cut=passing"
+
+// silence are the scripts in which something happens that no request shows by itself.
+var silence = []string{"a lapse", passedOver}
+
+// passedOver is the script of a waiter without a connection for pushes.
+const passedOver = "passed over"
+
+// soundness are the scripts that show no flaw: a push that comes after the turns of later
+// tickets, Joins that fail and let the next ticket hold, and a hold that is told after that
+// of a later ticket.
+var soundness = []string{"a late push", "a lost replacement", failedReplacement, twoTogether}
+
+const (
+	failedReplacement = "a failed replacement" // a Join that no node of RedLock carries out
+	twoTogether       = "two together"         // by a lock that two hold, which RedLock has not
+)
+
+// playedOn reports whether a script can be played on a store without a flaw.
+func playedOn(script, store string) bool {
+	switch script {
+	case minority, failedReplacement:
+		return strings.Contains(store, soundNodes)
+	case twoTogether:
+		return !strings.Contains(store, soundNodes) && store != passingScripts
+	case passedOver:
+		return store == passingScripts
+	}
+	return store != passingScripts
+}
 
 // scriptOf returns the script that shows the flaw of a store, or a bug, of that name.
 func scriptOf(flawed string) string {
@@ -27,6 +60,9 @@ func scriptOf(flawed string) string {
 func (k *Checker) holdScripts(ctx context.Context, bugs bool) (wrong []string, err error) {
 	var names []string
 	scripts := map[string]bool{}
+	for _, script := range slices.Concat(soundness, silence) {
+		scripts[script] = true
+	}
 	for _, flaw := range tortureFlaws {
 		names = append(names, flaw+"@"+scriptOf(flaw))
 		scripts[scriptOf(flaw)] = true
@@ -36,7 +72,7 @@ func (k *Checker) holdScripts(ctx context.Context, bugs bool) (wrong []string, e
 	}
 	for _, store := range soundScripts {
 		for _, script := range slices.Sorted(maps.Keys(scripts)) {
-			if script != minority || strings.Contains(store, soundNodes) {
+			if playedOn(script, store) {
 				names = append(names, store+"@"+script)
 			}
 		}
@@ -59,20 +95,44 @@ func (k *Checker) holdScripts(ctx context.Context, bugs bool) (wrong []string, e
 		recorded[bug.name+"@"+scriptOf(bug.name)] = bad[name]
 	}
 	refused := map[string]*Refusal{}
-	for _, unfair := range []bool{false, true} {
-		here := map[string][]trace.Trace{}
+	silent, err := k.silentActions()
+	if err != nil {
+		return nil, err
+	}
+	took, needed := map[string]int{}, map[string]int{}
+	for _, w := range []struct{ unfair, passes bool }{{}, {unfair: true}, {passes: true}} {
+		loose := *k
+		loose.Loose, loose.Unfair, loose.Passes = true, w.unfair, w.passes
+		sound, flawed := map[string][]trace.Trace{}, map[string][]trace.Trace{}
 		for name, traces := range recorded {
-			if strings.Contains(name, soundNodes) == unfair {
-				here[name] = traces
+			store, _, _ := strings.Cut(name, "@")
+			switch {
+			case strings.Contains(name, soundNodes) != w.unfair || (store == passingScripts) != w.passes:
+			case slices.Contains(soundScripts, store):
+				sound[name] = traces
+			default:
+				flawed[name] = traces
 			}
 		}
-		loose := *k
-		loose.Loose, loose.Unfair = true, unfair
-		r, err := loose.refusedOf(ctx, fmt.Sprintf("scripts-%v", unfair), here, false)
+		r, _, err := loose.refusedOf(ctx, fmt.Sprintf("scripts-%v-%v", w.unfair, w.passes), flawed, false)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(refused, r)
+		r, a, err := loose.refusedOf(ctx, fmt.Sprintf("scripts-sound-%v-%v", w.unfair, w.passes), sound, false)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(refused, r)
+		if err := loose.needsSilent(ctx, a, silent, took, needed); err != nil {
+			return nil, err
+		}
+	}
+	for _, action := range silent {
+		if needed[action] == 0 {
+			wrong = append(wrong, fmt.Sprintf("no script needs %s of module Trace: %d take it, and are accepted without it", action, took[action]))
+		}
+		fmt.Printf("%-45s needed by %d of %d accepted scripts that take it\n", "silent: "+action, needed[action], took[action])
 	}
 	sound, flawed, accepted := 0, 0, 0
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {
@@ -93,8 +153,34 @@ func (k *Checker) holdScripts(ctx context.Context, bugs bool) (wrong []string, e
 	return wrong, nil
 }
 
+// needsSilent counts, by silent action, the accepted traces that took it, and those of them
+// that are refused where it cannot be taken. An action that none needs may only allow too much.
+func (k *Checker) needsSilent(ctx context.Context, a *Accepted, silent []string, took, needed map[string]int) error {
+	for _, action := range silent {
+		var traces []trace.Trace
+		for _, t := range a.Taken[action] {
+			traces = append(traces, *t)
+		}
+		without := *k
+		without.Without = action
+		b, err := without.checkTraces(ctx, "without-"+action, traces, false)
+		if err != nil {
+			return err
+		}
+		took[action] += len(traces)
+		needed[action] += len(b.Refused)
+	}
+	return nil
+}
+
+// recordCoreScripts plays a script of the core, or all without a name, and returns their
+// traces by their names.
+func recordCoreScripts(ctx context.Context, script, overlay string) (map[string][]trace.Trace, error) {
+	return recordBy(ctx, "", ".", "./internal/safety/trace", "scripts of the core", []string{"-run", "^TestRecordCoreScripts$", "-overlay", overlay, "-trace.core-script", script}, nil)
+}
+
 // recordScripts plays scripts, STORE@SCRIPT, and returns their traces by that name.
 func recordScripts(ctx context.Context, names []string, overlay string) (map[string][]trace.Trace, error) {
 	all := strings.Join(names, ",")
-	return recordBy(ctx, ".", "./internal/safety/trace", all, []string{"-run", "^TestRecordScripts$", "-overlay", overlay, "-trace.scripts", all}, nil)
+	return recordBy(ctx, "", ".", "./internal/safety/trace", all, []string{"-run", "^TestRecordScripts$", "-overlay", overlay, "-trace.scripts", all}, nil)
 }

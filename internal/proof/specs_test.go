@@ -251,6 +251,7 @@ var notModelled = map[string]string{
 	"Driver 5":  "classes of errors",
 	"Driver 7":  "whose clock: the specification has only the store's",
 	"Traits 2":  "what a call costs",
+	"Join 6":    "the limit of a lock is a constant: a Join of another limit is refused before it is a step",
 	"Join 10":   "hints, by which nothing is decided",
 	"Join 11":   "foreign values",
 	"Join 12":   "a field of the driver's own",
@@ -266,6 +267,7 @@ var notModelled = map[string]string{
 	"Names 3":   "it only reads",
 	"Close 1":   "resources of a process",
 	"Close 3":   "resources of a process",
+	"Close 4":   "resources of a process",
 }
 
 // TestDutiesAreModelledOrListed checks that each numbered duty of package driver
@@ -334,7 +336,7 @@ func TestDutiesAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := duties(string(source))
-	for _, want := range []string{"Driver 1", "Driver 9", "Join 1", "Join 12", "Renew 7", "Leave 5", "Watch 5", "Break 3", "Close 3"} {
+	for _, want := range []string{"Driver 1", "Driver 9", "Join 1", "Join 12", "Renew 7", "Leave 5", "Watch 5", "Break 3", "Close 4"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("%s is not among %q", want, all)
 		}

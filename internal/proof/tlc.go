@@ -18,11 +18,14 @@ type Checker struct {
 	Modules string            // the folder of the *.tla
 	Jobs    int               // how many modules of traces are checked at once
 	Limit   time.Duration     // after which a run is stopped, as one that did not end
+	Effort  time.Duration     // of processor time, after which a run is stopped as well; 0: no bound
+	Memory  int               // gigabytes of Java's heap, another bound of a run that has one in Effort; 0: 1
 	Keep    string            // folder for the output of runs; empty: it is not kept
 	More    map[string][]byte // further modules, by the names of their files
 	Loose   bool              // traces are of servers, whose requests have an effect at some time before their answer
 	Unfair  bool              // traces are of a store that keeps no order
 	Passes  bool              // traces are of a store that passes over clients without a connection for pushes
+	Without string            // a silent action of module Trace that is not taken; empty: all are
 	Draw    bool              // write the counterexamples that are published, and do not compare them
 	Dump    string            // file for the graph of states, without its extension; empty: none
 	Archive string            // file with TLC's classes, read and verified; empty: none
@@ -70,7 +73,7 @@ func (k *Checker) check(ctx context.Context, name string, c *Config, coverage bo
 	if k.Archive != "" {
 		java = append(java, "-XX:SharedArchiveFile="+k.Archive)
 	}
-	args := append(java, "-Djava.io.tmpdir="+temporary, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g", "-cp", k.Jar, "tlc2.TLC",
+	args := append(java, "-Djava.io.tmpdir="+temporary, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", fmt.Sprintf("-Xmx%dg", max(k.Memory, 1)), "-cp", k.Jar, "tlc2.TLC",
 		"-workers", "1", "-fp", "0", "-seed", "0", "-metadir", filepath.Join(dir, "states"), "-config", "run.cfg")
 	if coverage {
 		args = append(args, "-coverage", "60")
@@ -81,7 +84,11 @@ func (k *Checker) check(ctx context.Context, name string, c *Config, coverage bo
 	if k.Dump != "" {
 		args = append(args, "-dump", "dot,actionlabels", k.Dump)
 	}
-	cmd := exec.CommandContext(ctx, "java", append(args, c.Module())...)
+	args = append(args, c.Module())
+	cmd := exec.CommandContext(ctx, "java", args...)
+	if k.Effort > 0 {
+		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -c 0; ulimit -t "$0" && exec java "$@"`, strconv.Itoa(int(k.Effort.Seconds()))}, args...)...)
+	}
 	cmd.Dir = dir
 	cmd.WaitDelay = 10 * time.Second
 	var out strings.Builder
@@ -107,10 +114,21 @@ func (k *Checker) check(ctx context.Context, name string, c *Config, coverage bo
 		}
 	}
 	o, err := parseOutput(out.String())
-	if err == nil {
-		o.CPU = cpu
+	if err != nil {
+		return nil, took, err
 	}
-	return o, took, err
+	o.CPU = cpu
+	if o.Verdict == Failed && (errors.Is(ctx.Err(), context.DeadlineExceeded) || k.isAtBound(cpu, o.Reason)) {
+		o.Verdict, o.Reason = Unended, "" // it was stopped before it said how far it was
+	}
+	return o, took, nil
+}
+
+// isAtBound reports whether a run that failed for a reason, after some processor time, has
+// reached its bound. The kernel that stops a run at its bound may tell less time for it than
+// it has counted: 0.996 of 1 s were seen.
+func (k *Checker) isAtBound(cpu time.Duration, reason string) bool {
+	return k.Effort > 0 && (cpu >= k.Effort*9/10 || strings.Contains(reason, "Java ran out of memory"))
 }
 
 // furnish puts the modules and the configuration into dir.

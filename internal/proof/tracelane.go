@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,12 +19,13 @@ import (
 
 // Sizes of the lane of traces, in schedules.
 const (
-	naiveSchedules = 40  // of the second store, which is refused nothing either
-	flawSchedules  = 200 // in one of these each flaw has to be refused
-	flawFirst      = 20  // are recorded and checked first: most flaws show in them
-	coreFirst      = 10  // of a core with a mistake, before flawSchedules
-	changesOfEach  = 40  // traces that are changed in each way
-	changesRefused = 95  // per cent that have to be refused
+	buildSchedules = 2000 // at most, of a build; a release has more
+	naiveSchedules = 40   // of the second store, which is refused nothing either
+	flawSchedules  = 200  // in one of these each flaw has to be refused
+	flawFirst      = 20   // are recorded and checked first: most flaws show in them
+	coreFirst      = 10   // of a core with a mistake, before flawSchedules
+	changesOfEach  = 40   // traces that are changed in each way
+	changesRefused = 95   // per cent that have to be refused
 )
 
 // runTraces makes the lane of traces: those of two sound stores are accepted, and
@@ -60,7 +62,7 @@ func runTraces(ctx context.Context, k *Checker, schedules int, result string) er
 		return err
 	}
 	for _, part := range parts {
-		if memory.Taken[part]+naive.Taken[part] == 0 {
+		if len(memory.Taken[part])+len(naive.Taken[part]) == 0 {
 			wrong = append(wrong, fmt.Sprintf("no trace took %s of module Trace", part))
 		}
 	}
@@ -95,19 +97,20 @@ func recordHalves(ctx context.Context, source string, schedules int) ([]trace.Tr
 // others checks the traces of the second store, which have to be accepted, and those
 // that have to be refused. It returns what was not as it has to be of the latter.
 func (k *Checker) others(ctx context.Context, schedules int, traces []trace.Trace) (naive *Accepted, wrong []string, err error) {
-	schedules = min(naiveSchedules, schedules)
-	recorded, err := record(ctx, "naive", 1, schedules, "")
+	few := min(naiveSchedules, schedules)
+	recorded, err := record(ctx, "naive", 1, few, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	if naive, err = k.sound(ctx, "naive", schedules, recorded["naive"], false); err != nil {
+	if naive, err = k.sound(ctx, "naive", few, recorded["naive"], false); err != nil {
 		return nil, nil, err
 	}
 	for _, bite := range []func(context.Context) ([]string, error){
 		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "flaws", false) },
 		func(ctx context.Context) ([]string, error) { return k.refusesStores(ctx, "planted", true) },
 		func(ctx context.Context) ([]string, error) { return k.holdScripts(ctx, false) },
-		k.refusesCores,
+		k.holdCoreScripts,
+		func(ctx context.Context) ([]string, error) { return k.refusesCores(ctx, coreBugsOf(schedules)) },
 		func(ctx context.Context) ([]string, error) { return k.refusesChanges(ctx, traces) },
 	} {
 		more, err := bite(ctx)
@@ -154,7 +157,7 @@ func (k *Checker) refusesStores(ctx context.Context, sources string, lazy bool) 
 			return nil, err
 		}
 		open = map[string]bool{}
-		refused, err := k.refusedOf(ctx, sources, recorded, lazy)
+		refused, _, err := k.refusedOf(ctx, sources, recorded, lazy)
 		if err != nil {
 			return nil, err
 		}
@@ -173,15 +176,15 @@ func (k *Checker) refusesStores(ctx context.Context, sources string, lazy bool) 
 }
 
 // refusedOf checks the traces of several stores at once, and returns a refusal of
-// each store that has one.
-func (k *Checker) refusedOf(ctx context.Context, name string, recorded map[string][]trace.Trace, lazy bool) (map[string]*Refusal, error) {
+// each store that has one, and the checker's word about all.
+func (k *Checker) refusedOf(ctx context.Context, name string, recorded map[string][]trace.Trace, lazy bool) (map[string]*Refusal, *Accepted, error) {
 	var all []trace.Trace
 	for _, store := range slices.Sorted(maps.Keys(recorded)) {
 		all = append(all, recorded[store]...)
 	}
 	a, err := k.checkTraces(ctx, name, all, lazy)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	refused := map[string]*Refusal{}
 	for _, r := range a.Refused {
@@ -192,7 +195,7 @@ func (k *Checker) refusedOf(ctx context.Context, name string, recorded map[strin
 			}
 		}
 	}
-	return refused, nil
+	return refused, a, nil
 }
 
 // coreBugs are mistakes in the core, made in a copy of one file, whose requests, or whose
@@ -201,71 +204,150 @@ var coreBugs = []coreBug{
 	{
 		"a Leave does not say that a Join may be pending", "cleaner.go",
 		"pendingLeave{ref, until})", "pendingLeave{driver.Ref{Ticket: ref.Ticket, State: ref.State}, until})",
-		"Join of a ticket that left", 1,
+		"Join of a ticket that left", 1, "",
 	},
 	{
 		"a claim lasts for the whole lease", "ticket.go",
 		"sent.add(lease - lease/100 - min(lease/100, 20*time.Millisecond))", "sent.add(lease)",
-		"a loss is told", 1,
+		"a loss is told", 1, "",
 	},
 	{
 		"a claim counts from the answer", "queue.go",
 		"t.extend(sent, st.Lease)\n\t\tif st.Holder", "t.extend(q.c.clock.now(), st.Lease)\n\t\tif st.Holder",
-		"a loss is told", 1,
+		"a loss is told", 1, "",
 	},
 	{
 		"a claim that is over ends no hold", "expiry.go",
 		"t.lose(LossExpired)", "_ = t",
-		"a loss is told", 1,
+		"a loss is told", 1, "",
 	},
 	{
 		"a renewal answered gone ends no hold", "queue.go",
 		"case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n\t\t\tt.lose(LossGone)\n", "case driver.Gone:\n\t\tif t.state == driver.Held {\n\t\t\tq.mu.Unlock()\n",
-		"a loss is told", 91,
+		"a loss is told", 91, "",
 	},
 	{
 		"a push grants a ticket whose claim is over", "queue.go",
 		"if t.valid(q.c.clock.now()) && !t.mayHearStalePush() {\n\t\t\tq.onGrant(t, st.Token)", "if true {\n\t\t\tq.onGrant(t, st.Token)",
-		"its claim lasts", 51,
+		"its claim lasts", 51, "",
 	},
 	{
 		"a hand-off keeps the token", "queue.go",
 		"t.handOffs++\n\t\t\tnext.wait.local = true", "next.wait.local = true",
-		"tokens grow", 41,
+		"tokens grow", 41, "",
 	},
 	{
 		"a grant goes to all goroutines that wait", "queue.go",
 		"if q.key.readers() {\n\t\tq.openTicket = t", "if true {\n\t\tq.openTicket = t",
-		"alone with its ticket", 21,
+		"alone with its ticket", 21, "",
 	},
 	{
 		"the first reader that unlocks leaves", "queue.go",
 		"t.holds.remove(h)\n\tif t.holds.first != nil {", "t.holds.remove(h)\n\tif false {",
-		"its holds have ended", 31,
+		"its holds have ended", 31, "",
 	},
 	{
 		"a renewal that fails leaves the ticket", "renewer.go",
 		"st.State = 0\n", "t.queue.c.cleaner.addHeld(t)\n",
-		"its holds have ended", 1,
+		"its holds have ended", 1, "",
 	},
 	{
 		"a loss is no HoldDone", "release.go",
 		"q.c.report.ended(lost...)", "_ = lost",
-		"each hold has ended", 1,
+		"each hold has ended", 1, "",
+	},
+}
+
+// releaseCoreBugs are more of them, which a release records, and no build: the core is
+// compiled for each.
+var releaseCoreBugs = []coreBug{
+	{
+		"a push that its ticket is gone ends no hold", "queue.go",
+		"\tdefault:\n\t\tq.mu.Unlock()\n\t\tt.lose(LossGone)\n\t\treturn\n\t}\n\tq.mu.Unlock()\n", "\tdefault:\n\t}\n\tq.mu.Unlock()\n",
+		"a loss is told", 8, "",
+	},
+	{
+		"Err of a lost hold is nil", "hold.go",
+		"defer h.root.mu.Unlock()\n\treturn h.endErr\n", "defer h.root.mu.Unlock()\n\tif _, lost := h.endErr.(*LostError); lost {\n\t\treturn nil\n\t}\n\treturn h.endErr\n",
+		"a loss stays", 1, "",
+	},
+	{
+		"the last one to give up leaves no ticket", "queue.go",
+		"\tdefault:\n\t\tq.endPending(left)\n\t}", "\tdefault:\n\t}",
+		"its places have ended", 5, "",
+	},
+	{
+		"a client that holds joins once more", "queue.go",
+		"q.pending != nil || q.key.exclusive() && q.heldCount > 0 {", "q.pending != nil {",
+		"one ticket at a time", 2, "",
+	},
+	{
+		"a release does not say that a Join may be pending", "release.go",
+		"State: driver.Held, JoinPending: t.joinPending}}}", "State: driver.Held}}}",
+		"Join of a ticket that left", 82, "",
+	},
+	{
+		"goroutines of a named owner hand on", "queue.go",
+		`next != nil && q.key.owner == "" && !q.key.readers()`, `next != nil && !q.key.readers()`,
+		"an owner has one token", 25, "",
+	},
+	{
+		"a client watches again", "watch.go",
+		"if err == nil {\n\t\t\treturn\n", "if err == nil && tries > 0 {\n\t\t\treturn\n",
+		"it watches once", 1, "",
+	},
+	{
+		"a loss makes no waiter join", "release.go",
+		"\tq.mu.Lock()\n\tq.ensureJoiner()\n\tq.mu.Unlock()\n}", "}",
+		"its ticket waits", 0, "a loss before a waiter",
+	},
+	{
+		"a goroutine takes a grant that was lost", "acquire.go",
+		"if t.state != driver.Held {\n\t\treturn false\n\t}\n\th.taken = true", "h.taken = true",
+		"a grant that the client knows", 0, "a loss meets a grant",
+	},
+	{
+		"a grant that nobody waits for is kept", "queue.go",
+		"\tif h == nil {\n\t\tq.endTicket(t, left)\n", "\tif h == nil {\n\t\tq.endTicket(t, kept)\n",
+		"its places have ended", 0, "a hand-off overtakes a Join",
+	},
+	{
+		"a grant that comes as the wait ends is kept", "queue.go",
+		"if t := q.dropHold(h); t != nil {\n\t\t\tq.c.cleaner.addHeld(t)\n\t\t}", "_ = q.dropHold(h)",
+		"its places have ended", 0, "a grant meets the end of a wait",
+	},
+	{
+		"an early push grants the place of a later Join", "queue.go",
+		"if st.State == driver.Waiting && t.joinPending && q.c.clock.now() >= claimEnd(t.joinSentAt, q.key.ttl) {", "if false {",
+		"a grant that the client knows", 0, "a place that has ended",
+	},
+	{
+		"a late push grants the place of a later Join", "queue.go",
+		"t.valid(q.c.clock.now()) && !t.mayHearStalePush()", "t.valid(q.c.clock.now())",
+		"a grant that the client knows", 0, "a push of an ended place",
 	},
 }
 
 // coreBug is a mistake in the core: a text of a file that is another one, and the part of
-// module Trace that refuses what comes of it, soonest from a seed on.
+// module Trace that refuses what comes of it, soonest from a seed on, or in a script.
 type coreBug struct {
 	name, file, is, was, refused string
 	seed                         int
+	script                       string // empty: it shows in schedules
+}
+
+// coreBugsOf returns the mistakes in the core for a lane of so many schedules.
+func coreBugsOf(schedules int) []coreBug {
+	if schedules <= buildSchedules {
+		return coreBugs
+	}
+	return slices.Concat(coreBugs, releaseCoreBugs)
 }
 
 // refusesCores returns the mistakes in the core that no refusal names. Most show in a few
 // schedules from their seed on; the others have all of them.
-func (k *Checker) refusesCores(ctx context.Context) (wrong []string, err error) {
-	open := coreBugs
+func (k *Checker) refusesCores(ctx context.Context, bugs []coreBug) (wrong []string, err error) {
+	open := bugs
 	for _, few := range []bool{true, false} {
 		recorded, err := k.recordCores(ctx, open, few)
 		if err != nil {
@@ -294,17 +376,39 @@ func (k *Checker) recordCores(ctx context.Context, bugs []coreBug, few bool) ([]
 			if few {
 				first, schedules = bug.seed, coreFirst
 			}
+			source := cmp.Or(bug.script, "memory")
 			all, err := recordChanged(ctx, bug.file, bug.is, bug.was, func(overlay string) (map[string][]trace.Trace, error) {
-				return record(ctx, "memory", first, schedules, overlay)
+				if bug.script != "" {
+					return recordCoreScripts(ctx, source, overlay)
+				}
+				return record(ctx, source, first, schedules, overlay)
 			})
 			if err != nil {
 				failed[i] = fmt.Errorf("%s: %w", bug.name, err)
 			}
-			recorded[i] = all["memory"]
+			recorded[i] = all[source]
 		})
 	}
 	working.Wait()
 	return recorded, errors.Join(failed...)
+}
+
+// holdCoreScripts holds the scripts of the core against the specification. It returns the
+// refusals: the core has none of the mistakes that they are for.
+func (k *Checker) holdCoreScripts(ctx context.Context) (wrong []string, err error) {
+	recorded, err := recordCoreScripts(ctx, "", "")
+	if err != nil {
+		return nil, err
+	}
+	refused, a, err := k.refusedOf(ctx, "core-scripts", recorded, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		wrong = append(wrong, name+": "+refused[name].String())
+	}
+	fmt.Printf("%-45s %d, %d events: %d refused\n", "scripts of the core", len(recorded), a.Events, len(a.Refused))
+	return wrong, nil
 }
 
 // acceptedCores returns the mistakes that are the reason of no refusal of their records.
@@ -312,13 +416,23 @@ func (k *Checker) acceptedCores(ctx context.Context, bugs []coreBug, recorded []
 	if len(bugs) == 0 {
 		return nil, nil
 	}
-	a, err := k.checkTraces(ctx, "cores", slices.Concat(recorded...), true)
-	if err != nil {
-		return nil, err
+	var schedules, scripts []trace.Trace
+	for i, bug := range bugs {
+		if bug.script == "" {
+			schedules = append(schedules, recorded[i]...)
+		} else {
+			scripts = append(scripts, recorded[i]...)
+		}
 	}
 	refusals := map[*trace.Event]*Refusal{}
-	for _, r := range a.Refused {
-		refusals[&r.Trace.Events[0]] = r
+	for name, traces := range map[string][]trace.Trace{"cores": schedules, "cores-scripts": scripts} {
+		a, err := k.checkTraces(ctx, name, traces, name == "cores")
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range a.Refused {
+			refusals[&r.Trace.Events[0]] = r
+		}
 	}
 	for i, bug := range bugs {
 		j := slices.IndexFunc(recorded[i], func(t trace.Trace) bool {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/safety/trace"
 )
@@ -21,130 +22,23 @@ import (
 // batchEvents bounds the events of one module: TLC reads more of them slowly.
 const batchEvents = 20_000
 
-// Refusal is an event that module Trace cannot take.
-type Refusal struct {
-	Trace *trace.Trace
-	At    int    // index of the event
-	What  string // the part that differs
-	Spec  string // as the specification has it
-	Code  string // as the trace has it
-	Queue string // the queue before the event, as the specification has it
-	Token string // the tokens of its tickets, of which those that wait have 0
-}
-
-// String tells the refusal with the ten events before it.
-func (r *Refusal) String() string {
-	var b strings.Builder
-	e := &r.Trace.Events[r.At]
-	fmt.Fprintf(&b, "seed %d, lock %q: event %d, %s, is refused: %s\n   the queue before it, as the specification has it: %s\n",
-		r.Trace.Seed, r.Trace.Name, r.At+1, strings.TrimSpace(fmt.Sprintf("%s of %s", e.Kind, e.ID)), r.why(), r.queue())
-	for i := max(0, r.At-10); i <= r.At; i++ {
-		mark := "   "
-		if i == r.At {
-			mark = " > "
-		}
-		fmt.Fprintf(&b, "%s%v\n", mark, r.Trace.Events[i])
-	}
-	return b.String()
-}
-
-// conjuncts says in words what a part of module Trace asks of an event, by the name that
-// it prints.
-var conjuncts = map[string]string{
-	"HoldDone of a hold that has ended": "HoldDone comes after the user unlocks, or with a loss",
-	"LockDone came before":              "the Observer was told LockDone of the hold, at this client",
-	"a grant that the client knows":     "an answer that the client heard, or a push, called its ticket held with this token, and it has not left",
-	"a hold that is new":                "a call returns a hold once",
-	"a hold that was got":               "a call returned the hold, and it has not ended before",
-	"a loss is told":                    "each hold ends before the claim of its ticket, counted from the sending of a request, or as the client hears that the ticket is gone",
-	"a loss is told first":              "the context of a lost hold ends before the user unlocks it",
-	"alone with its ticket":             "no other hold of the ticket is open, but for readers",
-	"each hold has ended":               "at the end the user has unlocked each hold, and HoldDone was told of it",
-	"holds are numbered":                "the holds have the order of their LockDone",
-	"its claim lasts":                   "the claim of the ticket, counted from the sending of a request, is not over",
-	"its holds have ended":              "a client gives up a ticket after its holds have ended",
-	"lost":                              "a hold is told of a loss",
-	"one HoldDone of a hold":            "HoldDone comes once",
-	"others have ended":                 "the holds of others that leave no room have ended, or were told of their loss",
-	"the token of the hold":             "the events of a hold have one token",
-	"tokens grow":                       "the token of a hold that excludes others is greater than each before",
-	"Join of a ticket that left":        "no Join follows a Leave that was certain (Join 2)",
-	"ahead":                             "Ahead is the number of places before it",
-	"an upgrade":                        "only a ticket that asks for more units than its owner's place has is refused (Join 7)",
-	"client is open":                    "a client that was closed is answered nothing but errors",
-	"error":                             "the request is answered without an error",
-	"granted":                           "the ticket was granted in a turn of its own, and the view has it so",
-	"its own ticket":                    "a push, or a hold, is about a ticket of the client that has it (Watch 1)",
-	"it has no place":                   "a ticket that a push calls gone has no place",
-	"lease":                             "this answer has no lease",
-	"lease as long as the TTL":          "the lease is at least the TTL (Join 9)",
-	"lease kept by the store":           "the lease is not longer than the store keeps the place (Join 9)",
-	"left":                              "the view says how long the place is kept",
-	"listed":                            "the name is listed while its queue has a ticket (Names 1)",
-	"no upgrade":                        "a ticket that asks for more units than its owner's place has is refused (Join 7)",
-	"queue":                             "the view has the tickets in the order of the queue",
-	"refused for certain":               "an error of this class says that the request was not carried out",
-	"state":                             "the state of the ticket",
-	"the client watches":                "a push goes to a client that subscribed",
-	"there is no such ticket":           "Break says that there is no ticket only where there is none (Break 1)",
-	"there is such a ticket":            "Break is done where the ticket has a place (Break 1)",
-	"token":                             "a ticket that does not hold has no token",
-	"token in order":                    "tokens are in the order of the grants, and a grant keeps its token (Join 5)",
-	"token not below the floor":         "the token is not below the lowest that the ticket accepts",
-	"tokens in order":                   "the tokens of the view are in the order of the grants",
-	"traits":                            "the traits stay as they were (Traits 1)",
-}
-
-// why says what the specification asks of the event, and what the trace has.
-func (r *Refusal) why() string {
-	asks := conjuncts[r.What]
-	if r.Spec == "TRUE" && r.Code == "FALSE" {
-		return fmt.Sprintf("%s: this does not hold: %s", r.What, asks)
-	}
-	return fmt.Sprintf("%s: the specification has %s, the trace %s: %s", r.What, r.Spec, r.Code, asks)
-}
-
-var (
-	numberRE = regexp.MustCompile(`\d+`)
-	tokenRE  = regexp.MustCompile(`(\d+) :> (\d+)`)
-)
-
-// queue tells the queue in words: the ids of its tickets, and what each does there.
-func (r *Refusal) queue() string {
-	ids, err := r.Trace.Tickets()
-	if err != nil {
-		return r.Queue
-	}
-	tokens := map[string]string{}
-	for _, m := range tokenRE.FindAllStringSubmatch(r.Token, -1) {
-		tokens[m[1]] = m[2]
-	}
-	var all []string
-	for _, n := range numberRE.FindAllString(r.Queue, -1) {
-		does := "waits"
-		if tokens[n] != "" && tokens[n] != "0" {
-			does = "holds with grant " + tokens[n]
-		}
-		all = append(all, ids[int(number(n))]+" "+does)
-	}
-	if len(all) == 0 {
-		return "nobody"
-	}
-	return strings.Join(all, ", ")
-}
-
 // Accepted is the checker's word about traces.
 type Accepted struct {
 	Traces, Events int
 	Refused        []*Refusal
-	Taken          map[string]int // accepted traces that took a part of an action
-	Seconds        float64        // of TLC
+	Undecided      []*trace.Trace            // their checks reached the bound, which a loose Checker has
+	Taken          map[string][]*trace.Trace // the accepted traces that took a part of an action, by its name
+	Seconds        float64                   // of TLC
+}
+
+func newAccepted() *Accepted {
+	return &Accepted{Taken: map[string][]*trace.Trace{}}
 }
 
 // checkTraces holds traces against module Trace. An error means that they could not
 // be checked, or that the checker did not look at each event.
 func (k *Checker) checkTraces(ctx context.Context, name string, traces []trace.Trace, lazy bool) (*Accepted, error) {
-	a := &Accepted{Taken: map[string]int{}}
+	a := newAccepted()
 	limits := map[int64][]*trace.Trace{}
 	for i := range traces {
 		limit, err := traces[i].Limit()
@@ -187,9 +81,14 @@ func (k *Checker) checkTraces(ctx context.Context, name string, traces []trace.T
 // add adds the checker's word about more traces.
 func (a *Accepted) add(b *Accepted) {
 	a.Traces, a.Events, a.Seconds = a.Traces+b.Traces, a.Events+b.Events, a.Seconds+b.Seconds
-	a.Refused = append(a.Refused, b.Refused...)
-	for part, n := range b.Taken {
-		a.Taken[part] += n
+	a.Refused, a.Undecided = append(a.Refused, b.Refused...), append(a.Undecided, b.Undecided...)
+	a.count(b)
+}
+
+// count adds what more accepted traces took.
+func (a *Accepted) count(b *Accepted) {
+	for part, traces := range b.Taken {
+		a.Taken[part] = append(a.Taken[part], traces...)
 	}
 }
 
@@ -224,7 +123,8 @@ func (k *Checker) checkBatch(ctx context.Context, name string, limit int64, batc
 	if err != nil {
 		return nil, err
 	}
-	a.Refused, a.Seconds = b.Refused, a.Seconds+b.Seconds
+	a.count(b)
+	a.Refused, a.Undecided, a.Seconds = b.Refused, append(a.Undecided, b.Undecided...), a.Seconds+b.Seconds
 	return a, nil
 }
 
@@ -235,14 +135,25 @@ func (k *Checker) checkView(ctx context.Context, name string, limit int64, batch
 	}
 	with := *k
 	with.More = map[string][]byte{"Recorded.tla": module.Bytes()}
-	o, took, err := with.check(ctx, name, traceConfig(limit, lazy, k.Loose, !k.Unfair, k.Passes, view), false)
+	config := traceConfig(limit, lazy, k.Loose, !k.Unfair, k.Passes, view, batch)
+	if k.Without != "" {
+		config.Replaced = append(config.Replaced, Constant{k.Without, "Never"})
+	}
+	o, took, err := with.check(ctx, name, config, false)
+	if err == nil && o.Verdict == Failed && ctx.Err() == nil { // see make
+		o, took, err = with.check(ctx, name, config, false)
+	}
 	if err != nil {
 		return nil, err
+	}
+	a := newAccepted()
+	a.Seconds = took.Seconds()
+	if o.Verdict == Unended && k.Loose && ctx.Err() == nil {
+		return a, k.unended(ctx, a, o.Printed, name, limit, batch, lazy, view)
 	}
 	if o.Verdict != Holds {
 		return nil, fmt.Errorf("%s %s %s", o.Verdict, o.Property, o.Reason)
 	}
-	a := &Accepted{Taken: map[string]int{}, Seconds: took.Seconds()}
 	refused, err := a.read(o.Printed, batch, k.Loose)
 	if err != nil {
 		return nil, err
@@ -264,11 +175,62 @@ func (k *Checker) checkView(ctx context.Context, name string, limit int64, batch
 	return a, nil
 }
 
+// unended adds to a what is known of a batch whose check was stopped at its bound. A trace
+// that was accepted until then is; each other one is checked alone, and undecided if that is
+// stopped, too.
+func (k *Checker) unended(ctx context.Context, a *Accepted, printed []string, name string, limit int64, batch []*trace.Trace, lazy bool, view string) error {
+	accepted := a.readAccepted(printed, batch)
+	for i, t := range batch {
+		switch {
+		case accepted[i]:
+			a.Traces, a.Events = a.Traces+1, a.Events+len(t.Events)
+		case len(batch) == 1:
+			a.Traces, a.Events = a.Traces+1, a.Events+len(t.Events)
+			a.Undecided = append(a.Undecided, t)
+		default:
+			b, err := k.checkView(ctx, fmt.Sprintf("%s-alone-%d", name, i), limit, batch[i:i+1], lazy, view)
+			if err != nil {
+				return err
+			}
+			a.add(b)
+		}
+	}
+	return nil
+}
+
+// readAccepted returns the traces that module Trace accepts in what it has printed, and
+// counts the parts of actions that they took. TLC goes breadth first: the first way that
+// accepts a trace has the fewest silent actions, and the others do not count.
+func (a *Accepted) readAccepted(printed []string, batch []*trace.Trace) map[int]bool {
+	accepted := map[int]bool{}
+	for _, line := range printed {
+		m := acceptedRE.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		i := int(number(m[1])) - 1
+		if accepted[i] || i >= len(batch) {
+			continue
+		}
+		accepted[i] = true
+		for _, part := range strings.Split(m[2], ", ") {
+			part = strings.Trim(part, `" `)
+			a.Taken[part] = append(a.Taken[part], batch[i])
+		}
+	}
+	return accepted
+}
+
 // traceConfig is the world of a lock's traces.
-func traceConfig(limit int64, lazy, loose, fair, passes bool, view string) *Config {
-	grain := 0
+func traceConfig(limit int64, lazy, loose, fair, passes bool, view string, traces []*trace.Trace) *Config {
+	grain, forget := 0, int64(0)
 	if loose {
 		grain = trace.UnitsGrain
+	}
+	for _, t := range traces {
+		if t.Lasts() > trace.ForgetAfter {
+			forget = int64(trace.ForgetAfter / time.Millisecond)
+		}
 	}
 	return &Config{
 		Name: "Recorded", Spec: "Spec", View: view,
@@ -276,7 +238,7 @@ func traceConfig(limit int64, lazy, loose, fair, passes bool, view string) *Conf
 			{"Writers", "{}"}, {"Owned", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
 			{"Keep", strconv.Itoa(trace.UnitsKeep)}, {"TTL", strconv.Itoa(trace.UnitsTTL)},
 			{"Lazy", strings.ToUpper(strconv.FormatBool(lazy))}, {"Loose", strings.ToUpper(strconv.FormatBool(loose))}, {"Fair", strings.ToUpper(strconv.FormatBool(fair))},
-			{"Passes", strings.ToUpper(strconv.FormatBool(passes))}, {"Grain", strconv.Itoa(grain)}, {"Forget", strconv.FormatInt(trace.ForgetAfter, 10)}, {"Bug", `"none"`},
+			{"Passes", strings.ToUpper(strconv.FormatBool(passes))}, {"Grain", strconv.Itoa(grain)}, {"Forget", strconv.FormatInt(forget, 10)}, {"Bug", `"none"`},
 		},
 		Replaced: []Constant{
 			{"Traces", "Recorded"}, {"Tickets", "RecordedTickets"}, {"Clients", "RecordedClients"},
@@ -296,13 +258,9 @@ var (
 // Where it is loose there may be several ways through a trace: one that accepts it
 // counts, or else the refusal that comes last in the trace.
 func (a *Accepted) read(printed []string, batch []*trace.Trace, loose bool) (map[int]*Refusal, error) {
-	refused, accepted := map[int]*Refusal{}, map[int]bool{}
+	refused, accepted := map[int]*Refusal{}, a.readAccepted(printed, batch)
 	for _, line := range printed {
-		if m := acceptedRE.FindStringSubmatch(line); m != nil {
-			accepted[int(number(m[1]))-1] = true
-			for _, part := range strings.Split(m[2], ", ") {
-				a.Taken[strings.Trim(part, `" `)]++
-			}
+		if acceptedRE.MatchString(line) {
 			continue
 		}
 		m := refusedRE.FindStringSubmatch(line)
@@ -361,18 +319,20 @@ func record(ctx context.Context, sources string, first, schedules int, overlay s
 		args = append(args, "-overlay", overlay)
 	}
 	args = append(args, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules))
-	return recordBy(ctx, ".", "./internal/safety/trace", sources, args, func(runs [][]trace.Event) error { return whole(runs, first, schedules) })
+	return recordBy(ctx, "", ".", "./internal/safety/trace", sources, args, func(runs [][]trace.Event) error { return whole(runs, first, schedules) })
 }
 
 // recordBy runs a test that writes traces, of a package of the module in a folder, and
-// returns them by the name of the store. The function whole, unless it is nil, looks at the
-// runs of each store.
-func recordBy(ctx context.Context, module, pkg, sources string, args []string, whole func([][]trace.Event) error) (map[string][]trace.Trace, error) {
-	dir, err := os.MkdirTemp("", "holdfast-traces-")
-	if err != nil {
-		return nil, err
+// returns them by the name of the store. Their files stay in the folder dir, if that has a
+// name. The function whole, unless it is nil, looks at the runs of each store.
+func recordBy(ctx context.Context, dir, module, pkg, sources string, args []string, whole func([][]trace.Event) error) (map[string][]trace.Trace, error) {
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "holdfast-traces-"); err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
 	}
-	defer os.RemoveAll(dir)
 	args = append(append([]string{"test", "-C", module, "-vet=off", "-ldflags=-w", pkg, "-count", "1", "-timeout", "30m"}, args...), "-trace.out", dir)
 	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("recording %s: %w\n%s", sources, err, text)
@@ -469,7 +429,8 @@ func readTraces(file string, whole func([][]trace.Event) error) (traces []trace.
 // partRE matches the name of a part of an action, by which module Trace takes an event.
 var partRE = regexp.MustCompile(`"([A-Z][a-z][A-Za-z]+)"`)
 
-// takenParts returns the names of the parts of actions of module Trace.
+// takenParts returns the names of the parts of actions of module Trace, by which it takes
+// events.
 func takenParts(file string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {
@@ -479,8 +440,48 @@ func takenParts(file string) ([]string, error) {
 	for _, m := range partRE.FindAllStringSubmatch(string(text), -1) {
 		parts[m[1]] = true
 	}
+	silent, err := silentActions(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for _, action := range silent {
+		delete(parts, action)
+	}
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%s has no parts of actions", file)
 	}
 	return slices.Sorted(maps.Keys(parts)), nil
+}
+
+// silentRE matches the actions of module Trace beside Next.
+var silentRE = regexp.MustCompile(`\nSpec == Init /\\ \[\]\[Next((?: \\/ [A-Z]\w+)+)\]_vars\n`)
+
+// silentActions returns the names of the actions of module Trace that take no event: what a
+// store may have done unseen. Each is needed by a script, see needsSilent.
+func silentActions(module string) ([]string, error) {
+	m := silentRE.FindStringSubmatch(module)
+	if m == nil {
+		return nil, errors.New("its Spec has no silent actions beside Next")
+	}
+	return strings.Split(strings.TrimPrefix(m[1], ` \/ `), ` \/ `), nil
+}
+
+// silentActions returns those of the module that k checks.
+func (k *Checker) silentActions() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(k.Modules, "Trace.tla"))
+	if err != nil {
+		return nil, err
+	}
+	return silentActions(string(text))
+}
+
+// silently says how many accepted traces took each silent action.
+func (a *Accepted) silently(silent []string) string {
+	var took []string
+	for _, action := range silent {
+		if n := len(a.Taken[action]); n > 0 {
+			took = append(took, fmt.Sprintf("%s %d", action, n))
+		}
+	}
+	return strings.Join(took, ", ")
 }

@@ -26,7 +26,7 @@ func TestPrintedTuplesAreReadInOnePiece(t *testing.T) {
 	if len(o.Printed) != 2 || !strings.HasPrefix(o.Printed[0], `<<"REFUSED", 1, 2,`) {
 		t.Fatalf("%q", o.Printed)
 	}
-	a := &Accepted{Taken: map[string]int{}}
+	a := newAccepted()
 	refused, err := a.read(o.Printed, batch(), false)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestPrintedTuplesAreReadInOnePiece(t *testing.T) {
 	if len(refused) != 1 || r.At != 1 || r.What != "state" || r.Spec != `"gone"` || r.Code != `"held"` || r.Queue != "<<2001>>" {
 		t.Errorf("%+v", refused)
 	}
-	if a.Taken["Enters"] != 1 || a.Taken["Watch"] != 1 || len(a.Taken) != 2 {
+	if len(a.Taken["Enters"]) != 1 || len(a.Taken["Watch"]) != 1 || len(a.Taken) != 2 {
 		t.Errorf("%v", a.Taken)
 	}
 	for _, want := range []string{"seed 5", "event 2, join of a:1, is refused: state", ` > {"v":1,"e":"join"`} {
@@ -61,11 +61,11 @@ func TestTracesAreAcceptedByWordAlone(t *testing.T) {
 		"something else":          {accepted("1"), accepted("2"), `<<"hello">>`},
 		"a refusal without parts": {accepted("1"), `<<"REFUSED", 2, 1, "state", 1>>`},
 	} {
-		if r, err := (&Accepted{Taken: map[string]int{}}).read(printed, batch(), false); err == nil {
+		if r, err := newAccepted().read(printed, batch(), false); err == nil {
 			t.Errorf("%s is read as %v", what, r)
 		}
 	}
-	if _, err := (&Accepted{Taken: map[string]int{}}).read([]string{accepted("1"), accepted("2")}, batch(), false); err != nil {
+	if _, err := newAccepted().read([]string{accepted("1"), accepted("2")}, batch(), false); err != nil {
 		t.Error(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestTracesAreAcceptedByWordAlone(t *testing.T) {
 // in it, and the events before.
 func TestARefusalPrintsTheStep(t *testing.T) {
 	all := batch()
-	r, err := (&Accepted{Taken: map[string]int{}}).read([]string{
+	r, err := newAccepted().read([]string{
 		`<<"ACCEPTED", 1, {"Enters"}>>`, `<<"REFUSED", 2, 2, "state", "gone", "held", <<2001>>, (2001 :> 7)>>`,
 	}, all, false)
 	if err != nil || r[1] == nil {
@@ -117,12 +117,71 @@ func TestOneWayThroughALooseTraceIsEnough(t *testing.T) {
 		return `<<"REFUSED", ` + i + `, ` + at + `, "state", "gone", "held", <<>>, <<0>>>>`
 	}
 	printed := []string{refused("1", "2"), `<<"ACCEPTED", 1, {"Enters"}>>`, refused("2", "1"), refused("2", "2"), refused("2", "1")}
-	r, err := (&Accepted{Taken: map[string]int{}}).read(printed, batch(), true)
+	r, err := newAccepted().read(printed, batch(), true)
 	if err != nil || len(r) != 1 || r[1] == nil || r[1].At != 1 {
 		t.Errorf("%v %v", r, err)
 	}
-	if _, err := (&Accepted{Taken: map[string]int{}}).read(printed[:2], batch(), true); err == nil {
+	if _, err := newAccepted().read(printed[:2], batch(), true); err == nil {
 		t.Error("a trace of which nothing was printed is accepted")
+	}
+}
+
+// TestSilentActionsCountByTheFirstWay checks that a silent action counts for a trace if the
+// first way that accepts it takes it: the others may take what is not needed.
+func TestSilentActionsCountByTheFirstWay(t *testing.T) {
+	all, a := batch(), newAccepted()
+	if _, err := a.read([]string{
+		`<<"ACCEPTED", 1, {"Enters"}>>`, `<<"ACCEPTED", 2, {"Enters", "Lapse"}>>`, `<<"ACCEPTED", 1, {"Enters", "Arrive"}>>`,
+	}, all, true); err != nil {
+		t.Fatal(err)
+	}
+	if took := a.silently([]string{"Arrive", "Lapse"}); took != "Lapse 1" || a.Taken["Lapse"][0] != all[1] {
+		t.Errorf("%q: %v", took, a.Taken)
+	}
+}
+
+// TestSilentActionsAreThoseBesideNext checks which actions have to be needed by a script, and
+// that none of them is asked for by the events of schedules.
+func TestSilentActionsAreThoseBesideNext(t *testing.T) {
+	silent, err := (&Checker{Modules: "../../proof"}).silentActions()
+	if err != nil || !slices.Contains(silent, "Lapse") || !slices.Contains(silent, "Hears") {
+		t.Fatalf("%q, %v", silent, err)
+	}
+	parts, err := takenParts("../../proof/Trace.tla")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range silent {
+		if slices.Contains(parts, action) {
+			t.Errorf("schedules have to take %s", action)
+		}
+	}
+	if silent, err := silentActions("\nSpec == Init /\\ [][Next]_vars\n"); err == nil {
+		t.Errorf("a module without any has %q", silent)
+	}
+}
+
+// TestATraceWhoseCheckIsStoppedIsUndecided checks that a trace is neither accepted nor refused
+// if its check was stopped, but for one that was accepted until then.
+func TestATraceWhoseCheckIsStoppedIsUndecided(t *testing.T) {
+	for _, c := range []struct {
+		printed   []string
+		undecided int
+	}{
+		{nil, 1},
+		{[]string{`<<"REFUSED", 1, 2, "state", "gone", "held", <<>>, <<>>>>`, `<<"REFUSED", 1, `}, 1},
+		{[]string{`<<"ACCEPTED", 1, {"Enters"}>>`, `<<"REFUSED", 1, `}, 0},
+	} {
+		a := newAccepted()
+		if err := (&Checker{}).unended(t.Context(), a, c.printed, "x", 1, batch()[:1], false, ""); err != nil {
+			t.Fatal(err)
+		}
+		if a.Traces != 1 || a.Events != 2 || len(a.Refused) != 0 || len(a.Undecided) != c.undecided || len(a.Taken["Enters"]) != 1-c.undecided {
+			t.Errorf("%q: %+v", c.printed, a)
+		}
+	}
+	if text := undecided("etcd", batch()[0]); !strings.Contains(text, `etcd: seed 5, lock "n": not decided`) {
+		t.Error(text)
 	}
 }
 
@@ -149,7 +208,7 @@ func TestPartsOfActionsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(parts, " ")
-	if want := "Abandons BreaksNone BreaksOne Close Enters Gap GotGranted GotHandedOn GotShared HoldDone HoldDoneLost HoldDoneUnsure Inspect LeavesPending LeftBefore LockDone Names Out OutLost PushGone PushHeld Refused RefusesUpgrade Releases RenewGone RenewHere Repeats Shares StaysGone Step TakesOver Told Traits TryGone TryHeld Watch"; all != want {
+	if want := "Abandons BreaksNone BreaksOne Close Ended Enters Failed Gap GotGranted GotHandedOn GotShared HeardGone HeardHeld HoldDone HoldDoneLost HoldDoneUnsure Inspect LeavesPending LeftBefore LockDone Names Out OutLost PushGone PushHeld Refused RefusesUpgrade Releases RenewGone RenewHere Repeats Shares StaysGone Step TakesOver Told Traits TryGone TryHeld Watch"; all != want {
 		t.Errorf("parts are %s", all)
 	}
 }
@@ -167,7 +226,7 @@ func TestPlantedMistakesOfRedLockFit(t *testing.T) {
 // TestPlantedMistakesOfTheCoreFit checks that the text which a mistake changes is
 // there once.
 func TestPlantedMistakesOfTheCoreFit(t *testing.T) {
-	for _, bug := range coreBugs {
+	for _, bug := range coreBugsOf(buildSchedules + 1) {
 		if n := strings.Count(readFile(t, "../../"+bug.file), bug.is); n != 1 {
 			t.Errorf("%s has %q %d times", bug.file, bug.is, n)
 		}

@@ -33,10 +33,11 @@ var ruleTests = map[string]struct {
 	"python": {"holdfast/__init__.py", []string{"python3", "-m", "unittest", "-v", "tests.test_rules"}},
 	"node":   {"holdfast.js", []string{"node", "--test", "--test-reporter=tap", "test/rules.test.js"}},
 	"sh":     {"holdfast.sh", []string{"dash", "test.sh", "test_rule"}},
+	"java":   {"src/main/java/io/github/holdfastgo/Locks.java", []string{"mvn", "-B", "-o", "test", "-Dtest=RulesTest", "-Dsurefire.reportFormat=plain", "-Dsurefire.useFile=false"}},
 }
 
 // passed finds a test that passed, in the output of each tool chain.
-var passed = regexp.MustCompile(`(?m)(\.\.\. ok$|^\s*ok (\d+ - rule|test_rule))`)
+var passed = regexp.MustCompile(`(?m)(\.\.\. ok$|^\s*ok (\d+ - rule|test_rule)|RulesTest\.rule_\S+ -- Time elapsed: \S+ s$)`)
 
 func TestMutantsOfEachRuleAreCaught(t *testing.T) {
 	if !*lane {
@@ -79,7 +80,7 @@ func TestMutantsOfEachRuleAreCaught(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := runRules(t, dir, tests.command)
-			caught := regexp.MustCompile(fmt.Sprintf(`(?m)((FAIL|ERROR): test_rule_%02d|^\s*not ok (\d+ - rule %02d|test_rule_%02d))`, m.Rule, m.Rule, m.Rule))
+			caught := regexp.MustCompile(fmt.Sprintf(`(?m)((FAIL|ERROR): test_rule_%02d|^\s*not ok (\d+ - rule %02d|test_rule_%02d)|RulesTest\.rule_%02d\S+ -- .*<<< (FAILURE|ERROR)!)`, m.Rule, m.Rule, m.Rule, m.Rule))
 			if err == nil || !caught.MatchString(out) || !passed.MatchString(out) {
 				t.Errorf("no test of the rule fails, or all tests do: %v\n%s", err, out)
 			}

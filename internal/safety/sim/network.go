@@ -206,12 +206,20 @@ func (w *network) Watch(ctx context.Context, notify func(string, driver.Status))
 			if !w.delay(w.r.ctx, f.back) {
 				return
 			}
-			notify(id, p)
+			w.push(notify, id, p)
 			if f.what == "doubled" && w.delay(w.r.ctx, f.there) {
-				notify(id, p)
+				w.push(notify, id, p)
 			}
 		})
 	})
+}
+
+// push lets a push reach the client.
+func (w *network) push(notify func(string, driver.Status), id string, p driver.Status) {
+	if w.witness != nil && id != "" {
+		w.witness.Heard(id, p)
+	}
+	notify(id, p)
 }
 
 // recordFault records that a client's request or push met a fault.

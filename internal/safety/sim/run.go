@@ -35,6 +35,10 @@ type Witness interface {
 	Got(h *holdfast.Hold)              // a call has returned h, which is not nested
 	Out(h *holdfast.Hold, err error)   // h, whose Err is err, is about to be unlocked
 	Told(h *holdfast.Hold, lost error) // the context of h has ended with a loss
+	// Heard notes that a push is about to reach the client.
+	Heard(id string, s driver.Status)
+	// Ended notes that the client has closed, and that nothing keeps a place of its.
+	Ended()
 }
 
 // Played is a schedule that was played. Judge returns its violations.
@@ -161,7 +165,11 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 	// lease is over, by its own clock.
 	tidy := !s.Exposed && !behind
 	for i, l := range clients {
-		tidy = l.Close() == nil && tidy && !s.dead(i, r.since())
+		left := l.Close() == nil && !s.dead(i, r.since())
+		if w := r.networks[i].witness; left && !s.Exposed && !behind && !r.stale.Load() && w != nil {
+			w.Ended()
+		}
+		tidy = left && tidy
 	}
 	if tidy && !r.stale.Load() { // no place has to expire first
 		r.recordResidue(st)

@@ -7,14 +7,15 @@ import (
 
 // Changes returns the ways in which [Change] changes a trace.
 func Changes() []string {
-	return []string{"state", "token", "lease", "ahead", "order", "left out", "ticket", "got early", "hold token", "told left out", "done left out", "out late"}
+	return []string{"state", "token", "lease", "ahead", "order", "left out", "ticket", "got early", "hold token", "told left out", "done left out", "out late", "loss unsaid", "sender"}
 }
 
 // Change returns a copy of t in which one thing is changed that a store may not
 // change, drawn by rnd: a state, a token, a lease or Ahead in an answer, the ticket
 // that it is about, the order of two requests that found each other's effect, or a
 // request that is left out; or one that a client may not change: the order of a hold's
-// events and of its ticket's, its token, or an event that is left out. It reports false if t has nothing of this kind.
+// events and of its ticket's, its token, an event that is left out or says nothing of a loss,
+// or the client that sent a request. It reports false if t has nothing of this kind.
 func Change(rnd *rand.Rand, t *Trace, what string) (*Trace, bool) {
 	c := &Trace{Seed: t.Seed, Name: t.Name, Events: slices.Clone(t.Events)}
 	var at []int
@@ -64,6 +65,11 @@ func Change(rnd *rand.Rand, t *Trace, what string) (*Trace, bool) {
 		}
 	case "told left out", "done left out":
 		c.Events = slices.Delete(c.Events, i, i+1)
+	case "loss unsaid":
+		e.Err = ""
+	case "sender":
+		others := slices.DeleteFunc(c.open(i), func(client int) bool { return client == e.Client })
+		e.Client = others[rnd.IntN(len(others))]
 	case "out late": // after the Leave of its ticket
 		j := c.leaveOf(i)
 		out := *e
@@ -105,10 +111,28 @@ func (t *Trace) changeable(what string, i int) bool {
 		return e.Kind == Told && slices.ContainsFunc(t.Events[i:], func(o Event) bool { return o.Kind == Out && o.Hold == e.Hold })
 	case "done left out":
 		return e.Kind == HoldDone
+	case "loss unsaid": // when its user unlocks it, or in HoldDone
+		return (e.Kind == Out || e.Kind == HoldDone) && e.Err == endLost && slices.ContainsFunc(t.Events[:i], func(o Event) bool { return o.Kind == Told && o.Hold == e.Hold })
+	case "sender":
+		return took && e.Kind != Join && len(t.open(i)) > 1
 	case "out late":
 		return e.Kind == Out && e.Err == "" && t.leaveOf(i) >= 0
 	}
 	return false
+}
+
+// open returns the clients that sent a Join of the lock before event i, and were not closed.
+func (t *Trace) open(i int) []int {
+	var open []int
+	for _, e := range t.Events[:i] {
+		switch {
+		case e.Kind == Join && !slices.Contains(open, e.Client):
+			open = append(open, e.Client)
+		case e.Kind == Close:
+			open = slices.DeleteFunc(open, func(client int) bool { return client == e.Client })
+		}
+	}
+	return open
 }
 
 // doneOf returns the index of the LockDone of the hold of event i.

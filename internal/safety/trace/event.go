@@ -17,7 +17,7 @@ const Version = 1
 type Kind string
 
 // The kinds. Each is an action of module Trace. The first are methods of [driver.Driver],
-// and the last what the core told its user.
+// and the last what the core told its user, and what has reached the core.
 const (
 	Traits  Kind = "traits"
 	Join    Kind = "join"
@@ -38,11 +38,15 @@ const (
 	Out      Kind = "out"      // the user is about to unlock it
 	Told     Kind = "told"     // its context has ended with a loss
 	HoldDone Kind = "holddone" // the Observer was told that it has ended
+	Failed   Kind = "failed"   // the Observer was told that a call returns no hold
+
+	Heard Kind = "heard" // a push about a ticket has reached the client
+	Ended Kind = "ended" // the client has closed, and says that it has left all its places
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return []Kind{Traits, Join, Renew, Leave, Watch, Inspect, Names, Break, Close, Push, Gap, Step, LockDone, Got, Out, Told, HoldDone}
+	return []Kind{Traits, Join, Renew, Leave, Watch, Inspect, Names, Break, Close, Push, Gap, Step, LockDone, Got, Out, Told, HoldDone, Failed, Heard, Ended}
 }
 
 // Event is one request with its answer, a push, a step of the store's clock, or what the
@@ -83,7 +87,8 @@ type Event struct {
 	Found   []string `json:"found,omitempty"`   // of names
 	Traits  string   `json:"traits,omitempty"`
 
-	Hold int `json:"hold,omitempty"` // the number of a hold in the run
+	Hold   int   `json:"hold,omitempty"`   // the number of a hold in the run
+	Waited int64 `json:"waited,omitempty"` // how long a call that failed has waited
 
 	deaf int // bits of the clients that may have no connection for pushes; see noteDeaf
 }

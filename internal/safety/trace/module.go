@@ -14,12 +14,17 @@ import (
 
 // The units of time in modules, whose integers have 32 bits.
 const (
-	UnitsTTL    = 500_000_000                           // of a lease, of whatever length
-	UnitsKeep   = UnitsTTL + UnitsTTL/25                // driver.Keep
-	UnitsMost   = 4 * UnitsTTL                          // a longer time is as good as this one
-	UnitsGrain  = UnitsTTL / 500                        // by which a server's clock rounds, two of its ms in a second
-	ForgetAfter = int64(time.Minute / time.Millisecond) // when a store may forget a tombstone
+	UnitsTTL   = 500_000_000            // of a lease, of whatever length
+	UnitsKeep  = UnitsTTL + UnitsTTL/25 // driver.Keep
+	UnitsMost  = 4 * UnitsTTL           // a longer time is as good as this one
+	UnitsGrain = UnitsTTL / 500         // by which a server's clock rounds, two of its ms in a second
 )
+
+// mostWaited is the most TTLs of a wait that modules have.
+const mostWaited = 1000
+
+// ForgetAfter is the time after which a store may forget a tombstone.
+const ForgetAfter = time.Minute
 
 // rwLimit stands for driver.RWLimit in modules.
 const rwLimit = 64
@@ -37,6 +42,19 @@ func LimitIn(limit int64) int64 {
 func (t *Trace) Limit() (int64, error) {
 	limit, _, err := t.bounds()
 	return limit, err
+}
+
+// Lasts returns the time from the trace's first event to its last one, by the store's clock.
+func (t *Trace) Lasts() time.Duration {
+	stepped := int64(0)
+	for _, e := range t.Events {
+		stepped += e.Step
+	}
+	last := len(t.Events) - 1
+	if last < 0 {
+		return 0
+	}
+	return time.Duration(t.Events[last].At - stepped - t.Events[0].At)
 }
 
 func (t *Trace) bounds() (limit, ttl int64, err error) {
@@ -67,9 +85,12 @@ func Module(w io.Writer, name string, traces []*Trace) error {
 			return fmt.Errorf("seed %d, lock %q: %w", traces[i].Seed, traces[i].Name, err)
 		}
 		var tuples []string
-		coming, meanwhile := m.coming(traces[i].Events), m.meanwhile(traces[i].Events)
+		events := traces[i].Events
+		coming, meanwhile := m.coming(events), m.meanwhile(events)
+		told := m.later(events, func(e *Event) bool { return e.Kind == Push && e.State == "held" })
+		rejoins := m.later(events, func(e *Event) bool { return e.Kind == Join && e.Err == "" })
 		for j := range traces[i].Events {
-			tuple, err := m.tuple(&traces[i].Events[j], coming[j], meanwhile[j])
+			tuple, err := m.tuple(&events[j], coming[j], meanwhile[j], told[j], rejoins[j])
 			if err != nil {
 				return fmt.Errorf("seed %d, lock %q, event %v: %w", traces[i].Seed, traces[i].Name, traces[i].Events[j], err)
 			}
@@ -227,21 +248,59 @@ func (m *encoding) coming(events []Event) []string {
 	return all
 }
 
-// meanwhile returns, for each event, the tickets that a push called held after the request
-// was sent and before it was answered.
+// meanwhile returns, for each event, the tickets that may have been granted before it though
+// a push that called them held comes later: one that came after the request was sent and
+// before it was answered, or one whose token is below that of a ticket with an event before
+// the push.
 func (m *encoding) meanwhile(events []Event) []string {
-	all := make([]string, len(events))
+	told := make([][]string, len(events))
+	tell := func(i int, id string) {
+		if n := strconv.Itoa(m.number[id]); !slices.Contains(told[i], n) {
+			told[i] = append(told[i], n)
+		}
+	}
+	tokens := map[string]uint64{} // the highest of a ticket
 	for i, e := range events {
-		var told []string
+		tokens[e.ID] = max(tokens[e.ID], e.storeToken())
 		for _, p := range events[i+1:] {
 			if p.At > e.At+e.Took {
 				break
 			}
-			if n := strconv.Itoa(m.number[p.ID]); p.Kind == Push && p.State == "held" && !slices.Contains(told, n) {
-				told = append(told, n)
+			if p.Kind == Push && p.State == "held" {
+				tell(i, p.ID)
 			}
 		}
-		all[i] = "{" + strings.Join(told, ", ") + "}"
+	}
+	for j, p := range events {
+		if p.Kind != Push || p.State != "held" || !slices.ContainsFunc(events[:j], func(e Event) bool { return tokens[e.ID] > p.Token }) {
+			continue
+		}
+		for i := slices.IndexFunc(events, func(e Event) bool { return e.ID == p.ID }) + 1; i < j; i++ {
+			tell(i, p.ID)
+		}
+	}
+	all := make([]string, len(events))
+	for i := range told {
+		all[i] = "{" + strings.Join(told[i], ", ") + "}"
+	}
+	return all
+}
+
+// later returns, for each event, the tickets that have an event of a sort, this one or a
+// later one. Where nothing is left open it does not matter, and is left out.
+func (m *encoding) later(events []Event, of func(*Event) bool) []string {
+	all := make([]string, len(events))
+	loose := slices.ContainsFunc(events, func(e Event) bool { return e.Took != 0 })
+	open := map[int]bool{}
+	for i := len(events) - 1; i >= 0; i-- {
+		if loose && of(&events[i]) {
+			open[m.number[events[i].ID]] = true
+		}
+		var now []string
+		for _, n := range slices.Sorted(maps.Keys(open)) {
+			now = append(now, strconv.Itoa(n))
+		}
+		all[i] = "{" + strings.Join(now, ", ") + "}"
 	}
 	return all
 }
@@ -258,7 +317,7 @@ func (m *encoding) rank(token uint64) int {
 }
 
 // tuple writes an event as module Trace reads it.
-func (m *encoding) tuple(e *Event, coming, meanwhile string) (string, error) {
+func (m *encoding) tuple(e *Event, sets ...string) (string, error) {
 	at := (e.At - m.stepped) / m.unit
 	passed := at - m.last
 	m.last = at
@@ -270,8 +329,8 @@ func (m *encoding) tuple(e *Event, coming, meanwhile string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %s, %d, %s, %s>>",
-		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.storeToken()), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), m.told(e), e.deaf, coming, meanwhile), nil
+	return fmt.Sprintf("<<%q, %d, %d, %d, %q, %d, %d, %d, %q, %s, %d, %d, %d, %s, %d, %s>>",
+		e.Kind, min(passed, UnitsMost), e.Client, m.number[e.ID], e.State, m.rank(e.storeToken()), m.units(e.Lease), e.Ahead, e.Err, extra, m.rank(e.MinToken), ms, m.units(e.Took), m.told(e), e.deaf, strings.Join(sets, ", ")), nil
 }
 
 // told returns what an event says of its client: when the request was sent whose answer it
@@ -304,6 +363,8 @@ func (m *encoding) extra(e *Event) (string, error) {
 		return strconv.Itoa(m.number[e.Replaces]), nil
 	case Leave:
 		return yes(e.Pending)
+	case Failed:
+		return strconv.FormatInt(min(e.Waited/(m.unit*UnitsTTL), mostWaited), 10), nil
 	case Names:
 		return yes(slices.Contains(e.Found, m.name))
 	case Step:

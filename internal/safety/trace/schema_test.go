@@ -27,7 +27,7 @@ func TestEveryMethodHasAnEvent(t *testing.T) {
 	}
 	for _, k := range trace.Kinds() {
 		if !slices.Contains(methods, k) && !slices.Contains([]trace.Kind{
-			trace.Push, trace.Gap, trace.Step, trace.LockDone, trace.Got, trace.Out, trace.Told, trace.HoldDone,
+			trace.Push, trace.Gap, trace.Step, trace.LockDone, trace.Got, trace.Out, trace.Told, trace.HoldDone, trace.Failed, trace.Heard, trace.Ended,
 		}, k) {
 			t.Errorf("event %s is no method", k)
 		}
@@ -180,7 +180,7 @@ func TestDeafClientsAreNoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var is []string
-	for _, m := range regexp.MustCompile(`, (\d+), \{\}, \{\}>>`).FindAllStringSubmatch(text.String(), -1) {
+	for _, m := range regexp.MustCompile(`, (\d+), \{\}, \{\}, \{[^}]*\}, \{[^}]*\}>>`).FindAllStringSubmatch(text.String(), -1) {
 		is = append(is, m[1])
 	}
 	if !slices.Equal(is, want) {
@@ -203,7 +203,7 @@ func TestComingTicketsAreNoted(t *testing.T) {
 		if err := trace.Module(&text, "Recorded", []*trace.Trace{{Name: "n", Events: events}}); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`, (\{[^}]*\}), \{\}>>`).FindAllStringSubmatch(text.String(), -1) {
+		for _, m := range regexp.MustCompile(`, (\{[^}]*\}), \{\}, \{[^}]*\}, \{[^}]*\}>>`).FindAllStringSubmatch(text.String(), -1) {
 			all = append(all, m[1])
 		}
 		return all
@@ -237,11 +237,17 @@ func TestPushesMeanwhileAreNoted(t *testing.T) {
 	if err := trace.Module(&text, "Recorded", []*trace.Trace{{Name: "n", Events: events}}); err != nil {
 		t.Fatal(err)
 	}
-	var is []string
-	for _, m := range regexp.MustCompile(`, (\{[^}]*\})>>`).FindAllStringSubmatch(text.String(), -1) {
-		is = append(is, m[1])
+	var meanwhile, pushed, rejoin []string
+	for _, m := range regexp.MustCompile(`, (\{[^}]*\}), (\{[^}]*\}), (\{[^}]*\})>>`).FindAllStringSubmatch(text.String(), -1) {
+		meanwhile, pushed, rejoin = append(meanwhile, m[1]), append(pushed, m[2]), append(rejoin, m[3])
 	}
-	if want := []string{"{}", "{2001}", "{}", "{}", "{}", "{}"}; !slices.Equal(is, want) {
-		t.Errorf("the tickets told meanwhile are %q, want %q, in\n%s", is, want, text.String())
+	if want := []string{"{}", "{2001}", "{}", "{}", "{}", "{}"}; !slices.Equal(meanwhile, want) {
+		t.Errorf("the tickets told meanwhile are %q, want %q, in\n%s", meanwhile, want, text.String())
+	}
+	if want := []string{"{2001, 2002}", "{2001, 2002}", "{2001, 2002}", "{2002}", "{2002}", "{}"}; !slices.Equal(pushed, want) {
+		t.Errorf("the tickets that a push calls held from here on are %q, want %q", pushed, want)
+	}
+	if want := []string{"{2001, 2002}", "{2002}", "{}", "{}", "{}", "{}"}; !slices.Equal(rejoin, want) {
+		t.Errorf("the tickets that join from here on are %q, want %q", rejoin, want)
 	}
 }

@@ -48,6 +48,63 @@ var scripts = map[string]func(*scene){
 		s.join("b", "c", "d")
 	},
 	"left enters": comesLate,
+	// A push about a grant comes after its ticket has left, unheard, and others were granted.
+	"a late push": func(s *scene) {
+		s.join("a")
+		comes := s.delayPushes("b")
+		s.join("b")
+		s.leave("a")
+		synctest.Wait() // b holds, and is not told
+		s.loseLeave("b")
+		s.join("c")
+		s.leave("c")
+		comes()
+		s.join("d")
+	},
+	// A Join without an answer replaces the ticket that holds, and the next one is told.
+	"a lost replacement": func(s *scene) {
+		s.join("a")
+		s.of("c")
+		s.of("d") // then b has the nodes in the order of a, and waits at the same one
+		comes := s.delayPushes("b")
+		s.join("b")
+		s.loseReplace("a")
+		comes()
+		s.leave("b")
+	},
+	// Two hold together, and the answer to the first one's Join is lost: its token, told later,
+	// is below that of the other.
+	"two together": func(s *scene) {
+		s.limit = 2
+		arrives := s.loseJoin("a")
+		arrives()
+		s.join("b", "a")
+	},
+	// No node carries out a Join that replaces the ticket that holds. That leaves all the same.
+	"a failed replacement": func(s *scene) {
+		s.join("a")
+		s.nodesRefuse = true
+		s.failReplace("a")
+		s.nodesRefuse = false
+		s.join("b")
+		s.leave("a")
+	},
+	// The place of a holder that nobody renews is dropped, and the next one holds.
+	"a lapse": func(s *scene) {
+		s.join("a", "b")
+		time.Sleep(2 * tracetest.TTL)
+		s.join("c")
+	},
+	// The client of b has no connection for pushes, and that of c has one.
+	"passed over": func(s *scene) {
+		s.join("a", "b")
+		s.delayPushes("c")()
+		s.join("c")
+		s.leave("a")
+		s.renew("c")
+		s.leave("c")
+		s.renew("b")
+	},
 }
 
 // comesLate lets a Join arrive after its ticket has left, and again, when it is answered.
@@ -65,6 +122,22 @@ type scene struct {
 	open    func() driver.Driver
 	nodes   []*broken.Store // of RedLock
 	clients map[string]*actor
+	limit   int64 // of the lock; 0: a mutex
+
+	nodesRefuse bool // the nodes of RedLock carry out no Join
+}
+
+// node is a node of RedLock in a scene.
+type node struct {
+	driver.Driver
+	s *scene
+}
+
+func (n *node) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if n.s.nodesRefuse {
+		return driver.Status{}, driver.Errorf(driver.Unavailable, "refused by the script")
+	}
+	return n.Driver.Join(ctx, t, wait)
 }
 
 // actor is a client of a scene, the way to its store, and its ticket.
@@ -74,19 +147,25 @@ type actor struct {
 	ref driver.Ref
 }
 
-// way is the way to a store, which takes a millisecond, and on which a Join may be lost and
-// come later.
+// way is the way to a store, which takes a millisecond. On it a Join may be lost and come
+// later, the answer to a Leave or to a Join that replaces a ticket may be lost, and pushes
+// may come late.
 type way struct {
 	driver.Driver
-	loses bool
+	loses  bool
+	delays chan struct{} // pushes come once it is closed; nil for at once
 }
 
 func (w *way) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	time.Sleep(time.Millisecond)
+	if w.loses && t.Replaces == nil {
+		return driver.Status{}, driver.Errorf(driver.Unknown, "lost by the script")
+	}
+	s, err := w.Driver.Join(ctx, t, wait)
 	if w.loses {
 		return driver.Status{}, driver.Errorf(driver.Unknown, "lost by the script")
 	}
-	return w.Driver.Join(ctx, t, wait)
+	return s, err
 }
 
 func (w *way) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
@@ -96,7 +175,24 @@ func (w *way) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, er
 
 func (w *way) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
 	time.Sleep(time.Millisecond)
-	return w.Driver.Leave(ctx, refs)
+	all, err := w.Driver.Leave(ctx, refs)
+	if w.loses {
+		return nil, driver.Errorf(driver.Unknown, "lost by the script")
+	}
+	return all, err
+}
+
+func (w *way) Watch(ctx context.Context, notify func(string, driver.Status)) error {
+	return w.Driver.Watch(ctx, func(id string, p driver.Status) {
+		if w.delays == nil {
+			notify(id, p)
+			return
+		}
+		go func() {
+			<-w.delays
+			notify(id, p)
+		}()
+	})
 }
 
 // newScene returns a scene of a store in memory that a torture has, too.
@@ -110,6 +206,9 @@ func newScene(t *testing.T, store string) *scene {
 	case "memory":
 		m := memlock.NewStore()
 		s.open = func() driver.Driver { return memlock.New(m) }
+	case "passing":
+		b := broken.NewStore("last-come") // the last one alone has a connection
+		s.open = func() driver.Driver { return broken.New(b) }
 	case "flaw":
 		b := broken.NewStore(flaw)
 		s.open = func() driver.Driver { return broken.New(b) }
@@ -118,7 +217,7 @@ func newScene(t *testing.T, store string) *scene {
 		s.open = func() driver.Driver {
 			var all []driver.Driver
 			for i := range s.nodes {
-				all = append(all, broken.New(s.nodes[(len(s.clients)+i)%len(s.nodes)]))
+				all = append(all, &node{broken.New(s.nodes[(len(s.clients)+i)%len(s.nodes)]), s})
 			}
 			d, err := redlock.New(all, nil)
 			if err != nil {
@@ -137,7 +236,7 @@ func (s *scene) of(name string) *actor {
 	c := s.clients[name]
 	if c == nil {
 		w := &way{Driver: s.open()}
-		c = &actor{s.r.Wrap(w), w, driver.Ref{Ticket: &driver.Ticket{ID: name + ":1", Name: "n", Units: 1, Limit: 1, TTL: tracetest.TTL}}}
+		c = &actor{s.r.Wrap(w), w, driver.Ref{Ticket: &driver.Ticket{ID: name + ":1", Name: "n", Units: 1, Limit: max(s.limit, 1), TTL: tracetest.TTL}}}
 		s.clients[name] = c
 	}
 	return c
@@ -161,6 +260,51 @@ func (s *scene) loseJoin(name string) (arrives func()) {
 	}
 	c.loses = false
 	return func() { _, _ = c.way.Join(context.Background(), c.ref.Ticket, true) }
+}
+
+// loseReplace replaces the ticket of a client by another one, and loses the answer.
+func (s *scene) loseReplace(name string) {
+	c := s.of(name)
+	c.loses = true
+	s.failReplace(name)
+	c.loses = false
+}
+
+// failReplace replaces the ticket of a client by another one, which is answered by an error.
+func (s *scene) failReplace(name string) {
+	c := s.of(name)
+	next := *c.ref.Ticket
+	next.ID, next.Replaces = name+":2", c.ref.Ticket
+	if _, err := c.Driver.Join(context.Background(), &next, true); err == nil {
+		s.t.Fatalf("Join of %s was answered", next.ID)
+	}
+	next.Replaces = nil
+	c.ref = driver.Ref{Ticket: &next, JoinPending: true}
+	synctest.Wait()
+}
+
+// loseLeave loses the answer to a Leave.
+func (s *scene) loseLeave(name string) {
+	c := s.of(name)
+	c.loses = true
+	if _, err := c.Driver.Leave(context.Background(), []driver.Ref{c.ref}); err == nil {
+		s.t.Fatalf("Leave of %s was answered", name)
+	}
+	c.loses = false
+}
+
+// delayPushes makes a client watch. Its pushes come when the function that is returned is
+// called.
+func (s *scene) delayPushes(name string) (come func()) {
+	c := s.of(name)
+	c.delays = make(chan struct{})
+	if err := c.Driver.Watch(context.Background(), func(string, driver.Status) {}); err != nil {
+		s.t.Fatalf("Watch of %s: %v", name, err)
+	}
+	return func() {
+		close(c.delays)
+		synctest.Wait()
+	}
 }
 
 func (s *scene) leave(name string) {
@@ -187,7 +331,8 @@ func TestRecordScripts(t *testing.T) {
 		var all []string
 		for script := range scripts {
 			for _, store := range []string{"memory", "cut=memory", "redlock-flaw=", "cut=redlock-flaw="} {
-				if script != "a minority" || strings.Contains(store, "redlock") {
+				redlock := strings.Contains(store, "redlock")
+				if on, ok := map[string]bool{"a minority": true, "a failed replacement": true, "two together": false}[script]; !ok || on == redlock {
 					all = append(all, store+"@"+script)
 				}
 			}

@@ -37,7 +37,7 @@ func Split(events []Event) ([]Trace, error) {
 		if u := uses[e.Name]; u != nil && e.Kind != Names {
 			u[e.Client] = true
 		}
-		if e.Kind == Push {
+		if e.Kind == Push || e.Kind == Heard {
 			name, ok := nameOf[e.ID]
 			if !ok {
 				return nil, fmt.Errorf("event %d: a push about ticket %s, which nobody has", e.Seq, e.ID)
@@ -50,7 +50,7 @@ func Split(events []Event) ([]Trace, error) {
 		for i := range all {
 			t := &all[i]
 			switch e.Kind {
-			case Join, Renew, Leave, Break, Inspect, LockDone, Got, Out, Told, HoldDone:
+			case Join, Renew, Leave, Break, Inspect, LockDone, Got, Out, Told, HoldDone, Failed:
 				if e.Name != t.Name {
 					continue
 				}
@@ -59,11 +59,11 @@ func Split(events []Event) ([]Trace, error) {
 					continue
 				}
 				uses[t.Name][e.Client] = true
-			case Push:
+			case Push, Heard:
 				if nameOf[e.ID] != t.Name {
 					continue
 				}
-			case Traits, Watch, Close, Gap:
+			case Traits, Watch, Close, Gap, Ended:
 				if !uses[t.Name][e.Client] {
 					continue
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // call is one call of the core, from the sending of its request until the client has the
@@ -53,12 +54,15 @@ func carry(ctx context.Context, first, n int) {
 
 type holdKey struct{}
 
-// Observer returns an Observer that notes which calls return a hold, and which holds have
-// ended.
+// Observer returns an Observer that notes which calls return a hold or fail, and which
+// holds have ended.
 func (d *Driver) Observer() *holdfast.Observer {
 	return &holdfast.Observer{
 		LockDone: func(ctx context.Context, e holdfast.LockDoneInfo) context.Context {
 			if e.Err != nil {
+				failed := Event{Kind: Failed, Client: d.client, Name: e.Name, Waited: int64(e.Waited)}
+				failed.end(e.Err)
+				d.r.add(failed)
 				return ctx
 			}
 			d.r.mu.Lock()
@@ -91,6 +95,16 @@ func (d *Driver) Out(h *holdfast.Hold, err error) {
 func (d *Driver) Told(h *holdfast.Hold, lost error) {
 	d.note(Told, h, lost)
 }
+
+// Heard notes that a push has reached the client, which acts on it at once.
+func (d *Driver) Heard(id string, s driver.Status) {
+	e := Event{Kind: Heard, Client: d.client, ID: id}
+	e.answer(s, nil)
+	d.r.add(e)
+}
+
+// Ended notes that the client has closed without an error: it has left all its places.
+func (d *Driver) Ended() { d.r.add(Event{Kind: Ended, Client: d.client}) }
 
 func (d *Driver) note(kind Kind, h *holdfast.Hold, err error) {
 	n, _ := h.Context().Value(holdKey{}).(int)

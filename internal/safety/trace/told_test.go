@@ -89,6 +89,32 @@ func TestRecorderNotesWhatTheUserIsTold(t *testing.T) {
 	})
 }
 
+// TestEndsOfWaitsAndClientsAreNoted checks that schedules have the pushes that reach a client,
+// after they were sent, the calls that fail, and the clients that end, after they were closed.
+func TestEndsOfWaitsAndClientsAreNoted(t *testing.T) {
+	noted := map[trace.Kind]int{}
+	for seed := uint64(1); seed < 10; seed++ {
+		events, _ := play(t, sim.Plan(seed, false), memory, true)
+		pushed, closed := map[string]bool{}, map[int]bool{}
+		for _, e := range events {
+			noted[e.Kind]++
+			switch {
+			case e.Kind == trace.Push:
+				pushed[e.ID+e.State] = true
+			case e.Kind == trace.Close:
+				closed[e.Client] = true
+			case e.Kind == trace.Heard && !pushed[e.ID+e.State], e.Kind == trace.Ended && !closed[e.Client], e.Kind == trace.Failed && e.Err == "":
+				t.Errorf("%v comes too early, or without an error", e)
+			}
+		}
+	}
+	for _, kind := range []trace.Kind{trace.Heard, trace.Failed, trace.Ended} {
+		if noted[kind] == 0 {
+			t.Errorf("no %s is noted", kind)
+		}
+	}
+}
+
 // TestHeardAnswersAreNoted checks that an event has the times of a request whose answer
 // reached its client, that one whose answer was lost has none, and that of a request that
 // arrives twice the latter answer is heard.
@@ -126,7 +152,7 @@ func TestHeardAnswersAreNoted(t *testing.T) {
 		}
 		// The second call began 3 ms after the first event, its lease is 1 s, and the answer
 		// came 7 ms later.
-		if n := strings.Count(text.String(), ", <<>>, 0, {}, {}>>"); n != 2 || !strings.Contains(text.String(), ", <<3, 1000, 10>>, 0, {}, {}>>") {
+		if n := strings.Count(text.String(), ", <<>>, 0, {}, {}, {}, {}>>"); n != 2 || !strings.Contains(text.String(), ", <<3, 1000, 10>>, 0, {}, {}, {}, {}>>") {
 			t.Errorf("%d events without an answer in\n%s", n, text.String())
 		}
 		if err := d.Close(); err != nil {
