@@ -36,7 +36,7 @@ simulate:
 # 10,000 slots of jobs that 50 hosts start with Once, in fake time, with kills and
 # pauses; SEED=7 is another run.
 once-simulated:
-	go test ./internal/safety/once -v -run EachSlot -once.slots=10000 -once.seed=$(or $(SEED),1)
+	go test ./internal/safety/once -v -timeout 60m -run EachSlot -once.slots=10000 -once.seed=$(or $(SEED),1)
 
 # 1,000 slots of 20 jobs that 50 hosts start with Once on a real store, with kills
 # and pauses, in some five minutes: STORE=redis://localhost:6379 is the store, and
@@ -124,10 +124,11 @@ build:
 release:
 	cd release && GOWORK=off go run . -version $(or $(VERSION),v0.0.0-dev) -out $(abspath $(or $(OUT),dist/$(or $(VERSION),v0.0.0-dev))) $(if $(ONLY),-only $(ONLY))
 
-# Makes two releases of the last commit, compares them, and installs and uses what
-# is in them; it needs root, and says which packages are missing.
+# Publishes the modules in a file tree, for programs that take them from there. Then makes
+# two releases of the last commit, compares them, and installs and uses what is in
+# them; that needs root, and says which packages are missing.
 release-trial:
-	cd release && export GOWORK=off && go vet ./... && go test . && go test ./trial -v -timeout 60m $(if $(ONLY),-trial.only=$(ONLY))
+	cd release && export GOWORK=off && go vet ./... && go test . && go test ./rehearsal -v -timeout 60m && go test ./trial -v -timeout 60m $(if $(ONLY),-trial.only=$(ONLY))
 
 # A newcomer's first steps, in a clean clone of what is committed.
 smoke:
@@ -136,7 +137,7 @@ smoke:
 # Holdfast beside its peers and beside the least that each server can do, on
 # servers of its own, and then the tables and plots of docs/performance.md. The
 # whole takes three quarters of an hour on two processors; STORES=etcd is one
-# store.
+# store, and STORES=command what `holdfast run` costs.
 bench:
 	cd bench && GOWORK=off go run . $(if $(STORES),-store $(STORES)) -out results
 	cd bench && GOWORK=off go run . -render results -docs ../docs

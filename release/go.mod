@@ -6,6 +6,7 @@ require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/goreleaser/nfpm/v2 v2.45.2
+	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/internal/cli v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
@@ -45,7 +46,6 @@ require (
 	github.com/goreleaser/chglog v0.7.4 // indirect
 	github.com/goreleaser/fileglob v1.4.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
-	github.com/holdfast-go/holdfast v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/anylock v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/etcdlock v0.0.0 // indirect
 	github.com/holdfast-go/holdfast/internal/safety v0.0.0 // indirect

@@ -53,6 +53,7 @@ var outsideFaults = family{title: "Neighbours, load and configuration", faults: 
 	{number: 134, what: "A program closes its client while work runs under a lock.", on: "core stores"},
 	{number: 135, what: "The store starts after the program.", on: "core",
 		elsewhere: "package anylock repeats the opening, whatever the store."},
+	{number: 136, what: "A program closes its client while the store is silent.", on: "core command stores"},
 }}
 
 // ownClock is the reason why Redis has no test of deadlines of an earlier
