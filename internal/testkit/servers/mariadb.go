@@ -243,6 +243,16 @@ func (s *MariaDBServer) Value(t testing.TB, query string) int64 {
 	return n
 }
 
+// Transaction returns the value of an expression over the rows of InnoDB's open
+// transactions that meet a condition. The server reads those anew only if nobody has
+// asked for a tenth of a second, so Transaction waits that long: of tests that ask one
+// server at the same time, only one may use it.
+func (s *MariaDBServer) Transaction(t testing.TB, value, where string) int64 {
+	t.Helper()
+	time.Sleep(150 * time.Millisecond)
+	return s.Value(t, "SELECT "+value+" FROM information_schema.innodb_trx WHERE "+where)
+}
+
 // KillConnections ends the connections that the condition on the process list
 // selects, and returns their number.
 func (s *MariaDBServer) KillConnections(t testing.TB, where string) (killed int) {
