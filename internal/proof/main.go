@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&torture.Each, "torture-for", 30*time.Second, "how long each torture disturbs its clients")
 	flags.Uint64Var(&torture.Seed, "torture-seed", 1, "the seed of the tortures")
 	recorded := flags.String("recorded", "", "hold the files that a torture recorded, separated by commas and named after their stores, against the specification, and nothing else")
-	sweep := flags.String("sweep", "", "take away each guard of the actions of this module, and nothing else: -run picks actions, -limit bounds each run")
+	sweep := flags.String("sweep", "", "take away each guard of the actions of this module, and nothing else: -run picks actions, -limit bounds the processor time of each run")
 	edges := flags.String("edges", "", "check or write: compare the walks of drivertest with those of module Seam, or write them, and nothing else")
 	_ = flags.Parse(args) // it exits by itself
 
@@ -96,6 +96,7 @@ func run(ctx context.Context, args []string) error {
 		if k == nil {
 			return err
 		}
+		k.Effort, k.Limit = *limit, 20*max(*limit, time.Minute)
 		return k.sweep(ctx, *sweep, configs, pick, *jobs)
 	}
 	text, err := os.ReadFile("proof/mutants.json")
