@@ -67,8 +67,9 @@ type Harness struct {
 
 	// LateViews says that Inspect and Names may show a ticket for a moment after
 	// its Leave was answered, as where a store is several servers of which a
-	// majority answered. The cases then wait until the ticket is gone. A store of
-	// one server shows what it answered.
+	// majority answered, and that a ticket that joins in that moment may wait. The
+	// cases then wait until the ticket is gone. A store of one server shows what it
+	// answered.
 	LateViews bool
 
 	// LateBreaks says that Renew may call a ticket Held for a moment after a
