@@ -202,13 +202,11 @@ func (w *wait) join(ctx context.Context) {
 	if !w.awaitJoinAllowed(ctx, t) {
 		return
 	}
-	if !w.try {
-		if !q.c.subscription.ensure(ctx) {
-			q.mu.Lock()
-			return
-		}
-		q.c.renewer.track(t)
+	if !w.try && !q.c.subscription.ensure(ctx) {
+		q.mu.Lock()
+		return
 	}
+	q.c.renewer.track(t)
 	call := new(callCtx)
 	q.mu.Lock()
 	now := q.c.clock.now()

@@ -31,6 +31,34 @@ func TestTryBehindLocalWaiters(t *testing.T) {
 	})
 }
 
+// TestTryHearsThatItsTicketIsGone checks that a Try whose ticket an operator breaks before
+// the store's answer arrives does not hold by that answer: a push has told the client.
+func TestTryHearsThatItsTicketIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		d := hook(s)
+		c, o := client(t, d), memlock.New(s)
+		defer o.Close()
+		unlock(t, must(t)(c.Mutex("other").Lock(bg))) // pushes flow afterwards
+		d.set(func(d *hooked) {
+			d.join = func(_ context.Context, tk *driver.Ticket, next joinFunc) (driver.Status, error) {
+				d.heal()
+				st, err := next()
+				if err := o.Break(bg, tk.Name, tk.ID); err != nil {
+					t.Error(err)
+				}
+				return st, err
+			}
+		})
+		h := must(t)(c.Mutex("a").TryLock(bg))
+		q, err := o.Inspect(bg, "a")
+		if err != nil || len(q.Tickets) != 1 || q.Tickets[0].ID != h.Ticket() {
+			t.Errorf("held with %s beside %+v, %v", h.Ticket(), q.Tickets, err)
+		}
+		unlock(t, h)
+	})
+}
+
 // TestLostGrantOfATryDoesNotWait checks that a Try whose grant is lost before
 // the Try has seen it does not wait for the next grant: by then others of its
 // client are ahead, and their ticket waits.

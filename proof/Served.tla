@@ -131,23 +131,27 @@ Met(s, t) == LET way == IF Loose \/ In(s, t) THEN {} ELSE Sharers(s, t) \cap Ove
              IF way = {} THEN s ELSE Met(Drop(s, CHOOSE u \in way : TRUE), t)
 
 (************************* The clients *************************************)
-\* What a client knows of a ticket: the tokens that its last place was called Held with, the
-\* ms at which its claim ends, and whether it has heard that the ticket is gone, which stays so.
-Known(t) == IF t \in DOMAIN user.known THEN user.known[t] ELSE [tokens |-> {}, end |-> 0, place |-> 0, over |-> FALSE]
+\* What a client knows of a ticket: the tokens that its last place was called Held with, and
+\* the ms at which its claim ends, and after which it has heard that the ticket is gone, which
+\* stays so. An answer is noted where its request takes effect: a push that is heard before it, or
+\* in the same ms, counts.
+Unheard == -2
+Known(t) == IF t \in DOMAIN user.known THEN user.known[t] ELSE [tokens |-> {}, end |-> 0, place |-> 0, over |-> Unheard]
 PlaceOf(t) == IF t \in DOMAIN user.place THEN user.place[t] ELSE 0
 PlaceIn(s, r) == IF In(s, Id) \/ ~In(r, Id) THEN PlaceOf(Id) ELSE IF r.token[Id] > 0 THEN r.token[Id] - 1 ELSE s.last
 \* What an answer, or a push without a claim, tells of a place: nothing of a later one (Join 2).
 Knows(t, token, end, place) ==
   LET k == Known(t) IN
-  IF k.over \/ place < k.place THEN user
+  IF (k.over # Unheard /\ k.over < Now) \/ place < k.place THEN user
   ELSE [user EXCEPT !.known = (t :> [k EXCEPT !.tokens = token \cup (IF place = k.place THEN @ ELSE {}), !.end = Max(@, end), !.place = place]) @@ @]
-\* A client hears at some ms that a ticket is gone, and has tokens to tell its user until then.
-Loses(t, tokens, ms) ==
+\* A client hears at ms that a ticket is gone. These tokens count until then, and nothing does that
+\* it hears after the ms over.
+Loses(t, tokens, ms, over) ==
   LET k == Known(t) IN
-  [user EXCEPT !.known = (t :> [k EXCEPT !.tokens = tokens, !.end = IF @ < ms THEN @ ELSE ms, !.over = TRUE]) @@ @]
+  [user EXCEPT !.known = (t :> [k EXCEPT !.tokens = tokens, !.end = IF @ < ms THEN @ ELSE ms, !.over = IF @ = Unheard \/ over < @ THEN over ELSE @]) @@ @]
 \* The claim counts from the sending, and leaves 1 % for the rates of clocks.
 Learns(place) == IF Given = <<>> THEN user
-                 ELSE IF State = "gone" THEN Loses(Id, Known(Id).tokens, Given[3])
+                 ELSE IF State = "gone" THEN Loses(Id, Known(Id).tokens, Given[3], Given[3])
                  ELSE Knows(Id, IF State = "held" THEN {Token} ELSE {}, Given[1] + Given[2] - Given[2] \div 100, place)
 \* A ticket is given up: that ends what is known of it.
 Forgets(u, S) == IF S \cap DOMAIN u.known = {} THEN u

@@ -163,12 +163,12 @@ PushGone ==
   /\ Must("it has no place", ~In(store, Id))
   /\ Waited /\ Takes("PushGone") /\ UNCHANGED <<client, seen, left>>
 Push == PushHeld \/ PushGone
-\* A push has reached its client. Of a Try that is not answered the client knows nothing yet.
+\* A push has reached its client, perhaps before the answer to a Join.
 Heard ==
   LET n == CHOOSE m \in {p[1] : p \in {q \in seen : q[2] = Token}} : TRUE IN
   /\ What = "heard" /\ Must("its own ticket", Id \in client[Sender].mine) /\ Waited /\ UNCHANGED <<client, seen, left>>
   /\ IF State = "held" THEN TakesWith("HeardHeld", Knows(Id, {Token}, 0, IF n > PlaceOf(Id) THEN PlaceOf(Id) ELSE n - 1))
-     ELSE TakesWith("HeardGone", IF Tries(Id) /\ Id \notin DOMAIN user.known THEN user ELSE Loses(Id, {}, Now))
+     ELSE TakesWith("HeardGone", Loses(Id, {}, Now, Now - 1))
 Gap == /\ What = "gap" /\ Must("the client watches", client[Sender].watches)
        /\ Waited /\ Takes("Gap") /\ UNCHANGED <<client, seen, left>>
 

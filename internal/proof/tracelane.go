@@ -326,6 +326,11 @@ var releaseCoreBugs = []coreBug{
 		"t.valid(q.c.clock.now()) && !t.mayHearStalePush()", "t.valid(q.c.clock.now())",
 		"a grant that the client knows", 0, "a push of an ended place",
 	},
+	{
+		"a Try hears no push before its answer", "acquire.go",
+		"\tq.c.renewer.track(t)\n", "\tif !w.try {\n\t\tq.c.renewer.track(t)\n\t}\n",
+		"a grant that the client knows", 0, "a Try is broken before its answer",
+	},
 }
 
 // coreBug is a mistake in the core: a text of a file that is another one, and the part of

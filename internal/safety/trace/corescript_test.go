@@ -147,6 +147,40 @@ var coreScripts = map[string]func(*desk){
 		second()
 		waiting.Wait()
 	},
+	// A Try is granted, and an operator breaks its ticket before the answer arrives, of which a
+	// push tells first.
+	"a Try is broken before its answer": func(d *desk) {
+		a := d.seat()
+		a.lock(d.ctx)()
+		fate := func(next joining) (driver.Status, error) {
+			a.set(func() { a.join = nil })
+			s, err := next()
+			d.breakFirst()
+			time.Sleep(10 * time.Millisecond)
+			return s, err
+		}
+		a.set(func() { a.join = fate })
+		a.take(d.ctx, a.locks.Mutex("n").TryLock)()
+	},
+	// A grant ends by an operator before its push arrives, between a renewal that finds no
+	// place and its answer.
+	"a push before an answer gone": func(d *desk) {
+		a, b := d.seat(), d.seat()
+		unlock := b.lock(d.ctx)
+		comes := make(chan struct{})
+		a.push, a.pushed = comes, driver.Held
+		var waiting sync.WaitGroup
+		waiting.Go(func() { a.lock(d.ctx)() })
+		synctest.Wait()
+		unlock()
+		d.breakFirst()
+		arrive := sync.OnceFunc(func() {
+			close(comes)
+			time.Sleep(10 * time.Millisecond)
+		})
+		a.set(func() { a.renewed = arrive })
+		waiting.Wait()
+	},
 }
 
 // deskTTL is the lease of scripts of the core.
@@ -172,7 +206,9 @@ type seat struct {
 	mu      sync.Mutex                           // guards what follows
 	join    func(joining) (driver.Status, error) // the fate of a Join; nil: it is answered at once
 	refuses bool                                 // renewals are refused
+	renewed func()                               // is called before the answer to a renewal arrives; nil: nothing
 	push    chan struct{}                        // pushes come once it is closed; nil: at once
+	pushed  driver.State                         // others are lost; 0: none is
 	ends    func()                               // is called just before a push arrives; nil: nothing
 	closed  bool
 }
@@ -201,13 +237,17 @@ func (s *seat) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.St
 }
 
 func (s *seat) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	refuses := false
-	s.set(func() { refuses = s.refuses })
+	var refuses bool
+	var renewed func()
+	s.set(func() { refuses, renewed = s.refuses, s.renewed })
 	if refuses {
 		return nil, driver.Errorf(driver.Unavailable, "refused by the script")
 	}
 	ctx, heard := s.Sent(ctx)
 	defer heard()
+	if renewed != nil {
+		defer renewed()
+	}
 	return s.Driver.Renew(ctx, refs)
 }
 
@@ -216,6 +256,9 @@ func (s *seat) Watch(ctx context.Context, notify func(string, driver.Status)) er
 		go func() {
 			if s.push != nil {
 				<-s.push
+			}
+			if s.pushed != 0 && p.State != s.pushed {
+				return
 			}
 			s.Heard(id, p)
 			if s.ends != nil {
