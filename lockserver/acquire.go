@@ -139,7 +139,11 @@ func (s *Server) checkName(name string) *problem {
 func (s *Server) serveAcquire(c *call) {
 	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) {
 		if a.resume != 0 {
-			if bad := h.extend(c.r.Context(), c.begun); bad != nil {
+			bad := h.hear(c.r.Context(), a.resume)
+			if bad == nil {
+				bad = h.extend(c.r.Context(), c.begun)
+			}
+			if bad != nil {
 				c.fail(bad)
 				return
 			}

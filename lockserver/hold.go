@@ -66,20 +66,22 @@ type hold struct {
 	ended   chan struct{}      // closed when that goroutine has ended
 	changed chan struct{}      // closed at the next change; nil: nobody looks
 	place   holdfast.Waiting   // while waiting
-	lock    *holdfast.Hold     // granted, held; over: to be released by its client
-	unwatch func() bool        // ends the watch for the end of lock; nil: none has begun
-	token   uint64             // of the last grant
-	since   time.Time          // of the last grant
-	until   time.Time          // end of the claim, as the last request extended it
-	seen    time.Time          // when the client was last heard of
-	polls   int                // requests that wait for a change
-	timer   *time.Timer        // of the state: see onTimer
-	due     time.Time          // when timer does something
-	reason  string             // over: why
-	failed  *problem           // why the last attempt ended without a hold
-	removed bool               // no longer in table.holds
-	counted bool               // in the quota
-	live    bool               // in table.live
+	// question is about a grant of which its client has heard elsewhere; nil: none is under way.
+	question *question
+	lock     *holdfast.Hold // granted, held; over: to be released by its client
+	unwatch  func() bool    // ends the watch for the end of lock; nil: none has begun
+	token    uint64         // of the last grant
+	since    time.Time      // of the last grant
+	until    time.Time      // end of the claim, as the last request extended it
+	seen     time.Time      // when the client was last heard of
+	polls    int            // requests that wait for a change
+	timer    *time.Timer    // of the state: see onTimer
+	due      time.Time      // when timer does something
+	reason   string         // over: why
+	failed   *problem       // why the last attempt ended without a hold
+	removed  bool           // no longer in table.holds
+	counted  bool           // in the quota
+	live     bool           // in table.live
 }
 
 // resumable reports whether another server can go on with the hold.

@@ -27,7 +27,7 @@ const maxHoldBeat = 3 * time.Second
 // can keep.
 func (s *Server) serveHold(c *call) {
 	c.withHold(holdParams, c.parseHoldStream, func(h *hold, a *acquireRequest) {
-		if c.streamHold(h) && a.release {
+		if c.streamHold(h, a.resume) && a.release {
 			c.release(ending{id: a.id, name: a.spec.name})
 		}
 	})
@@ -55,8 +55,9 @@ func (c *call) parseHoldStream(p params) (*acquireRequest, *problem) {
 // streamHold writes an event at each beat: waiting, held, and lost at the end. It
 // returns when the hold has ended or the connection is of no use, and reports whether
 // the client has ended it. Otherwise the client may still work, for as long as the last
-// event has told.
-func (c *call) streamHold(h *hold) (left bool) {
+// event has told. With resume, the store is asked again at each beat until this server has
+// heard of that grant.
+func (c *call) streamHold(h *hold, resume uint64) (left bool) {
 	t := c.s.table
 	beat := time.NewTicker(min(h.spec.ttl/10, maxHoldBeat))
 	defer beat.Stop()
@@ -74,6 +75,9 @@ func (c *call) streamHold(h *hold) (left bool) {
 			return false
 		}
 		t.mu.Lock()
+		if resume != 0 {
+			h.askLocked(resume)
+		}
 		st := h.tellLocked(c.r.Context(), time.Now())
 		lock, changed := h.lock, h.changeOfLocked()
 		t.mu.Unlock()

@@ -108,22 +108,29 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 	t.released.add(key)
 	var lock *holdfast.Hold
 	ttl := t.longest
-	var waited chan struct{}
+	waited := false
+	var leaving []<-chan struct{} // closed when the tickets beside that of lock have left
 	if h != nil {
 		lock, ttl = h.lock, h.spec.ttl
 		if h.state == joining || h.state == waiting {
-			waited = h.ended
+			waited, leaving = true, append(leaving, h.ended)
 			h.failed = released()
 			h.cancel()
+		}
+		if h.question != nil {
+			leaving = append(leaving, h.question.ended)
 		}
 		t.removeLocked(h)
 	}
 	t.mu.Unlock()
 	// The core gives the wait up with its ticket left, or after a third of the TTL.
-	if waited != nil && !endsWithin(waited, releaseLimit(ttl)*9/10) {
+	if !endWithin(leaving, releaseLimit(ttl)*9/10) {
+		if lock != nil {
+			t.unlock(lock)
+		}
 		return fields{{"id", e.id}, {"result", resultUnknown}}
 	}
-	result := t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, waited != nil)
+	result := t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, waited)
 	if result == resultGone && again {
 		result = resultReleased
 	}
@@ -138,16 +145,21 @@ func releaseLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, 100*time.Millisecond), ioTimeout)
 }
 
-// endsWithin reports whether ended is closed within a time.
-func endsWithin(ended <-chan struct{}, limit time.Duration) bool {
+// endWithin reports whether all of ended are closed within a time.
+func endWithin(ended []<-chan struct{}, limit time.Duration) bool {
+	if len(ended) == 0 {
+		return true
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case <-ended:
-		return true
-	case <-timer.C:
-		return false
+	for _, e := range ended {
+		select {
+		case <-e:
+		case <-timer.C:
+			return false
+		}
 	}
+	return true
 }
 
 // releaseAtStore ends the owner's place. The tickets of other servers are broken first,

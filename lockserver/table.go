@@ -82,8 +82,7 @@ func (t *table) attach(from *sender, a *acquireRequest) (*hold, *problem) {
 	}
 	switch {
 	case a.resume == 0 || h.state == over || a.resume == h.token || a.resume == h.want:
-	case (h.state == joining || h.state == waiting) && h.want == 0:
-		h.startLocked(a.resume) // another server has heard of the grant before this one
+	case h.waitsLocked(): // another server has heard of the grant before this one: see hear
 	default:
 		return nil, lost("gone")
 	}
@@ -155,6 +154,9 @@ func (t *table) removeLocked(h *hold) {
 	t.countLiveLocked(h, false)
 	if h.timer != nil {
 		h.timer.Stop()
+	}
+	if h.question != nil {
+		h.question.cancel()
 	}
 	if h.unwatch != nil {
 		h.unwatch()

@@ -9,12 +9,9 @@ import (
 )
 
 // startLocked begins a goroutine that takes the lock for h: as a new try, or, with a
-// token, by an owner check. An owner check may follow a try that still waits. It ends that
-// first, because the client library refuses a Try behind it without asking the store; the
-// owner keeps its place by the ticket of the server that has told its client of the grant.
+// token, by an owner check.
 func (h *hold) startLocked(want uint64) {
 	t := h.t
-	giveUp, gaveUp := h.cancel, h.ended
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	h.state, h.want, h.cancel, h.ended, h.failed, h.place = joining, want, cancel, ended, nil, holdfast.Waiting{Ahead: -1}
@@ -27,11 +24,7 @@ func (h *hold) startLocked(want uint64) {
 	t.running.Go(func() {
 		defer close(ended)
 		defer cancel()
-		if giveUp != nil {
-			giveUp()
-			<-gaveUp
-		}
-		lock, err := h.take(ctx, want)
+		lock, err := h.take(ctx, want, h.opts)
 		h.onTaken(start, lock, err)
 	})
 }
@@ -62,17 +55,17 @@ var errChanged = errors.New("lockserver: the owner holds, but its place could no
 // take takes the lock of h. With a token, it is an owner check: Inspect comes first,
 // because a question must not take the lock, and then the token that the place really
 // has is compared.
-func (h *hold) take(ctx context.Context, want uint64) (*holdfast.Hold, error) {
+func (h *hold) take(ctx context.Context, want uint64, opts []holdfast.Option) (*holdfast.Hold, error) {
 	t := h.t
 	if want == 0 {
-		return t.store.lock(ctx, &h.spec, h.opts, h.try)
+		return t.store.lock(ctx, &h.spec, opts, h.try)
 	}
 	if holds, err := t.store.holdsWith(ctx, &h.spec, h.owner, want); err != nil {
 		return nil, err
 	} else if !holds {
 		return nil, errGone
 	}
-	lock, err := t.store.lock(ctx, &h.spec, h.opts, true)
+	lock, err := t.store.lock(ctx, &h.spec, opts, true)
 	switch {
 	case errors.Is(err, holdfast.ErrHeld), errors.Is(err, holdfast.ErrKindMismatch):
 		// A client answers a Try so, too, for reasons that are not the store's word about
