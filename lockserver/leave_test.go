@@ -76,3 +76,35 @@ func TestReleaseOfAWaitIsUnknownWhileTheStoreIsSilent(t *testing.T) {
 		}
 	})
 }
+
+// lateLeave is a driver whose Leave waits until it is open.
+type lateLeave struct {
+	*memlock.Driver
+	open chan struct{}
+}
+
+func (d *lateLeave) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+	<-d.open
+	return d.Driver.Leave(ctx, refs)
+}
+
+// TestReleaseBesideARenewalLeavesNothing releases a hold at one server while another, whose
+// ticket the release has broken, answers a renewal: it finds the hold that is about to end,
+// and shares its place.
+func TestReleaseBesideARenewalLeavesNothing(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &lateLeave{Driver: memlock.New(w.store), open: make(chan struct{})}
+		a, b, c := w.server(), w.serverWith(w.clientOf(d), Options{}), w.client()
+		token := w.acquire(b, 1, "a").text("token")
+		w.want("resume", w.acquire(a, 1, "a", "resume", token), 200, "state", "held")
+		released := make(chan reply)
+		go func() { released <- w.release(b, 1, "a", "moved", "true") }()
+		synctest.Wait()
+		w.want("renew", w.renew(a, 1), 200, "state", "held", "token", token)
+		close(d.open)
+		w.want("release", <-released, 200, "result", "released")
+		if holders, waiters := w.tickets(c, "a"); holders+waiters != 0 {
+			t.Errorf("%d tickets hold, %d wait", holders, waiters)
+		}
+	})
+}

@@ -162,13 +162,16 @@ func endWithin(ended []<-chan struct{}, limit time.Duration) bool {
 	return true
 }
 
-// releaseAtStore ends the owner's place. The tickets of other servers are broken first,
-// and the own one leaves last. done says that the id's wait here has ended.
+// releaseAtStore ends the owner's place. The tickets of other servers are broken first, and
+// the own one leaves last. Such a server may share the place meanwhile, in an owner check
+// for a renewal, so the store is asked until the owner has no ticket. done says that the
+// id's wait here has ended.
 func (t *table) releaseAtStore(ctx context.Context, e ending, key holdKey, ttl time.Duration, lock *holdfast.Hold, done bool) string {
+	moved := t.owners && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil)
+	ctx, cancel := requestContext(ctx, releaseLimit(ttl))
+	defer cancel()
 	broken := 0
-	if t.owners && (e.moved || lock == nil && !done || lock != nil && lock.Err() != nil) {
-		ctx, cancel := requestContext(ctx, releaseLimit(ttl))
-		defer cancel()
+	if moved {
 		n, err := t.store.breakOwner(ctx, e.name, key.owner(), lock.Ticket())
 		if err != nil {
 			if lock != nil {
@@ -178,6 +181,18 @@ func (t *table) releaseAtStore(ctx context.Context, e ending, key holdKey, ttl t
 		}
 		broken = n
 	}
+	result := resultOf(lock, broken, done)
+	if moved && (lock != nil || broken > 0) {
+		if err := t.store.breakAll(ctx, e.name, key.owner()); err != nil {
+			return resultUnknown
+		}
+	}
+	return result
+}
+
+// resultOf releases the own ticket, if there is one, and returns the result of a release
+// that has broken others.
+func resultOf(lock *holdfast.Hold, broken int, done bool) string {
 	if lock == nil {
 		if broken > 0 || done {
 			return resultReleased

@@ -76,6 +76,15 @@ func (s *store) breakOwner(ctx context.Context, name, owner, but string) (n int,
 	return n, nil
 }
 
+// breakAll removes the tickets of an owner until a look at the queue finds none.
+func (s *store) breakAll(ctx context.Context, name, owner string) error {
+	for {
+		if n, err := s.breakOwner(ctx, name, owner, ""); n == 0 || err != nil {
+			return err
+		}
+	}
+}
+
 // page returns the first names in use after a name, in order, that who may read.
 func (s *store) page(ctx context.Context, who *Principal, prefix, after string, limit int) ([]string, error) {
 	var last maxHeap
