@@ -139,7 +139,7 @@ func (s *Server) checkName(name string) *problem {
 func (s *Server) serveAcquire(c *call) {
 	c.withHold(acquireParams, c.parseAcquire, func(h *hold, a *acquireRequest) {
 		if a.resume != 0 {
-			bad := h.hear(c.r.Context(), a.resume)
+			bad := s.table.hear(c.r.Context(), h, a.resume)
 			if bad == nil {
 				bad = h.extend(c.r.Context(), c.begun)
 			}

@@ -15,6 +15,7 @@ import (
 // its own may be the only one that holds, since the server that told the client gives its
 // ticket up when the client asks it no more.
 type question struct {
+	h      *hold
 	want   uint64 // the token that the client names
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when no ticket is left but that of the hold
@@ -29,12 +30,12 @@ func (h *hold) askLocked(want uint64) *question {
 	}
 	if h.question == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		h.question = &question{want: want, cancel: cancel, ended: make(chan struct{})}
+		h.question = &question{h: h, want: want, cancel: cancel, ended: make(chan struct{})}
 		q := h.question
 		h.t.running.Go(func() {
 			defer close(q.ended)
 			defer cancel()
-			h.ask(ctx, q)
+			q.run(ctx)
 		})
 	}
 	return h.question
@@ -49,10 +50,9 @@ func (h *hold) waitsLocked() bool {
 // it in the client library, which has a queue for each TTL.
 const aside = time.Nanosecond
 
-// ask takes the lock for a question, beside the wait, and ends that. Without an answer, the
-// wait goes on.
-func (h *hold) ask(ctx context.Context, q *question) {
-	t := h.t
+// run takes the lock beside the wait, and ends the wait. Without an answer, the wait goes on.
+func (q *question) run(ctx context.Context) {
+	h, t := q.h, q.h.t
 	ttl := h.spec.ttl + aside
 	if ttl > t.longest {
 		ttl = h.spec.ttl - aside
@@ -89,8 +89,7 @@ func (h *hold) ask(ctx context.Context, q *question) {
 
 // hear waits until this server has heard of the grant by which a client resumes, for an
 // eighth of the TTL at most. It returns a problem if it has not, or has heard of another.
-func (h *hold) hear(ctx context.Context, want uint64) *problem {
-	t := h.t
+func (t *table) hear(ctx context.Context, h *hold, want uint64) *problem {
 	ctx, cancel := requestContext(ctx, h.spec.ttl/8)
 	defer cancel()
 	t.mu.Lock()
