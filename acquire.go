@@ -264,7 +264,7 @@ func (w *wait) awaitJoinAllowed(ctx context.Context, t *ticket) bool {
 	q.mu.Unlock()
 	if pause > 0 {
 		q.laneHealth.probeAfterFailure(&q.key, w.troubleDelay()/2)
-		if !q.pause(ctx, pause) {
+		if !w.pauseBeforeJoin(ctx, t, pause) {
 			q.mu.Lock()
 			return false
 		}
@@ -280,6 +280,41 @@ func (w *wait) awaitJoinAllowed(ctx context.Context, t *ticket) bool {
 		q.onJoinError(w.hold, t, q.laneHealth.silenceError(driver.Unavailable))
 	}
 	return false
+}
+
+// pauseBeforeJoin waits for d before t joins again. A push about t, by which an earlier Join
+// took effect, ends the pause. pauseBeforeJoin reports false if the wait is over, or its
+// context or the client ends.
+func (w *wait) pauseBeforeJoin(ctx context.Context, t *ticket, d time.Duration) bool {
+	q := w.hold.queue
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		q.mu.Lock()
+		if w.wakeUp == nil {
+			w.wakeUp = make(chan struct{}, 1)
+		}
+		wake, over, pushed := w.wakeUp, !w.hold.queuedLocked(), false
+		if t.extra != nil && t.extra.notBefore <= q.c.clock.now() {
+			pushed, t.extra.pushed = t.extra.pushed, false
+		}
+		q.mu.Unlock()
+		switch {
+		case over:
+			return false
+		case pushed:
+			return true
+		}
+		select {
+		case <-timer.C:
+			return true
+		case <-wake:
+		case <-ctx.Done():
+			return false
+		case <-q.c.shutdown.closing:
+			return false
+		}
+	}
 }
 
 // awaitStore waits until the store has replied after an instant. If the wait had

@@ -327,7 +327,10 @@ func (q *queue) onPush(t *ticket, st driver.Status) {
 	case t.state == driver.Gone || st.State <= t.state:
 	case t.state == 0:
 		if st.State > t.ensureExtra().earlyPush.State {
-			t.extra.earlyPush = st
+			t.extra.earlyPush, t.extra.pushed = st, true
+			if j := q.waiters.joiner; j != nil && q.pending == t {
+				j.wait.wake()
+			}
 		}
 	case st.State == driver.Held:
 		if t.valid(q.c.clock.now()) && !t.mayHearStalePush() {

@@ -39,6 +39,7 @@ type ticketExtra struct {
 	awaitReplyAfter instant       // no Join before the store has replied after this
 	ahead           int32         // of a waiting ticket: places before it, -1 where not known
 	renewal         *userRenewal  // the renewal that Client.Renew waits for
+	pushed          bool          // earlyPush came since the last pause before a Join
 	stalePush       bool          // a push may be about a place that has expired since; never reset
 }
 
