@@ -176,8 +176,10 @@ func TestF107_LockWaitsForRestartGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Mutex("n").TryLock(t.Context()); !errors.Is(err, ErrRestarted) {
-		t.Errorf("TryLock: %v", err)
+	_, err = c.Mutex("n").TryLock(t.Context())
+	se, ok := errors.AsType[*holdfast.StoreError](err)
+	if !ok || !errors.Is(err, ErrRestarted) || se.RetryAfter() < ttl/2 || se.RetryAfter() > ttl {
+		t.Errorf("TryLock: %v, to be repeated after %v", err, se.RetryAfter())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

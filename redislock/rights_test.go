@@ -168,6 +168,53 @@ func refusals(t *testing.T, s *servers.RedisServer, rules []string) (errs []erro
 	return errs
 }
 
+// TestF114_RefusedJoinLeavesNothingForEver checks that the script of a Join which
+// lacks a right leaves nothing that never expires. The Leave that the driver sends
+// after it is no help where the process ends before.
+//
+// Covers: F114 on redis.
+func TestF114_RefusedJoinLeavesNothingForEver(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t, servers.RedisOptions{})
+	rules := documentedRights(t, "", DefaultPrefix)
+	other := quiet(t, openOn(t, s, ""))
+	kinds := map[string]driver.Ticket{
+		"mutex": {Units: 1, Limit: 1}, "owner": {Units: 1, Limit: 1, Owner: "o"},
+		"reader": {Units: 1, Limit: driver.RWLimit}, "permits": {Units: 2, Limit: 3},
+	}
+	refused := 0
+	for _, rule := range rules {
+		if !strings.HasPrefix(rule, "+") {
+			continue
+		}
+		d := as(t, s, "less", slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
+		m := quiet(t, d)
+		for kind, k := range kinds {
+			for _, busy := range []bool{false, true} {
+				name := fmt.Sprint(rule, " ", kind, " ", busy)
+				if busy {
+					holder := other.ticket(name)
+					holder.Units, holder.Limit = k.Limit, k.Limit
+					other.take(holder, driver.Held)
+				}
+				next := m.ticket(name)
+				next.Units, next.Limit, next.Owner = k.Units, k.Limit, k.Owner
+				if _, err := d.join(m.ctx(), next, true); err != nil {
+					refused++
+				}
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no Join was refused")
+	}
+	for _, key := range s.Do(t, "KEYS", DefaultPrefix+"*").([]any) {
+		if left := s.Do(t, "PTTL", key.(string)); left == int64(-1) {
+			t.Errorf("%s never expires", key)
+		}
+	}
+}
+
 // TestCheckExaminesTheKeyOfMarks checks that Check tells a user who may use the keys
 // of queues but may not read, or not write, those of marks, which Once needs.
 func TestCheckExaminesTheKeyOfMarks(t *testing.T) {
