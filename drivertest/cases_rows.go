@@ -30,6 +30,39 @@ func (w *world) leaveIdle(c *client) {
 	w.Cleanup(func() { w.h.StepClock(w.T, -step) })
 }
 
+// turns has a client take and give back other names, and returns how long that takes,
+// or how long it took until limit was over.
+func (w *world) turns(c *client, limit time.Duration) (took time.Duration) {
+	w.Helper()
+	const rounds = 64 // enough for several sweeps
+	start := time.Now()
+	for i := 0; i < rounds && took <= limit; i++ {
+		t := c.mutex(fmt.Sprint("other-", i%8))
+		c.join(t, driver.Held)
+		c.leave(t, driver.Held)
+		took = time.Since(start)
+	}
+	return took
+}
+
+// wantInVain has a client ask for a name whose row a stranger keeps, until the
+// returned function is called. Its requests are short, so that it never stops asking.
+func wantInVain(c *client, t *driver.Ticket) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wants sync.WaitGroup
+	wants.Go(func() {
+		for ctx.Err() == nil {
+			once, end := context.WithTimeout(ctx, 2*time.Second)
+			_, _ = c.d.Join(once, t, true)
+			end()
+		}
+	})
+	return func() {
+		cancel()
+		wants.Wait()
+	}
+}
+
 var rowCases = []Case{
 	{Name: "locked-row", Rules: "Driver 1, Renew 1, F122", Needs: LockRow | StepClock, Alone: true, run: func(w *world) {
 		// A stranger keeps the row of one line. Somebody wants that lock; all
@@ -37,44 +70,22 @@ var rowCases = []Case{
 		// are renewed in one request with it.
 		a, b, c := w.client(), w.client(), w.client()
 		w.leaveIdle(a)
-		turns := func(limit time.Duration) (took time.Duration) {
-			const rounds = 64 // enough for several sweeps
-			start := time.Now()
-			for i := 0; i < rounds && took <= limit; i++ {
-				t := c.mutex(fmt.Sprint("other-", i%8))
-				c.join(t, driver.Held)
-				c.leave(t, driver.Held)
-				took = time.Since(start)
-			}
-			return took
-		}
 		refs := make([]driver.Ref, 20)
 		for i := range refs {
 			refs[i] = driver.Ref{Ticket: a.mutex(fmt.Sprint("held-", i)), State: driver.Held}
 			a.join(refs[i].Ticket, driver.Held)
 		}
-		before := turns(w.maxWait())
+		before := w.turns(c, w.maxWait())
 		release := w.h.LockRow(w.T, refs[0].Name)
 		defer release()
-		// Short, so that they never stop asking.
-		ctx, cancel := context.WithCancel(context.Background())
-		var wants sync.WaitGroup
-		defer wants.Wait()
-		defer cancel()
-		t := b.mutex("held-0")
-		wants.Go(func() {
-			for ctx.Err() == nil {
-				once, end := context.WithTimeout(ctx, 2*time.Second)
-				_, _ = b.d.Join(once, t, true)
-				end()
-			}
-		})
+		stop := wantInVain(b, b.mutex("held-0"))
+		defer stop()
 		limit := 10*before + 3*time.Second
 		begun := time.Now()
-		if took := turns(limit); w.still.exceed(took, limit, begun) {
+		if took := w.turns(c, limit); w.still.exceed(took, limit, begun) {
 			w.Errorf("while one row is locked, turns at other names take %v and more, %v before", took, before)
 		}
-		renew, end := context.WithTimeout(ctx, 10*time.Second)
+		renew, end := context.WithTimeout(context.Background(), 10*time.Second)
 		places, err := a.d.Renew(renew, refs)
 		end()
 		if err != nil {
@@ -85,8 +96,7 @@ var rowCases = []Case{
 				w.Errorf("%s, whose row is not locked: %+v", refs[1+i].ID, p)
 			}
 		}
-		cancel()
-		wants.Wait()
+		stop()
 		release()
 		a.renew(refs[0].Ticket, driver.Held)
 	}},
@@ -143,16 +153,25 @@ var rowCases = []Case{
 		w.leaveIdle(c)
 		w.until("nothing is kept for names that nobody uses", func() bool { return w.h.Rows(w.T) <= before+idleNames/10 })
 	}}, {Name: "idle-rows-beside-locked", Rules: "F122, F130", Needs: Rows | LockRow | StepClock, Alone: true, run: func(w *world) {
-		// A stranger keeps the row of one line. The rows of idle names go as if it
-		// did not.
-		c := w.client()
+		// A stranger keeps the row of one idle name, which somebody wants. The rows
+		// of other idle names go as if nobody did, and while they go, others get
+		// their locks as fast as before.
+		a, b, c := w.client(), w.client(), w.client()
 		before := w.h.Rows(w.T)
-		locked := c.mutex("locked")
-		c.join(locked, driver.Held)
-		c.leave(locked, driver.Held)
+		locked := a.mutex("locked")
+		a.join(locked, driver.Held)
+		a.leave(locked, driver.Held)
+		quick := w.turns(c, w.maxWait())
 		release := w.h.LockRow(w.T, locked.Name)
 		defer release()
-		w.leaveIdle(c)
+		stop := wantInVain(b, b.mutex("locked"))
+		defer stop()
+		w.leaveIdle(a)
+		limit := 10*quick + 3*time.Second
+		begun := time.Now()
+		if took := w.turns(c, limit); w.still.exceed(took, limit, begun) {
+			w.Errorf("while somebody wants an idle name whose row is locked, turns at other names take %v and more, %v before", took, quick)
+		}
 		w.until("nothing is kept for idle names beside a locked row", func() bool { return w.h.Rows(w.T) <= before+1+idleNames/10 })
 	}},
 }
