@@ -19,6 +19,7 @@ func TestClassesOfErrors(t *testing.T) {
 	for number, want := range map[uint16]driver.Class{
 		1213: driver.NotDone,     // deadlock
 		1205: driver.NotDone,     // a row is locked
+		1020: driver.NotDone,     // a row was changed since the transaction began
 		1206: driver.NotDone,     // the table of locks is full
 		1412: driver.NotDone,     // the table was changed meanwhile
 		1317: driver.Unknown,     // interrupted, perhaps after the commit
