@@ -232,25 +232,32 @@ func (s *serverList) askInTurn(ctx context.Context, ttl time.Duration, path stri
 	defer cancel()
 	tries, patience := s.tries(ttl)
 	replies := make(chan reply, tries)
-	next := time.NewTimer(0)
+	next := time.NewTimer(patience)
 	defer next.Stop()
+	sent, open, at := 0, 0, 0
+	ask := func() {
+		if open > 0 {
+			s.leaveServer(at)
+		}
+		at = s.turn()
+		from := at
+		sent, open = sent+1, open+1
+		running.Go(func() {
+			a, err := s.askTurn(ctx, from, http.MethodPost, path, body)
+			replies <- reply{a, err}
+		})
+		if sent < tries {
+			next.Reset(patience)
+		} else {
+			next.Stop()
+		}
+	}
+	ask()
 	var last reply
-	for sent, open, at := 0, 0, 0; ; {
+	for {
 		select {
 		case <-next.C:
-			if open > 0 {
-				s.leaveServer(at)
-			}
-			at = s.turn()
-			from := at
-			sent, open = sent+1, open+1
-			running.Go(func() {
-				a, err := s.askTurn(ctx, from, http.MethodPost, path, body)
-				replies <- reply{a, err}
-			})
-			if sent < tries {
-				next.Reset(patience)
-			}
+			ask()
 		case r := <-replies:
 			open--
 			if last.err == nil || r.err == nil || driver.ClassOf(last.err) != driver.Unknown {
@@ -259,7 +266,7 @@ func (s *serverList) askInTurn(ctx context.Context, ttl time.Duration, path stri
 			unserved := r.err == nil && r.a.isUnserved()
 			switch {
 			case unserved && sent < tries && ctx.Err() == nil && s.life.Err() == nil:
-				next.Reset(0)
+				ask()
 			case (unserved || r.err != nil) && open > 0:
 			default:
 				if last.a != nil {
