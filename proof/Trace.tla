@@ -65,7 +65,7 @@ Refused(what) ==
   /\ client' = IF unsure /\ what \in {"join", "leave", "break"} THEN [client EXCEPT ![Sender].mine = IF what = "break" THEN @ ELSE @ \cup {Id}, ![Sender].unsure = @ \cup {<<what, Id, Extra>>} \cup Replaced(what)]
        ELSE IF Loose THEN [client EXCEPT ![Sender].unsure = @ \cup Replaced(what)] ELSE client
   /\ left' = IF unsure /\ what = "leave" /\ Extra = 0 THEN left \cup {Id} ELSE left
-  /\ store' = IF unsure /\ what = "join" /\ Aged.left[Id] = 0 THEN [Aged EXCEPT !.left[Id] = Kept] ELSE Aged
+  /\ store' = IF unsure /\ what = "join" /\ Aged.left[Id] = 0 /\ ~In(store, Id) THEN [Aged EXCEPT !.left[Id] = Kept] ELSE Aged
   /\ UNCHANGED <<overdue, died>> /\ Takes("Refused") /\ seen' = seen
 \* A tombstone, or a place that was dropped, keeps the ticket gone (Join 2); the
 \* latter need not, and neither for ever.

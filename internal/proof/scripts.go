@@ -27,11 +27,12 @@ const passedOver = "passed over"
 // soundness are the scripts that show no flaw: a push that comes after the turns of later
 // tickets, Joins that fail and let the next ticket hold, and a hold that is told after that
 // of a later ticket.
-var soundness = []string{"a late push", "a lost replacement", failedReplacement, twoTogether}
+var soundness = []string{"a late push", "a lost replacement", failedReplacement, twoTogether, lateRepetition}
 
 const (
-	failedReplacement = "a failed replacement" // a Join that no node of RedLock carries out
-	twoTogether       = "two together"         // by a lock that two hold, which RedLock has not
+	failedReplacement = "a failed replacement"       // a Join that no node of RedLock carries out
+	twoTogether       = "two together"               // by a lock that two hold, which RedLock has not
+	lateRepetition    = "a repetition after the end" // of a place, which RedLock notices later
 )
 
 // playedOn reports whether a script can be played on a store without a flaw.
@@ -39,7 +40,7 @@ func playedOn(script, store string) bool {
 	switch script {
 	case minority, failedReplacement:
 		return strings.Contains(store, soundNodes)
-	case twoTogether:
+	case twoTogether, lateRepetition:
 		return !strings.Contains(store, soundNodes) && store != passingScripts
 	case passedOver:
 		return store == passingScripts

@@ -80,6 +80,18 @@ var scripts = map[string]func(*scene){
 		arrives()
 		s.join("b", "a")
 	},
+	// A holder's place has ended, and its Join is repeated without an answer: the next one
+	// is told that it holds.
+	"a repetition after the end": func(s *scene) {
+		s.join("a")
+		s.delayPushes("b")()
+		s.join("b")
+		time.Sleep(tracetest.TTL / 2)
+		s.renew("b")
+		time.Sleep(tracetest.TTL * 3 / 4)
+		s.loseJoin("a")()
+		s.renew("b")
+	},
 	// No node carries out a Join that replaces the ticket that holds. That leaves all the same.
 	"a failed replacement": func(s *scene) {
 		s.join("a")
