@@ -141,7 +141,7 @@ var stages = []stage{
 		"clients-64", "clients-8-1ms", "clients-64-1ms", "held-10000", "crash"}, etcdStage},
 	{"zookeeper", []string{"alone-1", "alone-64", "process-16", "process-100", "process-16-1ms", "process-100-1ms", "clients-2", "clients-8", "clients-64",
 		"clients-8-1ms", "clients-64-1ms", "held-1000", "crash"}, zkStage},
-	{"postgresql", sqlScenarios, pgStage},
+	{"postgresql", append([]string{"clients-4"}, sqlScenarios...), pgStage},
 	{"mariadb", sqlScenarios, mysqlStage},
 }
 

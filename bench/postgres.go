@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"strings"
 	"time"
 
 	"cirello.io/pglock"
@@ -35,14 +36,30 @@ func pgStage(h *host) ([]bench.Target, map[string]string) {
 		return bench.Target{Spec: bench.Spec{Name: name, Kind: kind, Server: url, Settings: settings}, Role: role, Version: version, Probe: p, In: in}
 	}
 	peer := version("cirello.io/pglock")
+	competing := func(sc bench.Scenario) bool { return peers(sc) && sc.Name != "clients-4" }
 	n := s.Value(h, "SELECT current_setting('server_version_num')::bigint")
+	// NOTIFY wakes sessions of its own database alone.
+	beside := func(clients int) bench.Target {
+		name := fmt.Sprint("beside", clients)
+		s.Exec(h, "CREATE DATABASE "+name)
+		t := row(besideIdle(clients), bench.Holdfast, bench.RoleHoldfast, "", "", usual("clients-4"))
+		t.Server, t.Beside = strings.Replace(url, "/postgres?", "/"+name+"?", 1), clients
+		return t
+	}
 	return []bench.Target{
 		ours(url, p),
-		row("pg_advisory_lock", "pg-advisory", bench.RolePeer, "", "", peers),
+		beside(16),
+		beside(60),
+		row("pg_advisory_lock", "pg-advisory", bench.RolePeer, "", "", competing),
 		row("pglock, defaults", "pglock", bench.RolePeer, peer, "", usual("alone-1", "clients-2", "clients-8-1ms")),
-		row("pglock, lease 1 s", "pglock", bench.RolePeer, peer, "1s", peers),
+		row("pglock, lease 1 s", "pglock", bench.RolePeer, peer, "1s", competing),
 		row("limit: 2 UPDATEs", "pg-update", bench.RoleLimit, "", "", alone),
 	}, map[string]string{"postgresql": fmt.Sprintf("%d.%d", n/10000, n%10000)}
+}
+
+// besideIdle names the row of Holdfast in a database with that many idle clients.
+func besideIdle(clients int) string {
+	return fmt.Sprintf("Holdfast, beside %d idle clients", clients)
 }
 
 // openAdvisory has a connection for each that holds or waits, as the lock

@@ -136,6 +136,8 @@ var targets = []target{
 	{"ZooKeeper, 8 clients: packets, 5 and the pings of sessions", 5.1, false, ofOurs("zookeeper", "clients-8", "requests")},
 	{"PostgreSQL, 2 clients: rate ÷ that of bare pairs of UPDATEs", 0.5, true, over("postgresql", "clients-2", "per_s", "alone-1", "limit: 2 UPDATEs", "per_s")},
 	{"PostgreSQL, 8 clients: hand-off p50 ÷ one UPDATE", 3, false, over("postgresql", "clients-8-1ms", "handoff_p50_us", "alone-1", "limit: 2 UPDATEs", "unlock_p50_us")},
+	{"PostgreSQL, 4 clients beside 60 idle ones: hand-off p50 ÷ without", 1.1, false, ratio("postgresql", "clients-4", "handoff_p50_us", besideIdle(60), bench.Holdfast)},
+	{"PostgreSQL, 4 clients beside 60 idle ones: server CPU ÷ without", 1.1, false, ratio("postgresql", "clients-4", "server_cpu_us", besideIdle(60), bench.Holdfast)},
 	{"MariaDB, 2 clients: rate ÷ that of bare pairs of UPDATEs", 0.5, true, over("mariadb", "clients-2", "per_s", "alone-1", "limit: 2 UPDATEs", "per_s")},
 	{"MariaDB, 8 clients: hand-off p50 ÷ one UPDATE", 4, false, over("mariadb", "clients-8-1ms", "handoff_p50_us", "alone-1", "limit: 2 UPDATEs", "unlock_p50_us")},
 	{"RedLock of 3, alone: p50 ÷ one node's", 1.6, false, over("redlock3", "alone-1", "cycle_p50_us", "alone-1", "limit: Holdfast on one of the nodes", "cycle_p50_us")},

@@ -58,6 +58,10 @@ type Spec struct {
 	Prefix   string        `json:"prefix"`             // of all names
 	TTL      time.Duration `json:"ttl,omitempty"`      // 0 is the implementation's own
 	Fresh    bool          `json:"fresh,omitempty"`    // no Contended comes before its runs
+
+	// Beside are further clients, of a process of their own, that have locked
+	// once and are idle since.
+	Beside int `json:"beside,omitempty"`
 }
 
 // Seat is the place of a client among all clients of a run.
@@ -113,7 +117,7 @@ func Scenarios() []Scenario {
 	}
 	all = append(all, Scenario{Name: "crowds", Kind: Cycles, Processes: 2, Clients: 2, Goroutines: 500, Shared: true,
 		Title: "one lock, 2 processes of 500 goroutines, nothing done inside"})
-	for _, n := range []int{2, 8, 16, 64} {
+	for _, n := range []int{2, 4, 8, 16, 64} {
 		for _, work := range []time.Duration{0, time.Millisecond} {
 			p := min(n, 4)
 			all = append(all, Scenario{Name: "clients-" + fmt.Sprint(n) + suffix(work), Kind: Cycles, Processes: p, Clients: n, Goroutines: 1,

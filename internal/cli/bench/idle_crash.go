@@ -46,11 +46,11 @@ func (r *runner) crash(ctx context.Context, s Scenario, e *entry) (f Figures, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.stopAll()) }()
-	one := &workerGroup{c.workers[:1]}
+	one := &workerGroup{workers: c.workers[:1]}
 	if _, err := one.all(ctx, request{Do: doTake}); err != nil {
 		return nil, err
 	}
-	other := &workerGroup{c.workers[1:]}
+	other := &workerGroup{workers: c.workers[1:]}
 	if err := c.workers[1].send(request{Do: doTake}); err != nil {
 		return nil, err
 	}

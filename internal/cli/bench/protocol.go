@@ -32,6 +32,7 @@ const (
 	doIdle = "idle" // use another lock meanwhile
 	doTake = "take" // take the shared lock once, and keep it
 	doDrop = "drop" // give it back
+	doOnce = "once" // lock once with each client, each another name
 )
 
 // response is the answer of a worker, a line of JSON and then its records.

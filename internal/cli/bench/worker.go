@@ -123,6 +123,8 @@ func (w *worker) execute(ctx context.Context, o request) (*response, error) {
 		return w.idle(ctx, o.Start, o.End)
 	case doTake:
 		return w.take(ctx)
+	case doOnce:
+		return nil, w.once(ctx)
 	case doDrop:
 		err := w.held[0].Unlock()
 		w.held = nil
@@ -254,6 +256,20 @@ func (w *worker) contend(ctx context.Context) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
+}
+
+// once has each client lock once, each another name.
+func (w *worker) once(ctx context.Context) error {
+	for i, c := range w.clients {
+		h, err := c.Lock(ctx, w.own("once-", i))
+		if err == nil {
+			err = h.Unlock()
+		}
+		if err != nil {
+			return fmt.Errorf("bench: once: %w", err)
+		}
+	}
+	return nil
 }
 
 // cycle is one goroutine of a run.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 // workerGroup are the worker processes of one implementation in one scenario.
 type workerGroup struct {
 	workers []*workerHandle
+	beside  []*workerHandle // those of Spec.Beside, which do nothing
 }
 
 // workerHandle is a worker, seen from the one who runs it.
@@ -71,7 +73,39 @@ func (r *runner) startWorkers(ctx context.Context, t Target, s Scenario) (*worke
 	if _, err := c.replies(ctx); err != nil {
 		return nil, errors.Join(err, c.stopAll())
 	}
+	if t.Beside > 0 {
+		if err := r.startBeside(ctx, t, s, c); err != nil {
+			return nil, errors.Join(err, c.stopAll())
+		}
+	}
 	return c, nil
+}
+
+// idleTime is the time for which clients of Spec.Beside are idle before others are
+// measured. A client may take so long to give up what it needed for its lock.
+const idleTime = 20 * time.Second
+
+// startBeside starts the process of [Spec.Beside], and waits until its clients have
+// been idle for a while.
+func (r *runner) startBeside(ctx context.Context, t Target, s Scenario, c *workerGroup) error {
+	w, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	c.beside = append(c.beside, w)
+	spec := t.Spec
+	spec.Prefix = fmt.Sprintf("%s%s/beside/", t.Prefix, s.Name)
+	only := workerGroup{workers: c.beside}
+	for _, o := range []request{
+		{Do: doOpen, Spec: spec, Scenario: Scenario{Name: s.Name, Clients: t.Beside}, Clients: t.Beside},
+		{Do: doOnce},
+	} {
+		if _, err := only.all(ctx, o); err != nil {
+			return err
+		}
+	}
+	sleepUntil(ctx, now()+int64(idleTime))
+	return nil
 }
 
 func (r *runner) start(ctx context.Context) (*workerHandle, error) {
@@ -184,12 +218,13 @@ const stopTimeout = 20 * time.Second
 
 // stopAll ends the workers and waits for them.
 func (c *workerGroup) stopAll() error {
-	for _, w := range c.workers {
+	all := slices.Concat(c.workers, c.beside)
+	for _, w := range all {
 		_ = w.in.Close()
 	}
 	late := time.After(stopTimeout)
 	var err error
-	for _, w := range c.workers {
+	for _, w := range all {
 		select {
 		case <-w.exited:
 		case <-late:
