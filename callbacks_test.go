@@ -231,7 +231,8 @@ var kinds = map[string]func(s *stage) (func() error, error){
 }
 
 // function is a kind of holds under which a function runs until unlock, or until its
-// context ends.
+// context ends. The goroutine that returns from the function may call back, and unlock then
+// waits for itself, as the user's own code would: the gate ends that.
 func function(run func(s *stage, ctx context.Context, fn work) error) func(s *stage) (func() error, error) {
 	return func(s *stage) (func() error, error) {
 		ctx, cancel := context.WithCancel(bg)
@@ -249,7 +250,15 @@ func function(run func(s *stage, ctx context.Context, fn work) error) func(s *st
 		}()
 		select {
 		case <-begun:
-			return func() error { cancel(); return <-result }, nil
+			return func() error {
+				cancel()
+				select {
+				case err := <-result:
+					return err
+				case <-s.gate:
+					return nil
+				}
+			}, nil
 		case err, ok := <-result:
 			cancel()
 			if !ok {
