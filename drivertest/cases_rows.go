@@ -46,7 +46,8 @@ func (w *world) turns(c *client, limit time.Duration) (took time.Duration) {
 }
 
 // wantInVain has a client ask for a name whose row a stranger keeps, until the
-// returned function is called. Its requests are short, so that it never stops asking.
+// returned function is called. Its requests are short, so that it never stops asking;
+// an answer, of a store on which the row keeps nobody out, is followed by a pause.
 func wantInVain(c *client, t *driver.Ticket) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wants sync.WaitGroup
@@ -55,6 +56,7 @@ func wantInVain(c *client, t *driver.Ticket) (end func()) {
 			once, end := context.WithTimeout(ctx, 2*time.Second)
 			_, _ = c.d.Join(once, t, true)
 			end()
+			time.Sleep(time.Millisecond)
 		}
 	})
 	return func() {
