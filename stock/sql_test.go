@@ -132,6 +132,22 @@ func TestOtherLayoutIsRefused(t *testing.T) {
 	})
 }
 
+// TestTablesWithoutALayoutAreCompleted checks that a client which finds the tables as
+// another one leaves them before its last statement goes on.
+func TestTablesWithoutALayoutAreCompleted(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		o := &Options{Prefix: own()}
+		db := pool(t, d.driverName, d.address(d.admin()))
+		for range 2 {
+			s, err := NewSQL(t.Context(), o, db)
+			must(t, err)
+			must(t, s.Close())
+			_, err = db.ExecContext(t.Context(), "DELETE FROM "+o.Prefix+"layout")
+			must(t, err)
+		}
+	})
+}
+
 // TestTablesAreMadeOnce opens many clients at once where there are no tables.
 func TestTablesAreMadeOnce(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {

@@ -83,10 +83,12 @@ func (o *Options) forTables() (Options, error) {
 // advisoryKey makes clients that create tables in PostgreSQL take turns.
 const advisoryKey = 0x686f6c6473746f63 // "holdstoc"
 
-// prepare checks the layout of the tables, and creates them if there are none.
+// prepare checks the layout of the tables, and creates them if there are none. Where a
+// statement that creates a table commits, as in MySQL, another client may be about to write
+// the layout: prepare then does what that client does.
 func (s *sqlServers) prepare(ctx context.Context, c *sqlConns) error {
 	layout, err := s.layout(ctx, c)
-	if isMissingTable(err) {
+	if isMissingTable(err) || err == nil && layout == 0 {
 		if err = s.create(ctx, c); err != nil {
 			if _, state := sqlState(err); strings.HasPrefix(state, "42") {
 				return driver.Errorf(driver.Refused, "the tables of the stock are missing, and this user may not create them; "+
