@@ -82,12 +82,15 @@ var hardCases = []lockCase{
 	{name: "dead waiters", about: "waiters that died together delay by one lease, not by one each (F48)", run: func(w *lockWorld) {
 		holder := w.client()
 		h := w.lock(holder.Mutex(w.name))
-		for i := range 3 {
+		var links []*link
+		for i := range 3 { // on a slow machine this may take longer than a lease
 			d := &link{Driver: w.h.Open(w.T)}
 			c := w.clientThrough(d)
+			links = append(links, d)
 			go func() { _, _ = c.Mutex(w.name).Lock(w.limit()) }()
 			w.until("it waits", func() bool { return w.tickets(holder, w.name) == i+2 })
-			defer d.mode.Store(cut)
+		}
+		for _, d := range links {
 			d.mode.Store(cut)
 		}
 		start := time.Now()
