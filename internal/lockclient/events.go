@@ -57,6 +57,18 @@ func (d *Driver) runEvents(ctx context.Context, notify func(string, driver.Statu
 	}
 }
 
+// confirm asks to go on with a ticket of whose grant an event alone has told, and passes
+// the answer on. Without one, the next renewal asks again.
+func (d *Driver) confirm(ctx context.Context, t *driver.Ticket, notify func(string, driver.Status)) {
+	ctx, cancel := context.WithTimeout(ctx, t.TTL/3)
+	defer cancel()
+	st, err := d.goOn(ctx, t, recordOf(t), "")
+	if err == nil && st.State != driver.Waiting {
+		st.Lease = 0 // no push extends a claim
+		notify(t.ID, st)
+	}
+}
+
 // receive reads the stream of the server whose turn it is, until it is another one's.
 // flows is called when events flow.
 func (d *Driver) receive(watching context.Context, flows func(), notify func(string, driver.Status)) error {
@@ -92,6 +104,7 @@ func (d *Driver) receive(watching context.Context, flows func(), notify func(str
 		d.servers.leaveServer(at)
 		return err
 	}
+	server := ""
 	scanner := bufio.NewScanner(resp.Body)
 	for scanner.Scan() {
 		watchdog.Reset(silence)
@@ -108,17 +121,18 @@ func (d *Driver) receive(watching context.Context, flows func(), notify func(str
 		}
 		switch id := d.records.ticketOf(a.ID); {
 		case a.Event == "flowing":
+			server = a.Server
 			flows()
 		case a.Event == "draining":
 			d.servers.leaveServer(at)
 		case id == "":
 		case a.Event == "held":
-			switch {
-			case !d.records.onHeld(id, a.Token):
-			case d.records.isHandedOn(id, a.Token):
-				notify("", driver.Status{}) // the answer to its renewal gives the grant back
-			default:
+			switch t, enough := d.records.onHeld(id, a.Token, server); {
+			case t == nil:
+			case enough:
 				notify(id, driver.Status{State: driver.Held, Token: storeToken(a.Token), Ahead: -1})
+			default:
+				d.running.Go(func() { d.confirm(watching, t, notify) })
 			}
 		case a.Event == "lost":
 			d.records.forget(id)

@@ -19,9 +19,8 @@ type records struct {
 	// granted has the tokens of the tickets of which events, and no answers yet, say that
 	// they hold.
 	granted map[string]uint64
-	// expected has the tickets of which events may say that they hold, and whether they
-	// ask for all units of a lock.
-	expected map[string]bool
+	// expected has the tickets of which events may say that they hold.
+	expected map[string]*driver.Ticket
 	// dropped are the last tickets that the driver has called gone, or that left before
 	// their Join came: events about them come too late.
 	dropped []string
@@ -60,6 +59,7 @@ type record struct {
 	moved   bool     // another server may have a ticket of it: several answered, or an answer was missed
 	token   uint64   // of the grant, as the servers write it; 0: not granted
 	waits   bool     // a server has answered that it waits
+	keeper  string   // the server that answered so last: it keeps the place for as long as the claim lasts
 	leaving bool     // a release was sent
 	left    bool     // and answered
 }
@@ -89,6 +89,9 @@ func (s *records) note(r *record, a *answer, e *entry, err error) {
 	if e.State != "" && !slices.Contains(r.had, a.Server) {
 		r.had = append(r.had, a.Server)
 	}
+	if e.State == "waiting" && e.Left > 0 {
+		r.keeper = a.Server
+	}
 	r.moved = r.moved || a.missed || len(r.servers) > 1 || a.status >= http.StatusInternalServerError
 }
 
@@ -112,19 +115,43 @@ func (s *records) tokenLocked(ticketID string, r *record) uint64 {
 func (s *records) expect(t *driver.Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expected[t.ID] = t.Exclusive()
+	s.expected[t.ID] = t
 }
 
-// onHeld notes an event by which a ticket holds. It reports false if the event comes too
-// late.
-func (s *records) onHeld(ticketID string, token uint64) bool {
+// onHeld notes an event of a server by which a ticket holds, and returns the ticket, nil
+// if the event comes too late. The event is enough if the claim on the place is that
+// server's: another one may have told the client later that its place is kept, and give its
+// own ticket up sooner. It is not enough for a grant that needs a token of its own, see
+// isHandedOn.
+func (s *records) onHeld(ticketID string, token uint64, server string) (t *driver.Ticket, enough bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, expected := s.expected[ticketID]; !expected || slices.Contains(s.dropped, ticketID) {
-		return false
+	t = s.expected[ticketID]
+	if t == nil || slices.Contains(s.dropped, ticketID) {
+		return nil, false
 	}
 	s.granted[ticketID] = token
-	return true
+	r := recordOf(t)
+	enough = (r.keeper == "" || r.keeper == server) && !isHandedOn(t, token)
+	if !enough {
+		r.moved = true // another server may be asked to go on
+	}
+	return t, enough
+}
+
+// keeps reports whether the claim of a ticket's place lasts no longer than a server keeps
+// it.
+func (s *records) keeps(r *record, server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.keeper == "" || r.keeper == server
+}
+
+// isKnown reports whether an answer has told that a ticket holds.
+func (s *records) isKnown(r *record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.token != 0
 }
 
 // maxDropped is the number of tickets of which late events are ignored.
@@ -148,10 +175,8 @@ func (s *records) hasLeft(ticketID string, r *record) bool {
 
 // isHandedOn reports whether a server handed a grant on between its own clients, as it
 // does with permits, and the ticket needs a token of its own at the store.
-func (s *records) isHandedOn(ticketID string, token uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return token&0xff != 0 && s.expected[ticketID]
+func isHandedOn(t *driver.Ticket, token uint64) bool {
+	return token&0xff != 0 && t.Exclusive()
 }
 
 // forget ends what events can say about a ticket: it holds by an answer, or is gone.

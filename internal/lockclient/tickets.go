@@ -2,6 +2,7 @@ package lockclient
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -59,7 +60,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	case !wait && st.State == driver.Waiting:
 		return d.giveUp(ctx, t, st)
 	case again && st.State == driver.Held: // the answer has the rest of the claim
-		return d.renewed(ctx, t, st)
+		return d.renewed(ctx, t, r, a.Server, st)
 	}
 	return st, nil
 }
@@ -98,7 +99,7 @@ func (d *Driver) joined(ctx context.Context, t *driver.Ticket, r *record, a *ans
 func (d *Driver) status(ctx context.Context, t *driver.Ticket, r *record, e *entry) (driver.Status, error) {
 	st := driver.Status{Lease: milliseconds(e.Left), Ahead: -1, Holder: e.Holder.text()}
 	switch {
-	case e.State == "held" && t.Exclusive() && e.Token&0xff != 0: // as isHandedOn
+	case e.State == "held" && isHandedOn(t, e.Token):
 		_, err := d.Leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
 		return driver.Status{State: driver.Gone, Ahead: -1}, err
 	case e.State == "held":
@@ -134,13 +135,24 @@ func (d *Driver) giveUp(ctx context.Context, t *driver.Ticket, st driver.Status)
 	return driver.Status{State: driver.Gone, Ahead: -1, Holder: st.Holder}, err
 }
 
-// renewed renews a ticket that was found to hold.
-func (d *Driver) renewed(ctx context.Context, t *driver.Ticket, found driver.Status) (driver.Status, error) {
+// renewed renews a ticket that a server has found to hold. Without an answer the rest of
+// that server's claim counts, unless the claim on the place is another's.
+func (d *Driver) renewed(ctx context.Context, t *driver.Ticket, r *record, server string, found driver.Status) (driver.Status, error) {
 	sts, err := d.Renew(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
-	if err != nil || sts[0].Err != nil {
-		return found, nil // the rest of the claim counts
+	switch {
+	case err == nil && sts[0].Err == nil:
+		return sts[0], nil
+	case !d.records.keeps(r, server):
+		return driver.Status{}, driver.Errorf(driver.Unknown, "the lock server has not confirmed the grant: %w", errors.Join(err, errOf(sts)))
 	}
-	return sts[0], nil
+	return found, nil
+}
+
+func errOf(sts []driver.Status) error {
+	if len(sts) == 0 {
+		return nil
+	}
+	return sts[0].Err
 }
 
 // Renew renews tickets, up to 100 in a request.
@@ -231,7 +243,12 @@ func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server stri
 	case r == nil:
 		r = new(record)
 	}
-	return d.status(ctx, t, r, e)
+	found := !d.records.isKnown(r) && !d.records.keeps(r, server)
+	st, err := d.status(ctx, t, r, e)
+	if err == nil && st.State == driver.Held && found { // the entry may have the rest of the claim
+		return d.renewed(ctx, t, r, server, st)
+	}
+	return st, err
 }
 
 // goOn asks to go on with a ticket that a server does not know, or whose grant it has not
@@ -263,7 +280,7 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 	}
 	st, err := d.joined(ctx, t, r, a)
 	if err == nil && st.State == driver.Held && token == 0 { // the answer has the rest of the claim
-		return d.renewed(ctx, t, st)
+		return d.renewed(ctx, t, r, a.Server, st)
 	}
 	if err == nil && st.State == driver.Held && token != 0 && st.Token != storeToken(token) {
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
