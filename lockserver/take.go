@@ -58,7 +58,11 @@ var errChanged = errors.New("lockserver: the owner holds, but its place could no
 func (h *hold) take(ctx context.Context, want uint64, opts []holdfast.Option) (*holdfast.Hold, error) {
 	t := h.t
 	if want == 0 {
-		return t.store.lock(ctx, &h.spec, opts, h.try)
+		lock, err := t.store.lock(ctx, &h.spec, opts, h.try)
+		if err != nil {
+			return nil, err
+		}
+		return coverPlace(ctx, h, lock)
 	}
 	if holds, err := t.store.holdsWith(ctx, &h.spec, h.owner, want); err != nil {
 		return nil, err
@@ -83,6 +87,26 @@ func (h *hold) take(ctx context.Context, want uint64, opts []holdfast.Option) (*
 	case lock.Token() != want:
 		t.unlock(lock)
 		return nil, errGone
+	}
+	return lock, nil
+}
+
+// coverPlace returns a grant of h whose claim lasts at least as long as the client was told
+// that its place is kept, because an event of the grant moves no claim. The client library may
+// have handed it on from another hold, with a ticket that was renewed before that: then it
+// is renewed first, or given back if the store does not answer while its claim lasts.
+func coverPlace(ctx context.Context, h *hold, lock *holdfast.Hold) (*holdfast.Hold, error) {
+	h.t.mu.Lock()
+	until := h.place.Until
+	h.t.mu.Unlock()
+	if !lock.Deadline().Before(until) {
+		return lock, nil
+	}
+	bounded, cancel := context.WithDeadline(ctx, lock.Deadline())
+	defer cancel()
+	if err := lock.Renew(bounded); err != nil {
+		h.t.unlock(lock)
+		return nil, err
 	}
 	return lock, nil
 }
