@@ -15,6 +15,12 @@
 (* of its own. The next one begins here when nothing of the last one is    *)
 (* left but late requests: a place of that one would be as a stranger's.   *)
 (*                                                                         *)
+(* An answer to a client that waits says how long its place is kept. An    *)
+(* event tells of the grant, at once or never, and moves no claim: the     *)
+(* client believes that of the server that answered last, no other's.      *)
+(* A release breaks the tickets of other servers, then leaves with its own *)
+(* and looks again: another server may have shared the place meanwhile.    *)
+(*                                                                         *)
 (* Assumed: a request at the store is one step; module Line has its losses *)
 (* and clocks that drift; here all clocks tick together; Margin and Keep >  *)
 (* Lease stand for the margins of both ways. The stranger lives and renews.*)
@@ -31,10 +37,11 @@ CONSTANTS
   Crashes,    \* how many servers die
   Late,       \* requests of the client under way at once that it gave up
   Holds,      \* holds of the client, one after the other
+  Events,     \* TRUE: servers send events
   Reached,    \* TRUE: the client reaches some server before its claim ends
   Bug
 
-ASSUME Lease > Margin /\ Restarted \subseteq Servers /\ Reached \in BOOLEAN
+ASSUME Lease > Margin /\ Restarted \subseteq Servers /\ {Events, Reached} \subseteq BOOLEAN
 
 VARIABLES
   store,   \* the queue of "own" and "str", their tokens, the owner's tickets
@@ -115,12 +122,19 @@ Hear == LET c == client
             rest == [c EXCEPT !.call = "none", !.at = 0, !.age = 0, !.answer = "none", !.left = 0, !.got = 0, !.home = c.at]
         IN /\ c.call # "none" /\ c.answer # "none" /\ UNCHANGED <<store, server, late, world>>
            /\ client' = CASE c.state = "over" -> Over
+                          [] Events /\ c.answer = "waiting" /\ c.state = "asking" -> [rest EXCEPT !.until = Max(@, c.left)]
                           [] c.answer = "held" /\ c.left > 0 /\ (c.state = "asking" \/ c.until > 0) ->
                                [rest EXCEPT !.state = "held", !.until = Max(@, c.left),
                                             !.token = IF c.state = "asking" THEN c.got ELSE @]
                           [] c.answer = "gone" /\ c.state = "held" -> Over
                           [] c.answer = "unknown" -> [rest EXCEPT !.home = 0]
                           [] OTHER -> rest
+\* An event about the grant: the claim is that of the place.
+Event(s) == /\ Events /\ client.state = "asking" /\ client.until > 0 /\ (client.home = s \/ Flaw("event-elsewhere") \/ Flaw("leaves-first"))
+            /\ server[s].up /\ server[s].d > 0 /\ s \in store.tickets /\ Held("own")
+            /\ client' = [client EXCEPT !.state = "held", !.token = store.token["own"],
+                                        !.until = IF Flaw("event-extends") THEN Lease - Margin ELSE @]
+            /\ server' = [server EXCEPT ![s].given = TRUE, ![s].d = IF Flaw("older-ticket") THEN 1 ELSE @] /\ UNCHANGED <<store, late, world>>
 Lose == /\ client.state = "held" /\ client.until = 0
         /\ client' = (IF client.call = "none" THEN Over ELSE [client EXCEPT !.state = "over"]) /\ UNCHANGED <<store, server, late, world>>
 \* Release: the belief ends first.
@@ -172,10 +186,16 @@ Ask(s, r) ==
                   [] OTHER -> /\ Now(s, [Idle(next) EXCEPT !.given = @ \/ (state = "held" /\ r.mine)])
                               /\ Says(r, s, state, Lease, token)
 
-\* Leave 2: its own ticket only; after a move the owner's other tickets, too.
-Leave(s, r) == /\ store' = LeaveOwn(store, IF r.mine /\ client.moved /\ ~Flaw("releases-here-only") THEN store.tickets ELSE {s})
-               /\ Now(s, [Idle(r) EXCEPT !.d = 0, !.given = FALSE])
-               /\ client' = (IF r.mine THEN Over ELSE client)
+\* Leave 2: its own ticket only; after a move the owner's other tickets, too: those first,
+\* and what another server has shared in between last.
+Leave(s, r) ==
+  LET moved == r.mine /\ client.moved /\ ~Flaw("releases-here-only")
+      next == [r EXCEPT !.d = 0, !.given = FALSE]
+      done == /\ Now(s, Idle(next)) /\ client' = (IF r.mine THEN Over ELSE client)
+  IN CASE r.pc = "idle" /\ moved -> store' = LeaveOwn(store, store.tickets \ {s}) /\ Now(s, [r EXCEPT !.pc = "leave"]) /\ client' = client
+       [] r.pc = "leave" /\ ~Flaw("releases-once") -> store' = LeaveOwn(store, {s}) /\ Now(s, [next EXCEPT !.pc = "again"]) /\ client' = client
+       [] r.pc = "again" -> store' = LeaveOwn(store, store.tickets) /\ done
+       [] OTHER -> store' = LeaveOwn(store, {s}) /\ done
 
 \* A request is taken on: the client's, or one that it gave up. A late one with the id of
 \* an earlier hold finds nothing of it, and changes nothing.
@@ -186,6 +206,8 @@ Begin(s) ==
     IN /\ r.up /\ r.pc = "idle" /\ q[1] = s /\ UNCHANGED <<late, world>>
        /\ q[4] => client.at = s /\ client.answer = "none"
        /\ CASE q[2] = "acquire" -> Ask(s, [r EXCEPT !.pc = "join"])
+            [] q[2] = "resume" /\ Flaw("leaves-first") /\ s \in store.tickets /\ ~r.given ->
+                 store' = LeaveOwn(store, {s}) /\ Now(s, [r EXCEPT !.pc = "look", !.d = 0]) /\ client' = client
             [] q[2] = "resume" -> IF Flaw("resume-blind") THEN Ask(s, [r EXCEPT !.pc = "join"]) ELSE Look(s, r)
             [] q[2] = "renew" -> IF r.d > 0 THEN Ask(s, r) ELSE Says(r, s, "unknown", 0, 0) /\ UNCHANGED <<store, server>>
             [] q[2] = "release" -> Leave(s, r)
@@ -193,6 +215,7 @@ Begin(s) ==
 Step(s) == /\ UNCHANGED <<late, world>>
            /\ \/ server[s].pc = "look" /\ Look(s, server[s])
               \/ server[s].pc = "join" /\ Ask(s, server[s])
+              \/ server[s].pc \in {"leave", "again"} /\ Leave(s, server[s])
               \/ /\ server[s].pc = "break" /\ store' = LeaveOwn(store, store.tickets \ {s})   \* a flaw only
                  /\ Now(s, Idle(server[s])) /\ Says(server[s], s, "held", server[s].d, store.token["own"])
 \* The place is a new one: nobody's claim. What was taken by asking is left.
@@ -220,7 +243,7 @@ Tick == /\ client.state = "held" => client.until > (IF Reached THEN 1 ELSE 0)
         /\ client' = [client EXCEPT !.until = Less(@), !.age = Less(@), !.left = IF Flaw("from-answer") THEN @ ELSE Less(@)]
         /\ vars # <<store', server', client', late, world>> /\ UNCHANGED <<late, world>>
 
-Next == \/ \E s \in Servers : Acquire(s) \/ Renew(s) \/ Release(s) \/ Begin(s) \/ Step(s)
+Next == \/ \E s \in Servers : Acquire(s) \/ Renew(s) \/ Event(s) \/ Release(s) \/ Begin(s) \/ Step(s)
                              \/ Undo(s) \/ LetGo(s) \/ GiveBack(s) \/ Crash(s)
         \/ GiveUp \/ Hear \/ Lose \/ Again \/ Stranger \/ Expire \/ Tick
 Spec == Init /\ [][Next]_vars
@@ -235,7 +258,7 @@ AnswersAgree == client.call \in {"renew", "resume"} /\ client.answer = "held" =>
 OnePlace == \A i, j \in 1..Len(store.queue) : store.queue[i] = store.queue[j] => i = j
 OneHold == ~(Held("own") /\ Held("str"))
 \* A release that is answered leaves nothing of its owner at the store, whichever servers had tickets.
-Freed == [][\A s \in Servers : (Begin(s) /\ client.call = "release" /\ client'.call = "none") => store'.tickets = {}]_vars
+Freed == [][\A s \in Servers : ((Begin(s) \/ Step(s)) /\ client.call = "release" /\ client'.call = "none") => store'.tickets = {}]_vars
 \* Where the client reaches a server in time, its hold is never lost.
 NeverLost == Reached /\ client.state = "held" => client.answer # "gone"
 
