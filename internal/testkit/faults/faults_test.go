@@ -345,3 +345,26 @@ func TestEmptyPlanChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestDoubledRequestThatIsLate carries a Join out twice over a way that delays the first
+// one beyond its caller's context: that the second one was not carried out says nothing of
+// the ticket, which then has a place.
+func TestDoubledRequestThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		late := faults.Wrap(memlock.New(s), faults.Plan{Rules: []faults.Rule{{On: faults.Join, Do: faults.HoldRequest, For: time.Second}}})
+		d := faults.Wrap(late, faults.Plan{Rules: []faults.Rule{{On: faults.Join, Do: faults.Double}}})
+		ctx, cancel := context.WithTimeout(bg, time.Second/2)
+		defer cancel()
+		if st, err := d.Join(ctx, ticket("a:1"), true); err == nil || driver.ClassOf(err) != driver.Unknown {
+			t.Errorf("%+v, %v: want an unknown outcome", st, err)
+		}
+		time.Sleep(time.Second)
+		if got := waiting(t, d); !slices.Equal(got, []string{"a:1"}) {
+			t.Errorf("tickets %v, want the late one", got)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

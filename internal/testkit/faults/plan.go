@@ -74,7 +74,8 @@ const (
 	// HoldAnswer: the request is carried out at once, the answer arrives after
 	// Rule.For.
 	HoldAnswer
-	// Double: the request is carried out twice; the second answer counts.
+	// Double: the request is carried out twice; the second answer counts. The outcome
+	// is unknown if only the second one was surely not carried out.
 	Double
 	// Refuse: the store is unavailable, and says so.
 	Refuse

@@ -176,11 +176,21 @@ func call[A any](f *Driver, ctx context.Context, op Op, what string, send sender
 	case NotReady:
 		return none, driver.NotReady(r.For, "not ready, as planned")
 	case Double:
-		_, _ = send(ctx)
-		return send(ctx)
+		_, first := send(ctx)
+		a, err := send(ctx)
+		if isSurelyNotDone(err) && !isSurelyNotDone(first) {
+			return none, lostError(ctx)
+		}
+		return a, err
 	default:
 		return none, &driver.Error{Class: driver.Unavailable, Err: errors.New("unavailable, as planned")}
 	}
+}
+
+// isSurelyNotDone reports whether a request failed with an error that says so.
+func isSurelyNotDone(err error) bool {
+	class := driver.ClassOf(err)
+	return err != nil && (class == driver.NotDone || class == driver.Unavailable)
 }
 
 type sender[A any] = func(context.Context) (A, error)
