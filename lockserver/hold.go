@@ -66,6 +66,7 @@ type hold struct {
 	ended   chan struct{}      // closed when that goroutine has ended
 	changed chan struct{}      // closed at the next change; nil: nobody looks
 	place   holdfast.Waiting   // while waiting
+	told    time.Time          // when the place ends of which the client was told, unless it asks
 	// question is about a grant of which its client has heard elsewhere; nil: none is under way.
 	question *question
 	lock     *holdfast.Hold // granted, held; over: to be released by its client

@@ -97,7 +97,7 @@ func (h *hold) take(ctx context.Context, want uint64, opts []holdfast.Option) (*
 // is renewed first, or given back if the store does not answer while its claim lasts.
 func coverPlace(ctx context.Context, h *hold, lock *holdfast.Hold) (*holdfast.Hold, error) {
 	h.t.mu.Lock()
-	until := h.place.Until
+	until := h.told
 	h.t.mu.Unlock()
 	if !lock.Deadline().Before(until) {
 		return lock, nil
