@@ -58,9 +58,10 @@ proof-release:
 	go run ./internal/proof -release -result proof/RESULT.md
 	go run ./internal/proof -traces 20000 -result proof/RESULT.md
 
-# Requests to stores in memory, as they were carried out, against the specification.
+# Requests to stores in memory, as they were carried out, against the specification:
+# 2,000 traces, of which each schedule has two.
 proof-traces:
-	go run ./internal/proof -traces $(or $(SCHEDULES),2000)
+	go run ./internal/proof -traces $(or $(SCHEDULES),1020)
 
 # Requests of a torture of real stores, as the store carried them out, against the
 # specification; STORES=sqlite,cut=redis DURATION=5m SEED=2 for others.

@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -107,7 +108,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	runs, err := plan(configs, mutants, *release)
+	same, err := unchanged("proof", "proof/RESULT.md", mutants)
+	if err != nil {
+		return err
+	}
+	if *only != "" { // all runs of the lane that are named
+		same = nil
+	}
+	runs, err := plan(configs, mutants, *release, same)
 	if err != nil {
 		return err
 	}
@@ -139,7 +147,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	wrong := judgeAll(picked, *only == "" && !*draws)
 	if *result != "" {
-		if err := writeFile(*result, picked, wrong, *release); err != nil {
+		lane, sums := "build", map[string]string(nil)
+		if *release {
+			lane = "release"
+		}
+		if *release && *only == "" && len(wrong) == 0 {
+			if sums, err = moduleSums("proof", mutants); err != nil {
+				return err
+			}
+		}
+		if err := writeFile(*result, picked, wrong, lane, sums); err != nil {
 			return err
 		}
 	}
@@ -228,15 +245,20 @@ func (k *Checker) make(ctx context.Context, r *Run) (err error) {
 	return nil
 }
 
-func writeFile(name string, runs []*Run, wrong []string, release bool) error {
-	f, err := os.Create(filepath.Clean(name))
-	if err != nil {
+// writeFile writes the result of runs to a file, and keeps its section about traces. sums
+// are those of the modules that a release has checked.
+func writeFile(name string, runs []*Run, wrong []string, lane string, sums map[string]string) error {
+	var b strings.Builder
+	writeResult(&b, runs, wrong, lane)
+	if len(sums) > 0 {
+		writeSums(&b, sums)
+	}
+	before, err := os.ReadFile(filepath.Clean(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	lane := "build"
-	if release {
-		lane = "release"
+	if _, traces, ok := strings.Cut(string(before), tracesHead); ok {
+		b.WriteString(tracesHead + traces)
 	}
-	writeResult(f, runs, wrong, lane)
-	return f.Close()
+	return os.WriteFile(name, []byte(b.String()), 0o644)
 }

@@ -30,9 +30,13 @@ type Run struct {
 	Wrong   string // why it is not what it has to be; empty when it is
 }
 
-// plan returns the runs of a lane: a release makes those of a build, too.
-func plan(configs []*Config, mutants []Mutant, release bool) ([]*Run, error) {
+// plan returns the runs of a lane: a release makes those of a build, too. Of a module that
+// is unchanged since a release, a build makes one refutation for each property that mutants
+// have, and one for each configuration of what must be reachable.
+func plan(configs []*Config, mutants []Mutant, release bool, unchanged map[string]bool) ([]*Run, error) {
 	in := func(lane string) bool { return lane == "build" || release }
+	few := func(c *Config) bool { return !release && unchanged[c.Module()] }
+	shortest := sample(configs, mutants)
 	var runs []*Run
 	for _, c := range configs {
 		switch {
@@ -46,12 +50,16 @@ func plan(configs []*Config, mutants []Mutant, release bool) ([]*Run, error) {
 					return nil, err
 				}
 				runs = append(runs, &Run{Name: c.Name + " " + p, Kind: Witness, Config: only, Property: p})
+				if few(c) {
+					break
+				}
 			}
 		}
 	}
 	for i := range mutants {
 		m := &mutants[i]
-		if !in(m.Lane) || !in(configOf(configs, m.Config).Lane) {
+		of := configOf(configs, m.Config)
+		if !in(m.Lane) || !in(of.Lane) || few(of) && !shortest[m.Name] {
 			continue
 		}
 		c, err := m.config(configs)

@@ -19,7 +19,7 @@ import (
 
 // Sizes of the lane of traces, in schedules.
 const (
-	buildSchedules = 2000 // at most, of a build; a release has more
+	buildSchedules = 2000 // at most, of a build, which has two traces of each; a release has more
 	naiveSchedules = 40   // of the second store, which is refused nothing either
 	flawSchedules  = 200  // in one of these each flaw has to be refused
 	flawFirst      = 20   // are recorded and checked first: most flaws show in them
