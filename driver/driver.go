@@ -90,8 +90,8 @@ type Driver interface {
 	//  8. If t.Replaces is not nil, that ticket leaves in the same request,
 	//     before the new place is taken, so that earlier waiters are granted
 	//     first. A ticket that was gone already is no error. The driver may
-	//     remove it or leave it when the Join itself is refused: the core
-	//     sends a Leave then. Guaranteed: it was never JoinPending.
+	//     remove it or leave it when the Join itself fails: the core sends a
+	//     Leave then. So a store may need a request of its own for it. Guaranteed: it was never JoinPending.
 	//  9. Status.Lease is at least t.TTL when the place is taken or found, and
 	//     the store keeps the place for t.TTL plus a grace of at most 4 %
 	//     ([Keep]) counted from when it handled the request.

@@ -15,6 +15,7 @@ CONSTANTS
   Lazy,     \* whether the store drops overdue places only where they are in the way
   Loose,    \* whether the time of an effect is known only to lie within its request
   Fair,     \* whether the store keeps an order; if not, who is told so holds next
+  Apart,    \* whether the ticket that a Join replaces leaves by a request of its own
   Passes,   \* whether it passes over a waiter whose client has no connection for pushes
   Grain,    \* units by which a clock of the store may round a place's time
   Forget    \* ms after which a tombstone may be forgotten (Leave 4); 0: no trace takes as long

@@ -53,8 +53,8 @@ Served == /\ Same("error", "", Error) /\ Open
           /\ Must("nobody else's ticket", \A c \in Clients \ {Sender} : {Id, Extra} \cap client[c].mine = {})
 
 (************************* The events **************************************)
-\* Without an order the ticket that a Join replaces may leave though the Join fails (Join 8).
-Replaced(what) == IF what = "join" /\ Extra # 0 /\ ~Fair THEN {<<"leave", Extra, 0>>} ELSE {}
+\* Without an order, or by a request of its own, the ticket that a Join replaces may leave though the Join fails (Join 8).
+Replaced(what) == IF what = "join" /\ Extra # 0 /\ (Apart \/ ~Fair) THEN {<<"leave", Extra, 0>>} ELSE {}
 \* A request that was surely not carried out, or one of which the client lost its
 \* connection: it arrives at once, later, twice or never, see Arrive. A renewal that
 \* arrives only lets a place last longer.

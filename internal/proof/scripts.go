@@ -12,11 +12,15 @@ import (
 
 // soundScripts are the stores without a flaw on which the scripts of package trace are
 // played: RedLock, for which soundNodes stand, and stores with an order.
-var soundScripts = []string{"memory", "cut=memory", soundNodes, "cut=" + soundNodes, passingScripts}
+var soundScripts = []string{"memory", "cut=memory", soundNodes, "cut=" + soundNodes, passingScripts, apartScripts}
 
 // passingScripts is a store that passes over a waiter whose client has no connection for
 // pushes, and grants the one that came last.
 const passingScripts = "cut=passing"
+
+// apartScripts is a store in which the ticket that a Join replaces leaves by a request of
+// its own.
+const apartScripts = "cut=apart"
 
 // silence are the scripts in which something happens that no request shows by itself.
 var silence = []string{"a lapse", passedOver}
@@ -27,9 +31,10 @@ const passedOver = "passed over"
 // soundness are the scripts that show no flaw: a push that comes after the turns of later
 // tickets, Joins that fail and let the next ticket hold, and a hold that is told after that
 // of a later ticket.
-var soundness = []string{"a late push", "a lost replacement", failedReplacement, twoTogether, lateRepetition}
+var soundness = []string{"a late push", "a lost replacement", failedReplacement, twoTogether, lateRepetition, halfReplacement}
 
 const (
+	halfReplacement   = "half a replacement"         // the Leave is carried out, and the Join is not
 	failedReplacement = "a failed replacement"       // a Join that no node of RedLock carries out
 	twoTogether       = "two together"               // by a lock that two hold, which RedLock has not
 	lateRepetition    = "a repetition after the end" // of a place, which RedLock notices later
@@ -41,11 +46,13 @@ func playedOn(script, store string) bool {
 	case minority, failedReplacement:
 		return strings.Contains(store, soundNodes)
 	case twoTogether, lateRepetition:
-		return !strings.Contains(store, soundNodes) && store != passingScripts
+		return !strings.Contains(store, soundNodes) && store != passingScripts && store != apartScripts
 	case passedOver:
 		return store == passingScripts
+	case halfReplacement:
+		return store == apartScripts
 	}
-	return store != passingScripts
+	return store != passingScripts && store != apartScripts
 }
 
 // scriptOf returns the script that shows the flaw of a store, or a bug, of that name.
@@ -101,30 +108,44 @@ func (k *Checker) holdScripts(ctx context.Context, bugs bool) (wrong []string, e
 		return nil, err
 	}
 	took, needed := map[string]int{}, map[string]int{}
-	for _, w := range []struct{ unfair, passes bool }{{}, {unfair: true}, {passes: true}} {
+	for _, w := range []struct{ unfair, passes, apart bool }{{}, {unfair: true}, {passes: true}, {apart: true}} {
 		loose := *k
-		loose.Loose, loose.Unfair, loose.Passes = true, w.unfair, w.passes
+		loose.Loose, loose.Unfair, loose.Passes, loose.Apart = true, w.unfair, w.passes, w.apart
 		sound, flawed := map[string][]trace.Trace{}, map[string][]trace.Trace{}
 		for name, traces := range recorded {
 			store, _, _ := strings.Cut(name, "@")
 			switch {
-			case strings.Contains(name, soundNodes) != w.unfair || (store == passingScripts) != w.passes:
+			case strings.Contains(name, soundNodes) != w.unfair || (store == passingScripts) != w.passes || (store == apartScripts) != w.apart:
 			case slices.Contains(soundScripts, store):
 				sound[name] = traces
 			default:
 				flawed[name] = traces
 			}
 		}
-		r, _, err := loose.refusedOf(ctx, fmt.Sprintf("scripts-%v-%v", w.unfair, w.passes), flawed, false)
+		part := fmt.Sprintf("%v-%v-%v", w.unfair, w.passes, w.apart)
+		r, _, err := loose.refusedOf(ctx, "scripts-"+part, flawed, false)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(refused, r)
-		r, a, err := loose.refusedOf(ctx, fmt.Sprintf("scripts-sound-%v-%v", w.unfair, w.passes), sound, false)
+		r, a, err := loose.refusedOf(ctx, "scripts-sound-"+part, sound, false)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(refused, r)
+		if w.apart { // where it is one request, half of it is a mistake
+			one := loose
+			one.Apart = false
+			r, _, err := one.refusedOf(ctx, "scripts-one-"+part, sound, false)
+			if err != nil {
+				return nil, err
+			}
+			for name := range sound {
+				if r[name] == nil {
+					wrong = append(wrong, name+": the script is accepted of a store that replaces in one request")
+				}
+			}
+		}
 		if err := loose.needsSilent(ctx, a, silent, took, needed); err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ type Checker struct {
 	More    map[string][]byte // further modules, by the names of their files
 	Loose   bool              // traces are of servers, whose requests have an effect at some time before their answer
 	Unfair  bool              // traces are of a store that keeps no order
+	Apart   bool              // traces are of a store in which the ticket that a Join replaces leaves by a request of its own
 	Passes  bool              // traces are of a store that passes over clients without a connection for pushes
 	Without string            // a silent action of module Trace that is not taken; empty: all are
 	Draw    bool              // write the counterexamples that are published, and do not compare them

@@ -135,7 +135,7 @@ func (k *Checker) checkView(ctx context.Context, name string, limit int64, batch
 	}
 	with := *k
 	with.More = map[string][]byte{"Recorded.tla": module.Bytes()}
-	config := traceConfig(limit, lazy, k.Loose, !k.Unfair, k.Passes, view, batch)
+	config := k.traceConfig(limit, lazy, view, batch)
 	if k.Without != "" {
 		config.Replaced = append(config.Replaced, Constant{k.Without, "Never"})
 	}
@@ -222,9 +222,10 @@ func (a *Accepted) readAccepted(printed []string, batch []*trace.Trace) map[int]
 }
 
 // traceConfig is the world of a lock's traces.
-func traceConfig(limit int64, lazy, loose, fair, passes bool, view string, traces []*trace.Trace) *Config {
+func (k *Checker) traceConfig(limit int64, lazy bool, view string, traces []*trace.Trace) *Config {
+	truth := func(is bool) string { return strings.ToUpper(strconv.FormatBool(is)) }
 	grain, forget := 0, int64(0)
-	if loose {
+	if k.Loose {
 		grain = trace.UnitsGrain
 	}
 	for _, t := range traces {
@@ -237,8 +238,8 @@ func traceConfig(limit int64, lazy, loose, fair, passes bool, view string, trace
 		Constants: []Constant{
 			{"Writers", "{}"}, {"Owned", "{}"}, {"Limit", strconv.FormatInt(trace.LimitIn(limit), 10)},
 			{"Keep", strconv.Itoa(trace.UnitsKeep)}, {"TTL", strconv.Itoa(trace.UnitsTTL)},
-			{"Lazy", strings.ToUpper(strconv.FormatBool(lazy))}, {"Loose", strings.ToUpper(strconv.FormatBool(loose))}, {"Fair", strings.ToUpper(strconv.FormatBool(fair))},
-			{"Passes", strings.ToUpper(strconv.FormatBool(passes))}, {"Grain", strconv.Itoa(grain)}, {"Forget", strconv.FormatInt(forget, 10)}, {"Bug", `"none"`},
+			{"Lazy", truth(lazy)}, {"Loose", truth(k.Loose)}, {"Fair", truth(!k.Unfair)}, {"Apart", truth(k.Apart)},
+			{"Passes", truth(k.Passes)}, {"Grain", strconv.Itoa(grain)}, {"Forget", strconv.FormatInt(forget, 10)}, {"Bug", `"none"`},
 		},
 		Replaced: []Constant{
 			{"Traces", "Recorded"}, {"Tickets", "RecordedTickets"}, {"Clients", "RecordedClients"},

@@ -101,6 +101,18 @@ var scripts = map[string]func(*scene){
 		s.join("b")
 		s.leave("a")
 	},
+	// The Leave of the ticket that a Join replaces is carried out, and the Join never is.
+	"half a replacement": func(s *scene) {
+		s.join("a")
+		s.delayPushes("b")()
+		s.join("b")
+		s.refusesSecond = true
+		s.failReplace("a")
+		s.refusesSecond = false
+		s.join("c")
+		s.leave("b")
+		s.renew("c")
+	},
 	// The place of a holder that nobody renews is dropped, and the next one holds.
 	"a lapse": func(s *scene) {
 		s.join("a", "b")
@@ -136,7 +148,8 @@ type scene struct {
 	clients map[string]*actor
 	limit   int64 // of the lock; 0: a mutex
 
-	nodesRefuse bool // the nodes of RedLock carry out no Join
+	nodesRefuse   bool // the nodes of RedLock carry out no Join
+	refusesSecond bool // a store that replaces by two requests carries out the first one
 }
 
 // node is a node of RedLock in a scene.
@@ -150,6 +163,25 @@ func (n *node) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.St
 		return driver.Status{}, driver.Errorf(driver.Unavailable, "refused by the script")
 	}
 	return n.Driver.Join(ctx, t, wait)
+}
+
+// twoRequests is a way to a store on which a ticket that is replaced leaves by a request of
+// its own.
+type twoRequests struct {
+	driver.Driver
+	s *scene
+}
+
+func (d *twoRequests) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
+	if t.Replaces != nil {
+		if _, err := d.Driver.Leave(ctx, []driver.Ref{{Ticket: t.Replaces, State: driver.Held}}); err != nil {
+			return driver.Status{}, err
+		}
+		if d.s.refusesSecond {
+			return driver.Status{}, driver.Errorf(driver.Unknown, "lost by the script")
+		}
+	}
+	return d.Driver.Join(ctx, t, wait)
 }
 
 // actor is a client of a scene, the way to its store, and its ticket.
@@ -218,6 +250,9 @@ func newScene(t *testing.T, store string) *scene {
 	case "memory":
 		m := memlock.NewStore()
 		s.open = func() driver.Driver { return memlock.New(m) }
+	case "apart":
+		m := memlock.NewStore()
+		s.open = func() driver.Driver { return &twoRequests{memlock.New(m), s} }
 	case "passing":
 		b := broken.NewStore("last-come") // the last one alone has a connection
 		s.open = func() driver.Driver { return broken.New(b) }
@@ -342,8 +377,11 @@ func TestRecordScripts(t *testing.T) {
 	if names == "" {
 		var all []string
 		for script := range scripts {
-			for _, store := range []string{"memory", "cut=memory", "redlock-flaw=", "cut=redlock-flaw="} {
+			for _, store := range []string{"memory", "cut=memory", "cut=apart", "redlock-flaw=", "cut=redlock-flaw="} {
 				redlock := strings.Contains(store, "redlock")
+				if (store == "cut=apart") != (script == "half a replacement") {
+					continue
+				}
 				if on, ok := map[string]bool{"a minority": true, "a failed replacement": true, "two together": false}[script]; !ok || on == redlock {
 					all = append(all, store+"@"+script)
 				}
