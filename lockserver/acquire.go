@@ -25,6 +25,7 @@ type acquireRequest struct {
 	// release: the hold ends with the connection of its stream.
 	release bool
 	opts    []holdfast.Option // beside those that follow from spec and id
+	maxHold time.Duration     // 0: no bound
 }
 
 // parseAcquire checks the fields of POST /v1/acquire and /v1/hold.
@@ -117,6 +118,7 @@ func (c *call) parseHolder(p params, a *acquireRequest) *problem {
 	if g, _ := c.who.grantOf(RightLock, a.spec.name); g.MaxHold > 0 && (longest == 0 || longest > g.MaxHold) {
 		longest = g.MaxHold
 	}
+	a.maxHold = longest
 	a.opts = []holdfast.Option{
 		holdfast.WithNote(note), holdfast.WithMaxHold(longest),
 		holdfast.WithHolder(holdfast.Holder{Host: host, PID: int(pid), Via: via(c.s.name, c.remote, c.who.Name)}),

@@ -57,16 +57,17 @@ type hold struct {
 	prefixes []string
 	opts     []holdfast.Option // for the store
 	try      bool              // the first try does not wait for a turn
+	maxHold  time.Duration     // 0: no bound
 
 	// Guarded by table.mu.
-	state   state
-	want    uint64             // of an owner check: the token that it compares
-	starts  int                // number of goroutines that have joined
-	cancel  context.CancelFunc // ends the goroutine that joins; nil: none does
-	ended   chan struct{}      // closed when that goroutine has ended
-	changed chan struct{}      // closed at the next change; nil: nobody looks
-	place   holdfast.Waiting   // while waiting
-	told    time.Time          // when the place ends of which the client was told, unless it asks
+	state     state
+	want      uint64             // of an owner check: the token that it compares
+	starts    int                // number of goroutines that have joined
+	cancel    context.CancelFunc // ends the goroutine that joins; nil: none does
+	ended     chan struct{}      // closed when that goroutine has ended
+	changed   chan struct{}      // closed at the next change; nil: nobody looks
+	place     holdfast.Waiting   // while waiting
+	keptUntil time.Time          // the end of the place, as answers have said
 	// question is about a grant of which its client has heard elsewhere; nil: none is under way.
 	question *question
 	lock     *holdfast.Hold // granted, held; over: to be released by its client

@@ -39,11 +39,8 @@ func (h *hold) tellLocked(ctx context.Context, begun time.Time) standing {
 	st := h.standLocked(begun)
 	switch {
 	case st.state == waiting:
-		if h.place.Until.IsZero() { // it waits behind another id of this server, for as long as its client asks
-			st.left = h.spec.ttl.Milliseconds()
-		}
-		if until := begun.Add(time.Duration(st.left) * time.Millisecond); until.After(h.told) {
-			h.told = until
+		if until := begun.Add(time.Duration(st.left) * time.Millisecond); until.After(h.keptUntil) {
+			h.keptUntil = until
 		}
 	case !st.holds():
 	case ctx.Err() != nil:

@@ -129,7 +129,7 @@ func (h *hold) extend(ctx context.Context, begun time.Time) *problem {
 	t := h.t
 	t.mu.Lock()
 	lock := h.lock
-	if h.state != granted && h.state != held || !h.since.Before(begun) { // the owner check has just renewed it
+	if h.state != granted && h.state != held || h.want != 0 && !h.since.Before(begun) { // the owner check has just renewed it
 		t.mu.Unlock()
 		return nil
 	}
@@ -172,7 +172,7 @@ func (h *hold) onRenewed(lock *holdfast.Hold) {
 // meanwhile.
 func (h *hold) renewed(ctx, bounded context.Context, begun time.Time, err error) fields {
 	t := h.t
-	if errors.Is(err, holdfast.ErrLost) {
+	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrReleased) { // the latter where this server has ended it
 		h.awaitEnd(bounded)
 		t.mu.Lock()
 		if bad := h.recheckLocked(0); bad != nil {

@@ -41,6 +41,9 @@ func (h *hold) standLocked(begun time.Time) standing {
 		st.left, st.ended = h.leftLocked(begun), h.lock.Err() != nil
 	default:
 		st.left = leftMS(h.place.Until, begun)
+		if h.maxHold > 0 { // a grant that an event tells is believed for no longer
+			st.left = min(st.left, h.maxHold.Milliseconds())
+		}
 	}
 	return st
 }

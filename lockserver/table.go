@@ -106,7 +106,7 @@ func (t *table) detach(h *hold) {
 func (t *table) newHold(from *sender, key holdKey, a *acquireRequest) *hold {
 	h := &hold{
 		t: t, key: key, owner: key.owner(), id: a.id, who: from.who.Name, remote: from.remote, spec: a.spec, asked: time.Now(),
-		prefixes: from.who.boundsOf(a.spec.name), try: a.try,
+		prefixes: from.who.boundsOf(a.spec.name), try: a.try, maxHold: a.maxHold,
 	}
 	h.opts = make([]holdfast.Option, 0, len(a.opts)+4) // kept as long as the hold
 	h.opts = append(append(h.opts, a.opts...), holdfast.WithTTL(a.spec.ttl), holdfast.WithManualRenewal(), holdfast.WithWaiting(h.onWaiting))

@@ -85,30 +85,46 @@ func (h *hold) take(ctx context.Context, want uint64, opts []holdfast.Option) (*
 	case err != nil:
 		return nil, err
 	case lock.Token() != want:
-		t.unlock(lock)
+		_ = lock.Unlock()
 		return nil, errGone
 	}
 	return lock, nil
 }
 
 // coverPlace returns a grant of h whose claim lasts at least as long as the client was told
-// that its place is kept, because an event of the grant moves no claim. The client library may
-// have handed it on from another hold, with a ticket that was renewed before that: then it
-// is renewed first, or given back if the store does not answer while its claim lasts.
+// that its place is kept, because an event of the grant moves no claim. The client library
+// may have handed it on from another hold, with a ticket that was renewed before that: then
+// it is renewed first, or given back if the store confirms that no more while its claim
+// lasts. A grant that is given back has left when coverPlace returns.
 func coverPlace(ctx context.Context, h *hold, lock *holdfast.Hold) (*holdfast.Hold, error) {
+	end := lock.Deadline()
 	h.t.mu.Lock()
-	until := h.told
+	until := h.keptUntil
+	if h.place.Until.After(end) {
+		h.place.Until = end // later answers say no more
+	}
 	h.t.mu.Unlock()
-	if !lock.Deadline().Before(until) {
+	if !end.Before(until) {
 		return lock, nil
 	}
-	bounded, cancel := context.WithDeadline(ctx, lock.Deadline())
+	bounded, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	if err := lock.Renew(bounded); err != nil {
-		h.t.unlock(lock)
-		return nil, err
+	for {
+		err := lock.Renew(bounded)
+		if err == nil {
+			return lock, nil
+		}
+		pause := time.NewTimer(h.spec.ttl / 60)
+		select {
+		case <-pause.C:
+		case <-bounded.Done():
+		}
+		pause.Stop()
+		if bounded.Err() != nil || lock.Err() != nil {
+			_ = lock.Unlock()
+			return nil, err
+		}
 	}
-	return lock, nil
 }
 
 // onWaiting notes the place of h. A try beside an owner check tells nothing.

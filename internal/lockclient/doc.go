@@ -13,8 +13,8 @@
 //     grant. A server that does not know a wait, and is another one than before, is asked
 //     for the place that the id has.
 //   - Events are hints, apart from the word that a hold has ended. An event of a grant
-//     counts on the claim of the place, if its server is the one that answered last how
-//     long that is kept; else the driver asks to resume.
+//     counts on the claim of the place, if that is its server's; else the driver asks to
+//     resume. A loss counts if no other server can have the hold.
 //
 // A lease is what is left of the server's claim, which is up to 2 % and 20 ms shorter than
 // the TTL of a fresh grant, and up to a third shorter while a ticket waits. So Join 9 of

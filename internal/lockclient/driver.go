@@ -48,7 +48,7 @@ func open(ctx context.Context, a *address, tr http.RoundTripper) (*Driver, error
 	life, end := context.WithCancel(context.Background())
 	d := &Driver{
 		servers: newServerList(life, a, tr), end: end,
-		records: records{client: base64.RawURLEncoding.EncodeToString(random[:]), granted: make(map[string]uint64), expected: make(map[string]*driver.Ticket)},
+		records: records{client: base64.RawURLEncoding.EncodeToString(random[:]), granted: make(map[string]uint64), expected: make(map[string]*driver.Ticket), known: make(map[string]*record)},
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

@@ -134,8 +134,9 @@ func (d *Driver) receive(watching context.Context, flows func(), notify func(str
 			default:
 				d.running.Go(func() { d.confirm(watching, t, notify) })
 			}
+		case a.Event == "lost" && !d.records.isAlone(id, server): // the next renewal tells
 		case a.Event == "lost":
-			d.records.forget(id)
+			d.records.end(id)
 			notify(id, driver.Status{State: driver.Gone, Ahead: -1})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -21,6 +22,8 @@ type records struct {
 	granted map[string]uint64
 	// expected has the tickets of which events may say that they hold.
 	expected map[string]*driver.Ticket
+	// known has the records of the tickets that have neither left nor gone.
+	known map[string]*record
 	// dropped are the last tickets that the driver has called gone, or that left before
 	// their Join came: events about them come too late.
 	dropped []string
@@ -54,14 +57,16 @@ func (s *records) ticketOf(id string) string {
 
 // record is the driver's knowledge of a ticket, in its DriverData. records.mu guards it.
 type record struct {
-	servers []string // that have answered about it
-	had     []string // those of them that had it
-	moved   bool     // another server may have a ticket of it: several answered, or an answer was missed
-	token   uint64   // of the grant, as the servers write it; 0: not granted
-	waits   bool     // a server has answered that it waits
-	keeper  string   // the server that answered so last: it keeps the place for as long as the claim lasts
-	leaving bool     // a release was sent
-	left    bool     // and answered
+	servers []string  // that have answered about it
+	had     []string  // those of them that had it
+	moved   bool      // another server may have a ticket of it: several answered, or an answer was missed
+	token   uint64    // of the grant, as the servers write it; 0: not granted
+	waits   bool      // a server has answered that it waits
+	keeper  string    // the server whose answer so lasts longest: it keeps the place until then
+	until   time.Time // when that ends
+	pinned  bool      // a server has answered that no other one can go on
+	leaving bool      // a release was sent
+	left    bool      // and answered
 }
 
 // recordOf returns the record of a ticket. Nil: it never joined.
@@ -72,7 +77,7 @@ func recordOf(t *driver.Ticket) *record {
 
 // note keeps what an answer about a ticket, or its absence, says. e is the answer's entry
 // of that ticket.
-func (s *records) note(r *record, a *answer, e *entry, err error) {
+func (s *records) note(r *record, a *answer, e *entry, sent time.Time, err error) {
 	if r == nil {
 		return
 	}
@@ -83,14 +88,17 @@ func (s *records) note(r *record, a *answer, e *entry, err error) {
 		r.moved = r.moved || class == driver.Unknown
 		return
 	}
+	if e.Resumable != nil {
+		r.pinned = !*e.Resumable
+	}
 	if !slices.Contains(r.servers, a.Server) {
 		r.servers = append(r.servers, a.Server)
 	}
 	if e.State != "" && !slices.Contains(r.had, a.Server) {
 		r.had = append(r.had, a.Server)
 	}
-	if e.State == "waiting" && e.Left > 0 {
-		r.keeper = a.Server
+	if until := sent.Add(milliseconds(e.Left)); e.State == "waiting" && e.Left > 0 && until.After(r.until) {
+		r.keeper, r.until = a.Server, until
 	}
 	r.moved = r.moved || a.missed || len(r.servers) > 1 || a.status >= http.StatusInternalServerError
 }
@@ -116,10 +124,11 @@ func (s *records) expect(t *driver.Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expected[t.ID] = t
+	s.known[t.ID] = recordOf(t)
 }
 
 // onHeld notes an event of a server by which a ticket holds, and returns the ticket, nil
-// if the event comes too late. The event is enough if the claim on the place is that
+// if the event comes too late, or is about a hold that only another server can go on with. The event is enough if the claim on the place is that
 // server's: another one may have told the client later that its place is kept, and give its
 // own ticket up sooner. It is not enough for a grant that needs a token of its own, see
 // isHandedOn.
@@ -130,13 +139,33 @@ func (s *records) onHeld(ticketID string, token uint64, server string) (t *drive
 	if t == nil || slices.Contains(s.dropped, ticketID) {
 		return nil, false
 	}
-	s.granted[ticketID] = token
 	r := recordOf(t)
+	if r.pinned && r.keeper != "" && r.keeper != server {
+		return nil, false // no other server can go on with that hold
+	}
+	s.granted[ticketID] = token
 	enough = (r.keeper == "" || r.keeper == server) && !isHandedOn(t, token)
 	if !enough {
 		r.moved = true // another server may be asked to go on
 	}
 	return t, enough
+}
+
+// isAlone reports whether only one server can have a ticket, so that an event of its loss
+// there says that the store has none.
+func (s *records) isAlone(ticketID, server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.known[ticketID]
+	return r == nil || !r.moved && (r.keeper == "" || r.keeper == server)
+}
+
+// end forgets a ticket that has left or is gone.
+func (s *records) end(ticketID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLocked(ticketID)
+	delete(s.known, ticketID)
 }
 
 // keeps reports whether the claim of a ticket's place lasts no longer than a server keeps

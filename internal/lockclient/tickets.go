@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -52,7 +53,7 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 		st, err = d.joined(ctx, t, r, a)
 	}
 	if st.State == driver.Gone || err != nil && driver.ClassOf(err) == driver.Refused {
-		d.records.forget(t.ID)
+		d.records.end(t.ID)
 	}
 	switch {
 	case err != nil:
@@ -67,12 +68,13 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 
 // acquire sends an acquire about a ticket.
 func (d *Driver) acquire(ctx context.Context, t *driver.Ticket, r *record, body map[string]any) (*answer, error) {
+	sent := time.Now()
 	a, err := d.servers.askInTurn(ctx, t.TTL, "/v1/acquire", body)
 	if err != nil {
-		d.records.note(r, nil, nil, err)
+		d.records.note(r, nil, nil, sent, err)
 		return nil, err
 	}
-	d.records.note(r, a, &a.entry, nil)
+	d.records.note(r, a, &a.entry, sent, nil)
 	return a, nil
 }
 
@@ -193,6 +195,7 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string
 	for _, ref := range refs {
 		ttl = min(ttl, ref.TTL)
 	}
+	sent := time.Now()
 	a, err := d.servers.askInTurn(ctx, ttl, "/v1/renew", map[string]any{"holds": ids})
 	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
@@ -200,13 +203,13 @@ func (d *Driver) renewBatch(ctx context.Context, refs []driver.Ref, ids []string
 	}
 	sts := make([]driver.Status, len(refs))
 	for i, ref := range refs {
-		d.records.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
+		d.records.note(recordOf(ref.Ticket), a, &a.Holds[i], sent, nil)
 		sts[i], err = d.renewedEntry(ctx, ref.Ticket, a.Server, &a.Holds[i])
 		if err != nil {
 			sts[i] = driver.Status{Err: err}
 		}
 		if sts[i].State == driver.Gone {
-			d.records.forget(ref.ID)
+			d.records.end(ref.ID)
 		}
 	}
 	return sts, nil
@@ -225,7 +228,7 @@ func (d *Driver) checkBatch(refs []driver.Ref, a *answer, err error) (*answer, e
 		return a, nil
 	}
 	for _, ref := range refs {
-		d.records.note(recordOf(ref.Ticket), nil, nil, err)
+		d.records.note(recordOf(ref.Ticket), nil, nil, time.Time{}, err)
 	}
 	return nil, err
 }
@@ -257,7 +260,7 @@ func (d *Driver) renewedEntry(ctx context.Context, t *driver.Ticket, server stri
 // choose now; one that had it has given it up.
 func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server string) (driver.Status, error) {
 	d.records.mu.Lock()
-	token, waits, leaving := d.records.tokenLocked(t.ID, r), r.waits && !slices.Contains(r.had, server), r.leaving
+	token, waits, leaving := d.records.tokenLocked(t.ID, r), r.waits && (!slices.Contains(r.had, server) || r.keeper != server), r.leaving
 	d.records.mu.Unlock()
 	id, err := d.records.idOf(t.ID)
 	if err != nil {
@@ -269,6 +272,7 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 	if token == 0 && !waits {
 		return d.drop(ctx, t, r)
 	}
+	known := d.records.isKnown(r)
 	body := acquireBody(id, t)
 	body["wait_ms"] = 0
 	if token != 0 {
@@ -284,6 +288,9 @@ func (d *Driver) goOn(ctx context.Context, t *driver.Ticket, r *record, server s
 	}
 	if err == nil && st.State == driver.Held && token != 0 && st.Token != storeToken(token) {
 		return driver.Status{State: driver.Gone, Ahead: -1}, nil
+	}
+	if err == nil && st.State == driver.Held && !known && !d.records.keeps(r, a.Server) {
+		return d.renewed(ctx, t, r, a.Server, st)
 	}
 	return st, err
 }
@@ -331,6 +338,7 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 	d.records.mu.Unlock()
 	// One server alone: the core has to know that an answer was missed, since the next one
 	// says gone if that request was carried out.
+	sent := time.Now()
 	a, err := d.servers.ask(ctx, http.MethodPost, "/v1/release", map[string]any{"holds": holds})
 	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
@@ -338,7 +346,7 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 	}
 	sts := make([]driver.Status, len(refs))
 	for i, ref := range refs {
-		d.records.note(recordOf(ref.Ticket), a, &a.Holds[i], nil)
+		d.records.note(recordOf(ref.Ticket), a, &a.Holds[i], sent, nil)
 		sts[i] = d.left(ref, &a.Holds[i])
 	}
 	return sts, nil
@@ -350,6 +358,7 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 	case e.Code != "":
 		return driver.Status{Err: e.problem(e.statusOf(), 0)}
 	case e.Result == "gone":
+		d.records.end(ref.ID)
 		return driver.Status{State: driver.Gone, Ahead: -1}
 	case e.Result != "released":
 		return driver.Status{Err: driver.Errorf(driver.Unknown, "the lock server's store has not confirmed the release")}
@@ -366,5 +375,6 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 		st.State = driver.Held
 	}
 	r.left = true
+	delete(d.records.known, ref.ID)
 	return st
 }

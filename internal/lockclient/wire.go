@@ -51,6 +51,7 @@ type entry struct {
 	Ahead      *int        `json:"ahead"`
 	Holder     *holderInfo `json:"holder"`
 	HolderLeft int64       `json:"holder_left_ms"`
+	Resumable  *bool       `json:"resumable"`
 	Result     string      `json:"result"`
 	Code       string      `json:"code"`
 	Detail     string      `json:"detail"`

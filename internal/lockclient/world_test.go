@@ -26,6 +26,7 @@ type network struct {
 	servers map[string]http.Handler // by host and port; nil: no connection is accepted
 	silent  map[string]bool         // requests are carried out, and answers are lost
 	running sync.WaitGroup
+	cut     atomic.Bool // writes to open answers are lost
 }
 
 func newNetwork() *network {
@@ -58,7 +59,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 		in.Body = http.NoBody
 	}
 	read, write := io.Pipe()
-	out := &answerWriter{header: make(http.Header), body: write, began: make(chan int, 1)}
+	out := &answerWriter{cut: &n.cut, header: make(http.Header), body: write, began: make(chan int, 1)}
 	n.running.Go(func() {
 		h.ServeHTTP(out, in)
 		out.WriteHeader(http.StatusOK)
@@ -86,6 +87,7 @@ type answerBody struct {
 func (b *answerBody) Close() error { b.stop(); return b.ReadCloser.Close() }
 
 type answerWriter struct {
+	cut    *atomic.Bool
 	header http.Header
 	body   io.Writer
 	once   sync.Once
@@ -98,6 +100,9 @@ func (w *answerWriter) WriteHeader(status int) { w.once.Do(func() { w.began <- s
 
 func (w *answerWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
+	if w.cut.Load() {
+		return len(b), nil
+	}
 	return w.body.Write(b)
 }
 
