@@ -108,14 +108,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	same, err := unchanged("proof", "proof/RESULT.md", mutants)
+	checked, err := isChecked(".")
 	if err != nil {
 		return err
 	}
-	if *only != "" { // all runs of the lane that are named
-		same = nil
+	sum, err := sumOf(".")
+	if err != nil {
+		return err
 	}
-	runs, err := plan(configs, mutants, *release, same)
+	runs, err := plan(configs, mutants, *release, checked && *only == "")
 	if err != nil {
 		return err
 	}
@@ -147,16 +148,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	wrong := judgeAll(picked, *only == "" && !*draws)
 	if *result != "" {
-		lane, sums := "build", map[string]string(nil)
+		lane := "build"
 		if *release {
 			lane = "release"
 		}
-		if *release && *only == "" && len(wrong) == 0 {
-			if sums, err = moduleSums("proof", mutants); err != nil {
-				return err
-			}
+		if after, err := sumOf("."); err != nil {
+			return err
+		} else if !*release || len(picked) < len(runs) || len(wrong) > 0 || after != sum { // or they were changed meanwhile
+			sum = ""
 		}
-		if err := writeFile(*result, picked, wrong, lane, sums); err != nil {
+		if err := writeFile(*result, picked, wrong, lane, sum); err != nil {
 			return err
 		}
 	}
@@ -245,13 +246,13 @@ func (k *Checker) make(ctx context.Context, r *Run) (err error) {
 	return nil
 }
 
-// writeFile writes the result of runs to a file, and keeps its section about traces. sums
-// are those of the modules that a release has checked.
-func writeFile(name string, runs []*Run, wrong []string, lane string, sums map[string]string) error {
+// writeFile writes the result of runs to a file, and keeps its section about traces. sum is
+// that of a release, empty for other runs.
+func writeFile(name string, runs []*Run, wrong []string, lane, sum string) error {
 	var b strings.Builder
 	writeResult(&b, runs, wrong, lane)
-	if len(sums) > 0 {
-		writeSums(&b, sums)
+	if sum != "" {
+		writeSum(&b, sum)
 	}
 	before, err := os.ReadFile(filepath.Clean(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

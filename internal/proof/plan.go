@@ -30,12 +30,12 @@ type Run struct {
 	Wrong   string // why it is not what it has to be; empty when it is
 }
 
-// plan returns the runs of a lane: a release makes those of a build, too. Of a module that
-// is unchanged since a release, a build makes one refutation for each property that mutants
+// plan returns the runs of a lane: a release makes those of a build, too. Of specifications
+// that a release has checked, a build makes one refutation for each property that mutants
 // have, and one for each configuration of what must be reachable.
-func plan(configs []*Config, mutants []Mutant, release bool, unchanged map[string]bool) ([]*Run, error) {
+func plan(configs []*Config, mutants []Mutant, release, checked bool) ([]*Run, error) {
 	in := func(lane string) bool { return lane == "build" || release }
-	few := func(c *Config) bool { return !release && unchanged[c.Module()] }
+	few := !release && checked
 	shortest := sample(configs, mutants)
 	var runs []*Run
 	for _, c := range configs {
@@ -50,7 +50,7 @@ func plan(configs []*Config, mutants []Mutant, release bool, unchanged map[strin
 					return nil, err
 				}
 				runs = append(runs, &Run{Name: c.Name + " " + p, Kind: Witness, Config: only, Property: p})
-				if few(c) {
+				if few {
 					break
 				}
 			}
@@ -59,7 +59,7 @@ func plan(configs []*Config, mutants []Mutant, release bool, unchanged map[strin
 	for i := range mutants {
 		m := &mutants[i]
 		of := configOf(configs, m.Config)
-		if !in(m.Lane) || !in(of.Lane) || few(of) && !shortest[m.Name] {
+		if !in(m.Lane) || !in(of.Lane) || few && !shortest[m.Name] {
 			continue
 		}
 		c, err := m.config(configs)

@@ -26,7 +26,7 @@ func TestPlanChecksEachWitnessByItself(t *testing.T) {
 		false: "Door.holds; Door.violated Few; Door.violated Fewer; Door.violated Filled; Door.holds with crowd",
 		true:  "Door.holds; Door.violated Few; Door.violated Fewer; Door.violated Filled; Door.late; Door.holds with crowd; Door.late with late crowd",
 	} {
-		runs, err := plan(configs, mutants, release, nil)
+		runs, err := plan(configs, mutants, release, false)
 		if err != nil {
 			t.Fatal(err)
 		}

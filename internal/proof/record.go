@@ -2,10 +2,8 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,118 +11,63 @@ import (
 	"strings"
 )
 
-// A release notes in RESULT.md which modules it has checked, by a sum of each. A build
-// makes all its runs of a module that has changed since, and of the others one refutation
-// for each property: what became of the rest is known, since a run depends on nothing else.
+// A release notes in RESULT.md that it has checked the specifications, by a sum of all that
+// its runs depend on. While that sum is the same, a build makes one refutation for each
+// property: what became of the rest is known. Else it makes all runs of its lane.
 
-// recordHead begins the section of RESULT.md with the sums.
-const recordHead = "\n## Modules\n"
+// checkedFiles are the files that the runs depend on: the modules, configurations and
+// mutants, the checker's own rules, and the script that names the version of TLC.
+var checkedFiles = []string{"proof/*.tla", "proof/cfg/*.cfg", "proof/mutants.json", "internal/proof/*.go", "scripts/proof-tools"}
 
-// moduleSums returns a sum of each module in a folder that has configurations: of its text
-// and those of the modules that it uses, of its configurations and of its mutants.
-func moduleSums(folder string, mutants []Mutant) (map[string]string, error) {
-	texts, err := readAll(filepath.Join(folder, "*.tla"))
-	if err != nil {
-		return nil, err
-	}
-	configs, err := readAll(filepath.Join(folder, "cfg", "*.cfg"))
-	if err != nil {
-		return nil, err
-	}
-	parts := map[string][]string{}
-	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		module, _, _ := strings.Cut(name, ".")
-		parts[module] = append(parts[module], name, configs[name])
-	}
-	for _, m := range mutants {
-		module, _, _ := strings.Cut(m.Config, ".")
-		text, err := json.Marshal(m)
+// sumOf returns the sum of the files below a folder.
+func sumOf(root string) (string, error) {
+	sum := sha256.New()
+	for _, pattern := range checkedFiles {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		parts[module] = append(parts[module], string(text))
-	}
-	sums := map[string]string{}
-	for module, all := range parts {
-		for _, name := range slices.Sorted(maps.Keys(used(module, texts, map[string]bool{}))) {
-			all = append(all, name, texts[name])
+		slices.Sort(files)
+		for _, f := range files {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Clean(f))
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(sum, "%s %d\n%s", filepath.Base(f), len(text), text)
 		}
-		sums[module] = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(all, "\x00"))))[:16]
 	}
-	return sums, nil
+	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }
 
-// readAll returns the texts of files, by their names without extensions.
-func readAll(pattern string) (map[string]string, error) {
-	files, err := filepath.Glob(pattern)
+// recordHead begins the section of RESULT.md with the sum.
+const recordHead = "\n## Checked\n"
+
+// writeSum writes the section with a sum.
+func writeSum(w io.Writer, sum string) {
+	fmt.Fprintf(w, "%s\nThe modules, configurations, mutants and rules of this release have the sum\n`%s`.\n", recordHead, sum)
+	fmt.Fprintf(w, "As long as they have it, a build makes one refutation for each property.\n")
+}
+
+var sumText = regexp.MustCompile("(?m)^`([0-9a-f]{64})`\\.$")
+
+// isChecked reports whether a release that RESULT.md tells of has checked the files below a
+// folder as they are.
+func isChecked(root string) (bool, error) {
+	text, err := os.ReadFile(filepath.Join(root, "proof", "RESULT.md"))
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	texts := map[string]string{}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		texts[strings.TrimSuffix(filepath.Base(f), filepath.Ext(f))] = string(text)
+	now, err := sumOf(root)
+	if err != nil {
+		return false, err
 	}
-	return texts, nil
-}
-
-var usesModule = regexp.MustCompile(`(?m)^EXTENDS (.+)$|\bINSTANCE (\w+)`)
-
-// used adds a module, and those of the folder that it uses, to a set, and returns it.
-func used(module string, texts map[string]string, set map[string]bool) map[string]bool {
-	text, ok := texts[module]
-	if !ok || set[module] { // a standard module, or known already
-		return set
-	}
-	set[module] = true
-	for _, m := range usesModule.FindAllStringSubmatch(text, -1) {
-		for name := range strings.SplitSeq(m[1]+m[2], ",") {
-			used(strings.TrimSpace(name), texts, set)
-		}
-	}
-	return set
-}
-
-// writeSums writes the section with the sums.
-func writeSums(w io.Writer, sums map[string]string) {
-	fmt.Fprintf(w, "%s\nA build makes fewer runs of a module that is still as it was in this release: its text,\n", recordHead)
-	fmt.Fprintf(w, "those of the modules that it uses, its configurations and its mutants have this sum.\n\n| module | sum |\n|---|---|\n")
-	for _, module := range slices.Sorted(maps.Keys(sums)) {
-		fmt.Fprintf(w, "| %s | %s |\n", module, sums[module])
-	}
-}
-
-var sumRow = regexp.MustCompile(`(?m)^\| (\w+) \| ([0-9a-f]{16}) \|$`)
-
-// readSums returns the sums in a RESULT.md.
-func readSums(text string) map[string]string {
-	sums := map[string]string{}
-	_, section, _ := strings.Cut(text, recordHead)
+	_, section, _ := strings.Cut(string(text), recordHead)
 	section, _, _ = strings.Cut(section, "\n## ")
-	for _, m := range sumRow.FindAllStringSubmatch(section, -1) {
-		sums[m[1]] = m[2]
-	}
-	return sums
-}
-
-// unchanged returns the modules that are as the release of a RESULT.md has checked them.
-func unchanged(folder, result string, mutants []Mutant) (map[string]bool, error) {
-	text, err := os.ReadFile(filepath.Clean(result))
-	if err != nil {
-		return nil, err
-	}
-	now, err := moduleSums(folder, mutants)
-	if err != nil {
-		return nil, err
-	}
-	same := map[string]bool{}
-	for module, sum := range readSums(string(text)) {
-		same[module] = now[module] == sum
-	}
-	return same, nil
+	m := sumText.FindStringSubmatch(section)
+	return m != nil && m[1] == now, nil
 }
 
 // sample returns the names of the mutants of a build that have the shortest counterexample

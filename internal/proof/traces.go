@@ -135,7 +135,7 @@ func (k *Checker) checkView(ctx context.Context, name string, limit int64, batch
 	}
 	with := *k
 	with.More = map[string][]byte{"Recorded.tla": module.Bytes()}
-	config := k.traceConfig(limit, lazy, view, batch)
+	config := traceConfig(k, limit, lazy, view, batch)
 	if k.Without != "" {
 		config.Replaced = append(config.Replaced, Constant{k.Without, "Never"})
 	}
@@ -222,7 +222,7 @@ func (a *Accepted) readAccepted(printed []string, batch []*trace.Trace) map[int]
 }
 
 // traceConfig is the world of a lock's traces.
-func (k *Checker) traceConfig(limit int64, lazy bool, view string, traces []*trace.Trace) *Config {
+func traceConfig(k *Checker, limit int64, lazy bool, view string, traces []*trace.Trace) *Config {
 	truth := func(is bool) string { return strings.ToUpper(strconv.FormatBool(is)) }
 	grain, forget := 0, int64(0)
 	if k.Loose {
