@@ -56,6 +56,7 @@ var (
 	_ driver.Identifier = (*Cluster)(nil)
 	_ driver.Checker    = (*Cluster)(nil)
 	_ driver.Noticer    = (*Cluster)(nil)
+	_ driver.Marker     = (*Cluster)(nil)
 )
 
 // OpenCluster returns a driver for the cluster at a URL, with connections of

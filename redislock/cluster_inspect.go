@@ -126,3 +126,41 @@ func (c *Cluster) checkNodes(ds []*Driver) driver.Finding {
 	}
 	return f
 }
+
+// checkPrimaries calls examine with the drivers of all primaries. A primary that
+// does not answer delays nothing. While a cluster is upgraded to Redis 7 node by
+// node, a single older node makes all waiters poll.
+func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*Driver) error) error {
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	ds, err := c.source.primaries(ctx)
+	for _, d := range ds {
+		if err == nil {
+			err = examine(d)
+		}
+		if d.polls.Load() {
+			c.polls.Store(true)
+		}
+	}
+	for _, d := range ds {
+		d.polls.Store(c.polls.Load())
+	}
+	if err != nil && driver.ClassOf(err) == driver.Refused {
+		return err
+	}
+	return nil
+}
+
+// Notices implements [driver.Noticer]: it reports the first primary that may
+// evict locks.
+func (c *Cluster) Notices() []driver.Finding {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // only nodes that are connected already are asked
+	ds, _ := c.source.primaries(ctx)
+	for _, d := range ds {
+		if fs := d.Notices(); fs != nil {
+			return fs
+		}
+	}
+	return nil
+}

@@ -10,12 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-var (
-	_ driver.Marker = (*Driver)(nil)
-	_ driver.Marker = (*Sentinel)(nil)
-	_ driver.Marker = (*Cluster)(nil)
-)
-
 // Mark implements [driver.Marker].
 func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 	if err := d.checkOpen(ctx); err != nil {

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/storelayout"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
@@ -59,6 +60,27 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 		return nil, openErr(ctx, u.addr, err)
 	}
 	return d, nil
+}
+
+// New returns a driver on client, which the caller keeps, and closes after the
+// driver. o may be nil.
+//
+// The client has to be for one server, not for a Sentinel or a cluster. It is
+// best made with DisableRetry: repeated requests do no harm, but late ones are
+// of no use. The client's ConnWriteTimeout bounds how long the driver takes to
+// notice a dead connection.
+//
+// New asks the server for its version and role. It returns an error at once,
+// or after five seconds, when the server cannot be reached, refuses the user,
+// is older than 6.2, or is a replica, a Sentinel or a node of a cluster.
+func New(client rueidis.Client, o *Options) (*Driver, error) {
+	if client == nil {
+		return nil, errors.New("redislock: client is nil")
+	}
+	if mode := client.Mode(); mode != rueidis.ClientModeStandalone {
+		return nil, fmt.Errorf("redislock: the client is for a %s, not for one server", mode)
+	}
+	return Via(rueidisclient.Of(client), o)
 }
 
 // openErr returns the error of an opening that failed: that of its context, if
@@ -120,65 +142,6 @@ func explain(err error) error {
 		return driver.Errorf(driver.Unavailable, "connected, but no reply in time: check that it is Redis, and whether it expects TLS: %w", err)
 	}
 	return driver.Errorf(driver.Unavailable, "connected, but no Redis reply: check that it is Redis, and whether it expects TLS: %w", err)
-}
-
-// greet asks the server for its version and role, by HELLO, which needs no
-// rights from Redis 7.0 on.
-func (d *Driver) greet(ctx context.Context) error {
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("HELLO") })
-	if err != nil {
-		return fmt.Errorf("cannot read the server's version and role: %w", err)
-	}
-	list, _ := r.List()
-	fields := make(map[string]string)
-	for i := 0; i+1 < len(list); i += 2 {
-		name, _ := list[i].Text()
-		fields[name], _ = list[i+1].Text() // values that are no texts are not used
-	}
-	d.version = fields["version"]
-	if d.requests.Sharded && !wire.AtLeast(d.version, 7, 0) {
-		d.polls.Store(true)
-	}
-	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.requests.Sharded)
-}
-
-// checkHello returns the error of a server whose answer to HELLO is unsuitable,
-// or nil.
-func checkHello(server, version, mode, role string, cluster bool) error {
-	switch {
-	case mode == "sentinel":
-		return driver.Errorf(driver.Refused, "the server is a Sentinel, not a Redis server; its URL begins with redis-sentinel")
-	case mode == "cluster" && !cluster:
-		return driver.Errorf(driver.Refused, "the server is a node of a cluster, not a standalone server; its URL begins with redis-cluster")
-	case mode != "cluster" && cluster:
-		return driver.Errorf(driver.Refused, "the server is no node of a cluster")
-	}
-	// Valkey counts its own versions, the first of which is 7.2.
-	if !wire.AtLeast(version, 6, 2) {
-		return driver.Errorf(driver.Refused, "server is too old: %s %s, at least 6.2 is needed", server, version)
-	}
-	if role != "master" && !cluster { // in a cluster, the topology names the primary
-		return driver.Errorf(driver.Unavailable, "server is a %s: locks need the primary", role)
-	}
-	return nil
-}
-
-// checkLayout refuses a server that a later version of Holdfast uses in another way. A
-// user who may not read the key has no right to any lock, and a node of a cluster that
-// does not have its slot says nothing.
-func (d *Driver) checkLayout(ctx context.Context) error {
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("GET", wire.LayoutKey) })
-	if err != nil {
-		if wire.AnswerOf(err) != "" {
-			return nil
-		}
-		return fmt.Errorf("cannot read the layout: %w", err)
-	}
-	text, err := r.Text()
-	if err != nil { // there is none
-		return nil
-	}
-	return storelayout.Check("key "+wire.LayoutKey, text)
 }
 
 const (

@@ -136,21 +136,6 @@ func askProcess(c client.Conn) (*examination, error) {
 	return &examination{join: wire.ForRun(list[0], scriptsOf(false).Join), run: list[0], lost: lost}, nil
 }
 
-// parseRestartGuard reads the URL's option: on, off, or the longest TTL in use.
-func parseRestartGuard(text string) (on bool, longest time.Duration, err error) {
-	switch text {
-	case "on":
-		return true, 0, nil
-	case "off":
-		return false, 0, nil
-	}
-	longest, err = time.ParseDuration(text)
-	if err != nil || longest < MinTTL || longest > MaxTTL {
-		return false, 0, errors.New("option restart_guard is neither on nor off, nor the longest TTL in use, such as 30s")
-	}
-	return true, longest, nil
-}
-
 // check returns the finding about the guard: whether it is on, and the state of
 // the server.
 func (g *restartGuard) check(ctx context.Context, d *Driver) driver.Finding {

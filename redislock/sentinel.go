@@ -37,6 +37,7 @@ var (
 	_ driver.Identifier = (*Sentinel)(nil)
 	_ driver.Checker    = (*Sentinel)(nil)
 	_ driver.Noticer    = (*Sentinel)(nil)
+	_ driver.Marker     = (*Sentinel)(nil)
 )
 
 // OpenSentinel returns a driver for the primary that Sentinels watch under a

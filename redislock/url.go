@@ -154,6 +154,21 @@ func (a *address) parseReplicas(q url.Values) error {
 	return nil
 }
 
+// parseRestartGuard reads the URL's option: on, off, or the longest TTL in use.
+func parseRestartGuard(text string) (on bool, longest time.Duration, err error) {
+	switch text {
+	case "on":
+		return true, 0, nil
+	case "off":
+		return false, 0, nil
+	}
+	longest, err = time.ParseDuration(text)
+	if err != nil || longest < MinTTL || longest > MaxTTL {
+		return false, 0, errors.New("option restart_guard is neither on nor off, nor the longest TTL in use, such as 30s")
+	}
+	return true, longest, nil
+}
+
 func (a *address) parseTLS(q url.Values, secure bool) (err error) {
 	a.tls, err = tlsurl.Parse(q, "rediss", secure)
 	if a.serverName = q.Has("server_name"); a.tls != nil && !a.serverName {
