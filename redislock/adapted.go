@@ -53,15 +53,7 @@ func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	c.polls.Store(d.polls.Load())
-	if err := c.checkPrimaries(ctx, func(d *Driver) error {
-		if err := d.greet(ctx); err != nil {
-			return err
-		}
-		if err := d.checkLayout(ctx); err != nil {
-			return err
-		}
-		return d.checkEviction(ctx, s.refuseEviction)
-	}); err != nil {
+	if err := c.checkPrimaries(ctx, func(d *Driver) error { return d.checkServer(ctx, s.refuseEviction) }); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
@@ -143,7 +135,7 @@ func (b *adapted) driver(name string, library client.Library) *Driver {
 		return l.d
 	}
 	if l != nil {
-		b.c.begin(func() { l.d.Close() })
+		b.c.life.begin(func() { l.d.Close() })
 	}
 	l = &adaptedNode{library, unchecked(setup{
 		settings: b.settings, lib: library,

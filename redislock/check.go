@@ -15,7 +15,7 @@ import (
 // Identity implements [driver.Identifier]: the server's run id, the database
 // and the prefix. The run id changes with every restart.
 func (d *Driver) Identity(ctx context.Context) (string, error) {
-	return d.withRunID(ctx, func(c client.Conn, run string) (string, error) {
+	return withRunID(ctx, d, func(c client.Conn, run string) (string, error) {
 		client, err := ask(c, "CLIENT", "INFO")
 		if err != nil {
 			return "", err
@@ -29,11 +29,11 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 // together. The text changes with every restart. Server blocks for a round
 // trip; its errors are those of Identity.
 func (d *Driver) Server(ctx context.Context) (string, error) {
-	return d.withRunID(ctx, func(_ client.Conn, run string) (string, error) { return "redis:" + run, nil })
+	return withRunID(ctx, d, func(_ client.Conn, run string) (string, error) { return "redis:" + run, nil })
 }
 
 // withRunID asks for the server's run id, and calls f with that id.
-func (d *Driver) withRunID(ctx context.Context, f func(c client.Conn, run string) (string, error)) (string, error) {
+func withRunID(ctx context.Context, d *Driver, f func(c client.Conn, run string) (string, error)) (string, error) {
 	if err := d.checkOpen(ctx); err != nil {
 		return "", err
 	}
@@ -83,15 +83,20 @@ func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	fs := []driver.Finding{t.finding(t.deleteKeys(ctx, d)), t.checkPush(ctx, d)}
-	s, err := onControl(ctx, d, examine)
-	switch {
-	case wire.DeniedOf(err) != "": // the finding about rights covers it
-	case err != nil:
+	about, err := d.findings(ctx)
+	if err != nil && wire.DeniedOf(err) == "" { // the finding about rights covers it
 		return nil, err
-	default:
-		fs = append(fs, s.findings()...)
 	}
-	return append(fs, d.restartGuard.check(ctx, d)), nil
+	return append(append(fs, about...), d.restartGuard.check(ctx, d)), nil
+}
+
+// findings judges what the server reports about itself.
+func (d *Driver) findings(ctx context.Context) ([]driver.Finding, error) {
+	s, err := onControl(ctx, d, examine)
+	if err != nil {
+		return nil, err
+	}
+	return s.findings(), nil
 }
 
 func examine(c client.Conn) (*serverState, error) {
@@ -238,7 +243,7 @@ func (t *trial) checkPush(ctx context.Context, d *Driver) driver.Finding {
 // echo subscribes to a channel, publishes there, and signals on received when
 // the message arrives.
 func echo(ctx context.Context, d *Driver, channel string, received chan<- struct{}) error {
-	e := d.client.Listen(d.requests.Sharded, func(string) {
+	e := d.listen(func(string) {
 		select {
 		case received <- struct{}{}:
 		default:
@@ -252,7 +257,7 @@ func echo(ctx context.Context, d *Driver, channel string, received chan<- struct
 	if d.requests.Sharded {
 		publish = "SPUBLISH"
 	}
-	_, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do(publish, channel, "check") })
+	_, err := d.do(ctx, publish, channel, "check")
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}

@@ -19,8 +19,8 @@ import (
 // the queue's slot. Clusters before Redis 7 have no such messages, and waiters
 // poll.
 type Cluster struct {
-	life
 	router
+	life    life
 	keys    wire.KeyCache
 	channel string // begins the names of the push channels
 	source  source
@@ -99,7 +99,7 @@ func newCluster(prefix string) *Cluster {
 	c := &Cluster{channel: newChannel()}
 	c.keys.Init(prefix, c.channel, true)
 	c.router = router{func(ctx context.Context, name string, f func(*Driver) error) error {
-		if err := c.checkOpen(ctx); err != nil {
+		if err := c.life.checkOpen(ctx); err != nil {
 			return err
 		}
 		return c.onOwner(ctx, c.keys.Get(name).Slot, f)
@@ -121,7 +121,7 @@ func (c *Cluster) Traits() driver.Traits {
 
 // Close implements [driver.Driver], as [Driver.Close] does.
 func (c *Cluster) Close() error {
-	c.finish(func() { c.source.close() })
+	c.life.finish(func() { c.source.close() })
 	return nil
 }
 
@@ -162,7 +162,7 @@ func (c *Cluster) shouldResend(d *Driver, err error) bool {
 
 // Join implements [driver.Driver].
 func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := c.checkOpen(ctx); err != nil {
+	if err := c.life.checkOpen(ctx); err != nil {
 		return driver.Status{}, err
 	}
 	l := c.keys.Get(t.Name)
@@ -213,7 +213,7 @@ func (c *Cluster) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status
 // each passes every ticket to the driver that has its slot, to all drivers at
 // once. It passes the redirected tickets on to the drivers named.
 func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
-	if err := c.checkOpen(ctx); err != nil {
+	if err := c.life.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	places := make([]driver.Status, len(refs))
@@ -267,7 +267,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 // Watch implements [driver.Driver]. Subscriptions are made with the first wait
 // in a slot.
 func (c *Cluster) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	if err := c.checkOpen(ctx); err != nil {
+	if err := c.life.checkOpen(ctx); err != nil {
 		return err
 	}
 	if c.polls.Load() {
@@ -282,7 +282,7 @@ func (c *Cluster) Watch(ctx context.Context, notify func(id string, p driver.Sta
 // changed makes the subscriptions follow the slots, after the source has
 // learnt that some have moved.
 func (c *Cluster) changed() {
-	c.begin(func() {
+	c.life.begin(func() {
 		c.watching.Lock()
 		e := c.subscriptions
 		c.watching.Unlock()

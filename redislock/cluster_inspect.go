@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -14,7 +13,7 @@ import (
 // after the other, and once more on all if a slot was moved meanwhile.
 func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := c.checkOpen(ctx); err != nil {
+		if err := c.life.checkOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}
@@ -49,11 +48,11 @@ func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, er
 // Identity implements [driver.Identifier]: the id of the node that has the
 // cluster's first slot, and the prefix. The identity changes with a failover.
 func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
-	if err := c.checkOpen(ctx); err != nil {
+	if err := c.life.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	err = c.onOwner(ctx, 0, func(d *Driver) error {
-		r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
+		r, err := d.do(ctx, "CLUSTER", "SLOTS")
 		if err != nil {
 			return err
 		}
@@ -70,7 +69,7 @@ func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
 // what each primary reports about itself. Where the primaries differ on a
 // topic, Check returns the worst finding.
 func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := c.checkOpen(ctx); err != nil {
+	if err := c.life.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	ds, err := c.source.primaries(ctx)
@@ -94,7 +93,7 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	}
 	at := make(map[string]int)
 	for _, d := range ds {
-		s, err := onControl(ctx, d, examine)
+		fs, err := d.findings(ctx)
 		if wire.DeniedOf(err) != "" { // the finding about rights covers it
 			continue
 		}
@@ -102,7 +101,7 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 			c.shouldResend(d, err)
 			return nil, err
 		}
-		for _, f := range s.findings() {
+		for _, f := range fs {
 			i, seen := at[f.Topic]
 			switch {
 			case !seen:

@@ -12,12 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// ErrUnconfirmed is wrapped by the error of a join whose grant too few
-// replicas confirmed in time. The grant was given back, unless the error has
-// the class Unknown: then giving it back may have failed. The only remedy is
-// to ask again.
-var ErrUnconfirmed = errors.New("too few replicas have confirmed the grant")
-
 // confirmation has the conditions that replicas must meet before a grant is
 // shown, and the verdicts so far. All servers of a driver share it.
 //
@@ -29,6 +23,7 @@ var ErrUnconfirmed = errors.New("too few replicas have confirmed the grant")
 type confirmation struct {
 	replicas int
 	within   time.Duration
+	tooFew   error // is wrapped by the error of a join whose grant too few replicas confirmed
 
 	mu       sync.Mutex
 	waiting  map[string]*driver.Ticket // tickets that a push may be about
@@ -46,14 +41,14 @@ type verdict struct {
 const defaultWithin = time.Second
 
 // newConfirmation returns a confirmation, or nil for no replicas.
-func newConfirmation(replicas int, within time.Duration) *confirmation {
+func newConfirmation(replicas int, within time.Duration, tooFew error) *confirmation {
 	if replicas == 0 {
 		return nil
 	}
 	if within == 0 {
 		within = defaultWithin
 	}
-	return &confirmation{replicas: replicas, within: within,
+	return &confirmation{replicas: replicas, within: within, tooFew: tooFew,
 		waiting: make(map[string]*driver.Ticket), verdicts: make(map[string]*verdict)}
 }
 
@@ -95,7 +90,7 @@ func (c *confirmation) forgetGone(refs []driver.Ref, places []driver.Status) {
 }
 
 // confirm returns nil once enough replicas have the grant of a ticket. With
-// ErrUnconfirmed and the class Unavailable the grant has been given back; with
+// tooFew and the class Unavailable the grant has been given back; with
 // any other error the outcome is unknown.
 func (c *confirmation) confirm(ctx context.Context, d *Driver, t *driver.Ticket) error {
 	c.mu.Lock()
@@ -130,9 +125,9 @@ func (c *confirmation) decide(d *Driver, t *driver.Ticket, v *verdict) {
 		return c.writeAndWait(d, conn, t, within)
 	})
 	if err == nil && n < int64(c.replicas) {
-		err = driver.NotReady(0, "%w", ErrUnconfirmed)
+		err = driver.NotReady(0, "%w", c.tooFew)
 		if left := firstOf(d.leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})); left != nil {
-			err = driver.Errorf(driver.Unknown, "%w, and giving it back failed: %w", ErrUnconfirmed, left)
+			err = driver.Errorf(driver.Unknown, "%w, and giving it back failed: %w", c.tooFew, left)
 		}
 	}
 	c.mu.Lock()
@@ -217,7 +212,7 @@ func (c *confirmation) onPush(d *Driver, id string, p driver.Status, notify func
 		case err == nil:
 			c.pushDone(id)
 			notify(id, p)
-		case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, ErrUnconfirmed):
+		case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, c.tooFew):
 			c.pushDone(id)
 			notify(id, driver.Status{State: driver.Gone})
 		default:
@@ -238,7 +233,7 @@ func (c *confirmation) confirmAll(ctx context.Context, d *Driver, refs []driver.
 			switch {
 			case err == nil:
 				places[i] = p
-			case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, ErrUnconfirmed):
+			case driver.ClassOf(err) == driver.Unavailable && errors.Is(err, c.tooFew):
 				c.pushDone(refs[i].ID)
 				places[i] = driver.Status{State: driver.Gone}
 			default:

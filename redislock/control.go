@@ -194,6 +194,11 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c clie
 	}
 }
 
+// do sends one command on the control connection and returns its answer.
+func (d *Driver) do(ctx context.Context, words ...string) (wire.Reply, error) {
+	return onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do(words...) })
+}
+
 // broken reports whether an error is about the connection.
 func broken(err error) bool {
 	if err == nil {

@@ -6,14 +6,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storelayout"
-	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // greet asks the server for its version and role, by HELLO, which needs no
 // rights from Redis 7.0 on.
 func (d *Driver) greet(ctx context.Context) error {
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("HELLO") })
+	r, err := d.do(ctx, "HELLO")
 	if err != nil {
 		return fmt.Errorf("cannot read the server's version and role: %w", err)
 	}
@@ -28,6 +27,17 @@ func (d *Driver) greet(ctx context.Context) error {
 		d.polls.Store(true)
 	}
 	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.requests.Sharded)
+}
+
+// checkServer returns the error that makes a server unsuitable for locks, or nil.
+func (d *Driver) checkServer(ctx context.Context, refuseEviction bool) error {
+	if err := d.greet(ctx); err != nil {
+		return err
+	}
+	if err := d.checkLayout(ctx); err != nil {
+		return err
+	}
+	return d.checkEviction(ctx, refuseEviction)
 }
 
 // checkHello returns the error of a server whose answer to HELLO is unsuitable,
@@ -55,7 +65,7 @@ func checkHello(server, version, mode, role string, cluster bool) error {
 // user who may not read the key has no right to any lock, and a node of a cluster that
 // does not have its slot says nothing.
 func (d *Driver) checkLayout(ctx context.Context) error {
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("GET", wire.LayoutKey) })
+	r, err := d.do(ctx, "GET", wire.LayoutKey)
 	if err != nil {
 		if wire.AnswerOf(err) != "" {
 			return nil

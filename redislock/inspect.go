@@ -16,7 +16,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 	if err := d.checkOpen(ctx); err != nil {
 		return driver.Queue{}, err
 	}
-	m, err := d.runOnControl(ctx, d.requests.Scripts.Inspect, d.requests.Make(name))
+	m, err := runOnControl(ctx, d, d.requests.Scripts.Inspect, d.requests.Make(name))
 	if err != nil {
 		return driver.Queue{}, err
 	}
@@ -28,7 +28,7 @@ func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error)
 }
 
 // runOnControl runs a script on one queue, on the driver's own connection.
-func (d *Driver) runOnControl(ctx context.Context, s *wire.Script, l *wire.QueueKeys, args ...string) (wire.Reply, error) {
+func runOnControl(ctx context.Context, d *Driver, s *wire.Script, l *wire.QueueKeys, args ...string) (wire.Reply, error) {
 	return onControl(ctx, d, func(c client.Conn) (wire.Reply, error) {
 		return runOn(c, s, l.All(), args...)
 	})
@@ -145,7 +145,7 @@ func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
 	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {
 		return driver.ErrNoTicket // no id is like this, but other fields are
 	}
-	m, err := d.runOnControl(ctx, d.requests.Scripts.Remove, d.requests.Make(name), ticketID)
+	m, err := runOnControl(ctx, d, d.requests.Scripts.Remove, d.requests.Make(name), ticketID)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (o *Options) confirms() (*confirmation, error) {
 	case o.ConfirmWithin < 0 || o.ConfirmWithin > 0 && o.ConfirmWithin < time.Millisecond:
 		return nil, errors.New("redislock: ConfirmWithin is less than a millisecond")
 	}
-	return newConfirmation(o.MinReplicas, o.ConfirmWithin), nil
+	return newConfirmation(o.MinReplicas, o.ConfirmWithin, ErrUnconfirmed), nil
 }
 
 const maxReplicas = 1000
@@ -90,12 +90,23 @@ const maxReplicas = 1000
 func (o *Options) refuseEviction() bool { return o != nil && o.RefuseEviction }
 
 // restartGuard returns the restart guard that the options ask for, or nil.
-func (o *Options) restartGuard() *restartGuard {
+func (o *Options) restartGuard() *guardSettings {
 	if o == nil || !o.RestartGuard {
 		return nil
 	}
-	return newRestartGuard(o.LongestTTL)
+	return &guardSettings{o.LongestTTL, ErrRestarted}
 }
+
+// ErrRestarted is wrapped by the error of a join that the restart guard
+// refuses: the server lost its data less than a TTL ago, and earlier holders
+// may still be working. The only remedy is to ask again after that time.
+var ErrRestarted = errors.New("the server has restarted without its data")
+
+// ErrUnconfirmed is wrapped by the error of a join whose grant too few
+// replicas confirmed in time. The grant was given back, unless the error has
+// the class Unknown: then giving it back may have failed. The only remedy is
+// to ask again.
+var ErrUnconfirmed = errors.New("too few replicas have confirmed the grant")
 
 func (o *Options) prefix() (string, error) {
 	switch {

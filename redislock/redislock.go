@@ -49,9 +49,9 @@ var (
 // settings is the set of decisions that users take by options or by a URL.
 type settings struct {
 	prefix         string
-	restartGuard   *restartGuard // nil for none
-	confirms       *confirmation // nil for none
-	refuseEviction bool          // refuse servers that may evict keys
+	restartGuard   *guardSettings // nil for none
+	confirms       *confirmation  // nil for none
+	refuseEviction bool           // refuse servers that may evict keys
 }
 
 // setup is the set of values that a driver is made from.
@@ -70,15 +70,9 @@ type setup struct {
 // open makes a driver and checks the server.
 func open(ctx context.Context, s setup) (*Driver, error) {
 	d := unchecked(s)
-	err := d.greet(ctx)
-	if err == nil {
-		err = d.checkLayout(ctx)
-	}
-	if err == nil {
-		err = d.checkEviction(ctx, s.refuseEviction)
-	}
-	if err == nil && s.restartGuard != nil {
-		_, err = s.restartGuard.examine(ctx, d, nil)
+	err := d.checkServer(ctx, s.refuseEviction)
+	if err == nil && d.restartGuard != nil {
+		_, err = d.restartGuard.examine(ctx, d, nil)
 	}
 	if err != nil {
 		d.Close()
@@ -90,7 +84,7 @@ func open(ctx context.Context, s setup) (*Driver, error) {
 // unchecked makes a driver without a request to the server.
 func unchecked(s setup) *Driver {
 	d := &Driver{
-		restartGuard: s.restartGuard,
+		restartGuard: newRestartGuard(s.restartGuard),
 		channel:      s.channel,
 
 		confirms: s.confirms,

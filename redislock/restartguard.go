@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ import (
 // Only joins are guarded. Renewals find nothing where the data are gone, and a
 // ticket that a release grants took its place by a join.
 type restartGuard struct {
-	longest   time.Duration // a server that lost its data refuses for this long, or for the joining ticket's TTL if that is longer
+	guardSettings
 	known     atomic.Pointer[examination]
 	examining chan struct{} // holds a value while a call examines the server
 }
@@ -37,8 +36,18 @@ type examination struct {
 	lost time.Time // the data were lost at this local time, or before
 }
 
-func newRestartGuard(longest time.Duration) *restartGuard {
-	return &restartGuard{longest: longest, examining: make(chan struct{}, 1)}
+// guardSettings are the settings of a restart guard.
+type guardSettings struct {
+	longest time.Duration // a server that lost its data refuses for this long, or for the joining ticket's TTL if that is longer
+	refusal error         // is wrapped by the error of a join that is refused
+}
+
+// newRestartGuard returns the restart guard of one server, or nil for no settings.
+func newRestartGuard(s *guardSettings) *restartGuard {
+	if s == nil {
+		return nil
+	}
+	return &restartGuard{guardSettings: *s, examining: make(chan struct{}, 1)}
 }
 
 // choose puts the script that joins into a request, or returns the reason why
@@ -56,16 +65,11 @@ func (g *restartGuard) choose(ctx context.Context, d *Driver, t *driver.Ticket, 
 		}
 	}
 	if left := max(t.TTL, g.longest) - time.Since(k.lost); left > 0 {
-		return driver.NotReady(left, "%w: nothing is granted for another %v", ErrRestarted, left.Round(time.Millisecond))
+		return driver.NotReady(left, "%w: nothing is granted for another %v", g.refusal, left.Round(time.Millisecond))
 	}
 	r.Script, r.Full = k.join, false
 	return nil
 }
-
-// ErrRestarted is wrapped by the error of a join that the restart guard
-// refuses: the server lost its data less than a TTL ago, and earlier holders
-// may still be working. The only remedy is to ask again after that time.
-var ErrRestarted = errors.New("the server has restarted without its data")
 
 // examine examines the server, unless another call has done so meanwhile.
 func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *wire.Script) (*examination, error) {
@@ -80,7 +84,7 @@ func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *wire.Scrip
 	if k := g.known.Load(); k != nil && k.join != stale {
 		return k, nil
 	}
-	k, err := onControl(ctx, d, examineProcess)
+	k, err := onControl(ctx, d, g.examineProcess)
 	if err != nil {
 		return nil, err // a join of this call was not sent, or answered NOSCRIPT
 	}
@@ -94,7 +98,7 @@ func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *wire.Scrip
 // examineProcess examines the server, makes it remember the script, and
 // examines it again: if both found one process, that process remembers the
 // script.
-func examineProcess(c client.Conn) (*examination, error) {
+func (g *restartGuard) examineProcess(c client.Conn) (*examination, error) {
 	k, err := askProcess(c)
 	if err != nil {
 		return nil, err
@@ -107,10 +111,13 @@ func examineProcess(c client.Conn) (*examination, error) {
 		return nil, err
 	}
 	if now.run != k.run {
-		return nil, driver.Errorf(driver.NotDone, "%w during its examination", ErrRestarted)
+		return nil, driver.Errorf(driver.NotDone, "%w during its examination", g.refusal)
 	}
 	return k, nil
 }
+
+// longestLease is more than the longest lease.
+const longestLease = 2 * 365 * 24 * time.Hour
 
 func askProcess(c client.Conn) (*examination, error) {
 	m, err := runOn(c, scriptsOf(false).Guard, []string{wire.GuardKey})
@@ -132,7 +139,7 @@ func askProcess(c client.Conn) (*examination, error) {
 		return nil, driver.Errorf(driver.Refused, "server is too old: version %s, the restart guard needs Redis 7.0", list[2])
 	}
 	// No lease lasts longer, so an earlier loss makes no difference.
-	lost := answered.Add(-time.Duration(min(ms, int64(2*MaxTTL/time.Millisecond))) * time.Millisecond)
+	lost := answered.Add(-time.Duration(min(ms, int64(longestLease/time.Millisecond))) * time.Millisecond)
 	return &examination{join: wire.ForRun(list[0], scriptsOf(false).Join), run: list[0], lost: lost}, nil
 }
 

@@ -17,8 +17,8 @@ import (
 // goes over to another server when they do. It implements [driver.Driver],
 // [driver.Identifier] and [driver.Checker].
 type Sentinel struct {
-	life
 	router
+	life      life
 	at        *multiAddress
 	channel   string // of the pushes, at every primary
 	term      atomic.Pointer[term]
@@ -71,16 +71,13 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 		s.Close()
 		return nil, openErr(ctx, m.master+" at "+m.address.addr, err)
 	}
-	s.begin(s.sentinels.follow)
+	s.life.begin(s.sentinels.follow)
 	return s, nil
 }
 
 // connect returns a new driver for a primary.
 func (s *Sentinel) connect(ctx context.Context, addr string) (*Driver, error) {
 	set := setup{settings: s.at.settings, replaceable: true, channel: s.channel}
-	if g := s.at.restartGuard; g != nil {
-		set.restartGuard = newRestartGuard(g.longest)
-	}
 	return s.at.address.to(addr).dial(ctx, func(l client.Library) (*Driver, error) {
 		set.lib = l
 		return open(ctx, set)
@@ -92,7 +89,7 @@ func (s *Sentinel) follow(d *Driver, addr string) {
 	old := s.term.Swap(&term{d: d, addr: addr, ended: make(chan struct{})})
 	if old != nil {
 		close(old.ended)
-		if !s.begin(func() { old.d.Close() }) {
+		if !s.life.begin(func() { old.d.Close() }) {
 			old.d.Close()
 		}
 	}
@@ -110,7 +107,7 @@ func (s *Sentinel) Traits() driver.Traits {
 
 // Close implements [driver.Driver], as [Driver.Close] does.
 func (s *Sentinel) Close() error {
-	s.finish(func() {
+	s.life.finish(func() {
 		var wg sync.WaitGroup
 		wg.Go(s.sentinels.close)
 		if r := s.term.Load(); r != nil {
@@ -124,7 +121,7 @@ func (s *Sentinel) Close() error {
 // onPrimary calls f with the driver of the primary, and once more if that
 // driver was replaced before anything was sent.
 func (s *Sentinel) onPrimary(ctx context.Context, f func(d *Driver) error) error {
-	if err := s.checkOpen(ctx); err != nil {
+	if err := s.life.checkOpen(ctx); err != nil {
 		return err
 	}
 	for n := 0; ; n++ {

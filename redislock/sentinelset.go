@@ -92,7 +92,7 @@ func (g *sentinelSet) forget(host string, d *Driver) {
 		delete(g.drivers, host)
 	}
 	g.mu.Unlock()
-	g.s.begin(func() { d.Close() })
+	g.s.life.begin(func() { d.Close() })
 }
 
 func (g *sentinelSet) close() {
@@ -113,9 +113,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) {
-		return c.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
-	})
+	r, err := d.do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
 	if err != nil {
 		if broken(err) {
 			g.forget(host, d)
@@ -145,7 +143,7 @@ func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, err
 	hosts := g.s.at.hosts
 	ch := make(chan vote, len(hosts))
 	for _, host := range hosts {
-		if !g.s.begin(func() {
+		if !g.s.life.begin(func() {
 			addr, err := g.ask(ctx, host)
 			ch <- vote{addr, err}
 		}) {
@@ -212,9 +210,9 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 // follow listens to one Sentinel after another for as long as the driver
 // lives, and looks for the primary when it is in doubt.
 func (g *sentinelSet) follow() {
-	for at := 0; !g.s.over(); at++ {
+	for at := 0; !g.s.life.over(); at++ {
 		g.listen(g.s.at.hosts[at%len(g.s.at.hosts)])
-		g.s.sleep(context.Background(), discoveryBackoff)
+		g.s.life.sleep(context.Background(), discoveryBackoff)
 	}
 }
 
@@ -224,9 +222,9 @@ func (g *sentinelSet) listen(host string) {
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
-	if !g.s.begin(func() {
+	if !g.s.life.begin(func() {
 		select {
-		case <-g.s.done:
+		case <-g.s.life.done:
 			cancel()
 		case <-stop:
 		}
@@ -244,7 +242,7 @@ func (g *sentinelSet) listen(host string) {
 	news := make(chan string, 16)
 	var lost <-chan struct{}
 	if err == nil {
-		e := d.client.Listen(d.requests.Sharded, func(message string) {
+		e := d.listen(func(message string) {
 			if addr, ok := successor(message, g.s.at.master); ok {
 				select {
 				case news <- addr:
@@ -270,10 +268,10 @@ func (g *sentinelSet) listen(host string) {
 			find(addr)
 		case <-g.kick:
 			find()
-			g.s.sleep(ctx, discoveryBackoff) // every failed request raises a doubt
+			g.s.life.sleep(ctx, discoveryBackoff) // every failed request raises a doubt
 		case <-lost:
 			return
-		case <-g.s.done:
+		case <-g.s.life.done:
 			return
 		}
 	}

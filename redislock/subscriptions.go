@@ -62,7 +62,7 @@ func newSubscriptions(ctx context.Context, c *Cluster, notify func(string, drive
 	return &subscriptions{c: c, ctx: ctx, notifyCore: notify, slots: make(map[int]*slotSubscription), nodes: make(map[*Driver]*nodeSubscriber)}
 }
 
-func (e *subscriptions) over() bool { return e.c.over() || e.ctx.Err() != nil }
+func (e *subscriptions) over() bool { return e.c.life.over() || e.ctx.Err() != nil }
 
 func (e *subscriptions) notify(id string, p driver.Status) {
 	if !e.over() {
@@ -83,7 +83,7 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		h = &slotSubscription{slot: slot, channel: wire.ChannelOf(e.c.channel, slot), live: make(chan struct{})}
 		e.slots[slot] = h
 		e.mu.Unlock()
-		if !e.c.begin(func() { e.assign(h) }) {
+		if !e.c.life.begin(func() { e.assign(h) }) {
 			return false
 		}
 		e.mu.Lock()
@@ -97,7 +97,7 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		return true
 	case <-ctx.Done():
 	case <-limit.C:
-	case <-e.c.done:
+	case <-e.c.life.done:
 	case <-e.ctx.Done(): // the Watch has ended
 	}
 	return false
@@ -123,7 +123,7 @@ func (e *subscriptions) assign(h *slotSubscription) {
 			e.addTo(h, d)
 			return
 		}
-		e.c.sleep(e.ctx, discoveryBackoff)
+		e.c.life.sleep(e.ctx, discoveryBackoff)
 	}
 }
 
@@ -135,7 +135,7 @@ func (e *subscriptions) addTo(h *slotSubscription, d *Driver) {
 	if p == nil {
 		p = &nodeSubscriber{all: e, d: d, kick: make(chan struct{}, 1), subscribed: make(map[string]*slotSubscription)}
 		e.nodes[d] = p
-		if !e.c.begin(p.run) {
+		if !e.c.life.begin(p.run) {
 			return
 		}
 	}
@@ -176,14 +176,14 @@ func (p *nodeSubscriber) run() {
 			return
 		}
 		if len(work) > 0 && ear == nil {
-			ear = p.d.client.Listen(p.d.requests.Sharded, p.onMessage, p.onDropped)
+			ear = p.d.listenPushes(p.all.notify, p.onDropped)
 		}
 		if err := p.subscribe(ear, work); err != nil {
 			ear.Close()
 			ear = nil
 			p.onLost()
 			p.all.c.source.refresh(p.d)
-			p.all.c.sleep(p.all.ctx, retry.Next())
+			p.all.c.life.sleep(p.all.ctx, retry.Next())
 			continue
 		}
 		if len(work) > 0 {
@@ -201,7 +201,7 @@ func (p *nodeSubscriber) run() {
 			ear = nil
 			p.onLost()
 			p.all.c.source.refresh(p.d)
-		case <-p.all.c.done:
+		case <-p.all.c.life.done:
 		case <-p.all.ctx.Done():
 		}
 	}
@@ -229,7 +229,7 @@ func (p *nodeSubscriber) takeWork() (work []*slotSubscription) {
 	p.todo = nil
 	p.all.mu.Unlock()
 	for _, h := range away {
-		p.all.c.begin(func() { p.all.assign(h) })
+		p.all.c.life.begin(func() { p.all.assign(h) })
 	}
 	return work
 }
@@ -265,7 +265,7 @@ func (p *nodeSubscriber) subscribe(ear client.Subscriber, work []*slotSubscripti
 		cancel()
 		if slot, addr, ok := wire.MovedTo(err); ok {
 			p.all.c.source.noteMoved(p.d, slot, addr)
-			p.all.c.begin(func() { p.all.assign(h) })
+			p.all.c.life.begin(func() { p.all.assign(h) })
 			continue
 		}
 		p.all.mu.Lock()
@@ -299,13 +299,6 @@ func (p *nodeSubscriber) onLost() {
 	}
 	for _, h := range p.todo {
 		h.missed = true
-	}
-}
-
-// onMessage handles a message.
-func (p *nodeSubscriber) onMessage(message string) {
-	if id, place, err := wire.ParsePush(message); err == nil {
-		p.d.confirms.onPush(p.d, id, place, p.all.notify)
 	}
 }
 

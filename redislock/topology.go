@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -202,7 +201,7 @@ func (s *topology) refreshSuspecting(addr string) {
 		s.refreshAgain = true
 		return
 	}
-	s.refreshing = s.c.begin(s.askAll)
+	s.refreshing = s.c.life.begin(s.askAll)
 }
 
 // askAll asks until a node has answered or all were asked. After a pause it
@@ -211,7 +210,7 @@ func (s *topology) askAll() {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		for _, addr := range s.candidates() {
-			if s.c.over() {
+			if s.c.life.over() {
 				break
 			}
 			ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
@@ -226,9 +225,9 @@ func (s *topology) askAll() {
 		}
 		cancel()
 		s.dropFormer()
-		s.c.sleep(context.Background(), discoveryBackoff)
+		s.c.life.sleep(context.Background(), discoveryBackoff)
 		s.mu.Lock()
-		if !s.refreshAgain || s.c.over() {
+		if !s.refreshAgain || s.c.life.over() {
 			s.refreshing = false
 			s.mu.Unlock()
 			return
@@ -266,7 +265,7 @@ func (s *topology) candidates() []string {
 
 // ask asks one node for the owners of the slots, and installs its answer.
 func (s *topology) ask(ctx context.Context, d *Driver) error {
-	r, err := onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do("CLUSTER", "SLOTS") })
+	r, err := d.do(ctx, "CLUSTER", "SLOTS")
 	if err != nil {
 		return err
 	}
@@ -305,7 +304,7 @@ func (s *topology) dropFormer() {
 	for addr, n := range s.nodes {
 		if !slices.Contains(s.table.Load().primaries, n) {
 			delete(s.nodes, addr)
-			s.c.begin(n.drop)
+			s.c.life.begin(n.drop)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (a *address) parseOptions(q url.Values, secure bool) error {
 			return err
 		}
 		if on {
-			a.restartGuard = newRestartGuard(longest)
+			a.restartGuard = &guardSettings{longest, ErrRestarted}
 		}
 	}
 	return a.parseTLS(q, secure)
@@ -149,7 +149,7 @@ func (a *address) parseReplicas(q url.Values) error {
 		if err != nil || n < 0 || n > maxReplicas {
 			return fmt.Errorf("option min_replicas is not a number from 0 to %d", maxReplicas)
 		}
-		a.confirms = newConfirmation(n, within)
+		a.confirms = newConfirmation(n, within, ErrUnconfirmed)
 	}
 	return nil
 }

@@ -28,6 +28,21 @@ func (d *Driver) Watch(ctx context.Context, notify func(id string, p driver.Stat
 	return w.begin(ctx)
 }
 
+// listen returns a connection for subscriptions to channels of the server's kind, as
+// [client.Client] does.
+func (d *Driver) listen(onMessage, onDropped func(string)) client.Subscriber {
+	return d.client.Listen(d.requests.Sharded, onMessage, onDropped)
+}
+
+// listenPushes returns such a connection for channels of pushes, which it passes to notify.
+func (d *Driver) listenPushes(notify func(string, driver.Status), onDropped func(channel string)) client.Subscriber {
+	return d.listen(func(message string) {
+		if id, p, err := wire.ParsePush(message); err == nil {
+			d.confirms.onPush(d, id, p, notify)
+		}
+	}, onDropped)
+}
+
 // watch is the subscription of a driver to its channel.
 type watch struct {
 	life       *life
@@ -91,12 +106,7 @@ func (w *watch) over() bool { return w.life.over() || w.ctx.Err() != nil }
 // driver replaced, or the watch ended. An error means that the subscription
 // failed; otherwise subscribe has called flows.
 func (w *watch) subscribe(d *Driver, replaced <-chan struct{}, flows func()) error {
-	onMessage := func(message string) {
-		if id, p, err := wire.ParsePush(message); err == nil {
-			d.confirms.onPush(d, id, p, w.notify)
-		}
-	}
-	e := d.client.Listen(d.requests.Sharded, onMessage, func(string) {})
+	e := d.listenPushes(w.notify, func(string) {})
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(w.ctx, subscribeLimit)
 	err := e.Add(ctx, d.channel)
