@@ -11,24 +11,9 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
-
-// Via returns a driver on a client library other than rueidis. It is for the
-// packages below this one, such as goredis, which offer it to users.
-func Via(l client.Library, o *Options) (*Driver, error) {
-	s, err := o.settings()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
-	defer cancel()
-	d, err := open(ctx, setup{settings: s, lib: l})
-	if err != nil {
-		return nil, fmt.Errorf("redislock: %w", err)
-	}
-	return d, nil
-}
 
 // ViaCluster does the same as Via for a cluster.
 func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
@@ -36,24 +21,24 @@ func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.restartGuard != nil {
+	if s.RestartGuard != nil {
 		return nil, errors.New("redislock: RestartGuard is for a single server")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), server.OpenLimit)
 	defer cancel()
-	c := newCluster(s.prefix)
+	c := newCluster(s.Prefix)
 	b := &adapted{c: c, lib: of, settings: s, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
 	c.source = b
 	d, err := b.owner(ctx, 0)
 	if err == nil {
-		err = d.greet(ctx)
+		err = d.Greet(ctx)
 	}
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
-	c.polls.Store(d.polls.Load())
-	if err := c.checkPrimaries(ctx, func(d *Driver) error { return d.checkServer(ctx, s.refuseEviction) }); err != nil {
+	c.polls.Store(d.Polls.Load())
+	if err := c.checkPrimaries(ctx, func(d *server.Driver) error { return d.CheckServer(ctx, s.RefuseEviction) }); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
@@ -69,7 +54,7 @@ type adapted struct {
 	lib     client.Cluster
 	version atomic.Uint64
 
-	settings settings
+	settings server.Settings
 
 	mu    sync.Mutex
 	nodes map[string]*adaptedNode // by name
@@ -79,7 +64,7 @@ type adapted struct {
 // adaptedNode is a node's client, and the driver on that client.
 type adaptedNode struct {
 	lib client.Library
-	d   *Driver
+	d   *server.Driver
 }
 
 // move is a redirection: the address that a node gave for a slot.
@@ -93,7 +78,7 @@ type move struct {
 const moveLifetime = 2 * time.Second
 
 // owner implements source.
-func (b *adapted) owner(ctx context.Context, slot int) (*Driver, error) {
+func (b *adapted) owner(ctx context.Context, slot int) (*server.Driver, error) {
 	b.mu.Lock()
 	m, moved := b.moves[slot]
 	if moved && time.Since(m.at) > moveLifetime {
@@ -118,16 +103,16 @@ func (b *adapted) owner(ctx context.Context, slot int) (*Driver, error) {
 // ownerErr gives the failure to find a node its class: nothing was sent.
 func ownerErr(err error) error {
 	if se, ok := errors.AsType[wire.ServerError](err); ok {
-		return classify(se)
+		return server.Classify(se)
 	}
 	if errors.Is(err, client.ErrClosed) {
-		return classify(err)
+		return server.Classify(err)
 	}
 	return driver.Errorf(driver.Unavailable, "%w", err)
 }
 
 // driver returns the driver of a node.
-func (b *adapted) driver(name string, library client.Library) *Driver {
+func (b *adapted) driver(name string, library client.Library) *server.Driver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.nodes[name]
@@ -135,23 +120,23 @@ func (b *adapted) driver(name string, library client.Library) *Driver {
 		return l.d
 	}
 	if l != nil {
-		b.c.life.begin(func() { l.d.Close() })
+		b.c.life.Begin(func() { l.d.Close() })
 	}
-	l = &adaptedNode{library, unchecked(setup{
-		settings: b.settings, lib: library,
-		cluster: true, replaceable: true, channel: b.c.channel, polls: b.c.polls.Load(),
+	l = &adaptedNode{library, server.Unchecked(server.Setup{
+		Settings: b.settings, Lib: library,
+		Cluster: true, Replaceable: true, Channel: b.c.channel, Polls: b.c.polls.Load(),
 	})}
 	b.nodes[name] = l
 	return l.d
 }
 
 // primaries implements source.
-func (b *adapted) primaries(ctx context.Context) ([]*Driver, error) {
+func (b *adapted) primaries(ctx context.Context) ([]*server.Driver, error) {
 	libraries, err := b.lib.Primaries(ctx)
 	if err != nil {
 		return nil, ownerErr(err)
 	}
-	var ds []*Driver
+	var ds []*server.Driver
 	for name, library := range libraries {
 		ds = append(ds, b.driver(name, library))
 	}
@@ -159,10 +144,10 @@ func (b *adapted) primaries(ctx context.Context) ([]*Driver, error) {
 }
 
 // refresh implements source.
-func (b *adapted) refresh(*Driver) { b.lib.Reload(context.Background()) }
+func (b *adapted) refresh(*server.Driver) { b.lib.Reload(context.Background()) }
 
 // noteMoved implements source.
-func (b *adapted) noteMoved(from *Driver, slot int, addr string) {
+func (b *adapted) noteMoved(from *server.Driver, slot int, addr string) {
 	if host, port, ok := strings.Cut(addr, ":"); ok && host == "" {
 		b.mu.Lock()
 		for name, l := range b.nodes {
@@ -181,7 +166,7 @@ func (b *adapted) noteMoved(from *Driver, slot int, addr string) {
 
 // askTarget implements source. It returns nil: whether such requests are
 // followed is up to the client.
-func (b *adapted) askTarget(context.Context, string) *Driver { return nil }
+func (b *adapted) askTarget(context.Context, string) *server.Driver { return nil }
 
 // duringElection implements source. It changes nothing, because the client's
 // own requests are not seen here.

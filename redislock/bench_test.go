@@ -71,7 +71,7 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 	fixed := benchTicket(0)
 	l := wire.NewQueueKeys("holdfast:", "fixed")
-	joinArgs := []string{fixed.ID, "31200", d.channel, fixed.Meta, "1"}
+	joinArgs := []string{fixed.ID, "31200", d.server.Channel, fixed.Meta, "1"}
 	leaveArgs := []string{fixed.ID, "1"}
 	long, cancel := context.WithCancel(bg)
 	defer cancel()
@@ -82,8 +82,8 @@ func BenchmarkUncontended(b *testing.B) {
 		took []time.Duration
 	}{
 		{name: "same-scripts", run: func(int) {
-			must(plain.Do(bg, command(scriptsOf(false).Join, plain.B(), l, joinArgs)).Error())
-			must(plain.Do(bg, command(scriptsOf(false).Leave, plain.B(), l, leaveArgs)).Error())
+			must(plain.Do(bg, command(plainScripts.Join, plain.B(), l, joinArgs)).Error())
+			must(plain.Do(bg, command(plainScripts.Leave, plain.B(), l, leaveArgs)).Error())
 		}},
 		{name: "background", run: func(i int) { lock(bg, i) }},
 		{name: "cancellable", run: func(i int) { lock(long, i) }},

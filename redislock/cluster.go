@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -20,7 +21,7 @@ import (
 // poll.
 type Cluster struct {
 	router
-	life    life
+	life    server.Life
 	keys    wire.KeyCache
 	channel string // begins the names of the push channels
 	source  source
@@ -33,17 +34,17 @@ type Cluster struct {
 // source finds the server that has a slot.
 type source interface {
 	// owner returns the driver of the primary that has a slot.
-	owner(ctx context.Context, slot int) (*Driver, error)
+	owner(ctx context.Context, slot int) (*server.Driver, error)
 	// primaries returns the drivers of all primaries.
-	primaries(ctx context.Context) ([]*Driver, error)
+	primaries(ctx context.Context) ([]*server.Driver, error)
 	// refresh makes the source look for the slots anew, in the background: the
 	// node of from does not serve as it should.
-	refresh(from *Driver)
+	refresh(from *server.Driver)
 	// noteMoved notes that a slot is at another node.
-	noteMoved(from *Driver, slot int, addr string)
+	noteMoved(from *server.Driver, slot int, addr string)
 	// askTarget returns the driver of a node by its address, or nil.
-	askTarget(ctx context.Context, addr string) *Driver
-	// duringElection returns err, made one that passes if the cluster answers
+	askTarget(ctx context.Context, addr string) *server.Driver
+	// DuringElection returns err, made one that passes if the cluster answers
 	// while its primary cannot be reached.
 	duringElection(err error) error
 	// epoch returns a number that changes when the source learns of a change.
@@ -79,14 +80,14 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
-	c := newCluster(m.prefix)
+	c := newCluster(m.Prefix)
 	s := newTopology(c, m)
 	c.source = s
 	if err := s.askHosts(ctx); err != nil {
 		c.Close()
 		return nil, openErr(ctx, m.address.addr, err)
 	}
-	examined := func(*Driver) error { return nil } // when they were connected
+	examined := func(*server.Driver) error { return nil } // when they were connected
 	if err := c.checkPrimaries(ctx, examined); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
@@ -96,15 +97,15 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 
 // newCluster makes a cluster that lacks its source.
 func newCluster(prefix string) *Cluster {
-	c := &Cluster{channel: newChannel()}
+	c := &Cluster{channel: server.NewChannel()}
 	c.keys.Init(prefix, c.channel, true)
-	c.router = router{func(ctx context.Context, name string, f func(*Driver) error) error {
-		if err := c.life.checkOpen(ctx); err != nil {
+	c.router = router{func(ctx context.Context, name string, f func(*server.Driver) error) error {
+		if err := c.life.CheckOpen(ctx); err != nil {
 			return err
 		}
 		return c.onOwner(ctx, c.keys.Get(name).Slot, f)
 	}}
-	c.life.start()
+	c.life.Start()
 	return c
 }
 
@@ -121,7 +122,7 @@ func (c *Cluster) Traits() driver.Traits {
 
 // Close implements [driver.Driver], as [Driver.Close] does.
 func (c *Cluster) Close() error {
-	c.life.finish(func() { c.source.close() })
+	c.life.Finish(func() { c.source.close() })
 	return nil
 }
 
@@ -131,7 +132,7 @@ const maxHops = 4
 
 // onOwner calls f with the driver that has a slot, and calls it again if the
 // answer redirects the request.
-func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *Driver) error) error {
+func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *server.Driver) error) error {
 	for n := 0; ; n++ {
 		d, err := c.source.owner(ctx, slot)
 		if err != nil {
@@ -146,7 +147,7 @@ func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *Driver) error
 // shouldResend notes why a request failed, and reports whether to send it
 // again: it went to a node that named the right one, or to a node that is no
 // longer used.
-func (c *Cluster) shouldResend(d *Driver, err error) bool {
+func (c *Cluster) shouldResend(d *server.Driver, err error) bool {
 	if slot, addr, ok := wire.MovedTo(err); ok {
 		c.source.noteMoved(d, slot, addr)
 		return true
@@ -157,19 +158,19 @@ func (c *Cluster) shouldResend(d *Driver, err error) bool {
 			c.source.refresh(d)
 		}
 	}
-	return errors.Is(err, errDropped)
+	return errors.Is(err, server.ErrDropped)
 }
 
 // Join implements [driver.Driver].
 func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := c.life.checkOpen(ctx); err != nil {
+	if err := c.life.CheckOpen(ctx); err != nil {
 		return driver.Status{}, err
 	}
 	l := c.keys.Get(t.Name)
 	hasPush := true
 	join := func() (p driver.Status, err error) {
-		err = c.onOwner(ctx, l.Slot, func(d *Driver) error {
-			hasPush = !d.polls.Load()
+		err = c.onOwner(ctx, l.Slot, func(d *server.Driver) error {
+			hasPush = !d.Polls.Load()
 			p, err = d.Join(ctx, t, wait)
 			return err
 		})
@@ -194,11 +195,11 @@ func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver
 
 // Renew implements [driver.Driver]: for each node, what is in its slots.
 func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	places, err := c.each(ctx, refs, (*Driver).Renew)
+	places, err := c.each(ctx, refs, (*server.Driver).Renew)
 	for i := range places {
 		if addr, ok := wire.AskAt(places[i].Err); ok && wire.IsMutex(refs[i].Ticket) && refs[i].State != driver.Waiting {
 			if d := c.source.askTarget(ctx, addr); d != nil {
-				places[i] = d.renewAhead(ctx, refs[i])
+				places[i] = d.RenewAhead(ctx, refs[i])
 			}
 		}
 	}
@@ -207,13 +208,13 @@ func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status
 
 // Leave implements [driver.Driver].
 func (c *Cluster) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	return c.each(ctx, refs, (*Driver).Leave)
+	return c.each(ctx, refs, (*server.Driver).Leave)
 }
 
 // each passes every ticket to the driver that has its slot, to all drivers at
 // once. It passes the redirected tickets on to the drivers named.
-func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
-	if err := c.life.checkOpen(ctx); err != nil {
+func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*server.Driver, context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
+	if err := c.life.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
 	places := make([]driver.Status, len(refs))
@@ -222,7 +223,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 		todo[i] = i
 	}
 	for n := 0; len(todo) > 0; n++ {
-		by := make(map[*Driver][]int)
+		by := make(map[*server.Driver][]int)
 		for _, i := range todo {
 			d, err := c.source.owner(ctx, c.keys.Get(refs[i].Name).Slot)
 			if err != nil {
@@ -267,7 +268,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*Driver, c
 // Watch implements [driver.Driver]. Subscriptions are made with the first wait
 // in a slot.
 func (c *Cluster) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	if err := c.life.checkOpen(ctx); err != nil {
+	if err := c.life.CheckOpen(ctx); err != nil {
 		return err
 	}
 	if c.polls.Load() {
@@ -282,7 +283,7 @@ func (c *Cluster) Watch(ctx context.Context, notify func(id string, p driver.Sta
 // changed makes the subscriptions follow the slots, after the source has
 // learnt that some have moved.
 func (c *Cluster) changed() {
-	c.life.begin(func() {
+	c.life.Begin(func() {
 		c.watching.Lock()
 		e := c.subscriptions
 		c.watching.Unlock()

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -13,7 +14,7 @@ import (
 // after the other, and once more on all if a slot was moved meanwhile.
 func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := c.life.checkOpen(ctx); err != nil {
+		if err := c.life.CheckOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}
@@ -48,11 +49,11 @@ func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, er
 // Identity implements [driver.Identifier]: the id of the node that has the
 // cluster's first slot, and the prefix. The identity changes with a failover.
 func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
-	if err := c.life.checkOpen(ctx); err != nil {
+	if err := c.life.CheckOpen(ctx); err != nil {
 		return "", err
 	}
-	err = c.onOwner(ctx, 0, func(d *Driver) error {
-		r, err := d.do(ctx, "CLUSTER", "SLOTS")
+	err = c.onOwner(ctx, 0, func(d *server.Driver) error {
+		r, err := d.Do(ctx, "CLUSTER", "SLOTS")
 		if err != nil {
 			return err
 		}
@@ -69,31 +70,31 @@ func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
 // what each primary reports about itself. Where the primaries differ on a
 // topic, Check returns the worst finding.
 func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := c.life.checkOpen(ctx); err != nil {
+	if err := c.life.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
 	ds, err := c.source.primaries(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := tryLock(ctx, c, c.keys.Make)
+	t := server.TryLock(ctx, c, c.keys.Make)
 	for _, d := range ds { // a node without the queue's slot reports that only after the right was granted
-		if err := t.checkRights(ctx, d); err != nil {
+		if err := t.CheckRights(ctx, d); err != nil {
 			return nil, err
 		}
 	}
-	err = c.onOwner(ctx, t.Slot, func(d *Driver) error { return t.deleteKeys(ctx, d) })
-	all := []driver.Finding{t.finding(err), c.checkNodes(ds)}
+	err = c.onOwner(ctx, t.Slot, func(d *server.Driver) error { return t.DeleteKeys(ctx, d) })
+	all := []driver.Finding{t.Finding(err), c.checkNodes(ds)}
 	d, err := c.source.owner(ctx, t.Slot)
 	if err != nil {
 		return nil, err
 	}
-	if !d.polls.Load() {
-		all = append(all, t.checkPush(ctx, d))
+	if !d.Polls.Load() {
+		all = append(all, t.CheckPush(ctx, d))
 	}
 	at := make(map[string]int)
 	for _, d := range ds {
-		fs, err := d.findings(ctx)
+		fs, err := d.Findings(ctx)
 		if wire.DeniedOf(err) != "" { // the finding about rights covers it
 			continue
 		}
@@ -116,11 +117,11 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 }
 
 // checkNodes reports how waiters learn of their grants.
-func (c *Cluster) checkNodes(ds []*Driver) driver.Finding {
+func (c *Cluster) checkNodes(ds []*server.Driver) driver.Finding {
 	f := driver.Finding{Topic: "cluster", Detail: fmt.Sprintf("%d primaries", len(ds))}
 	if c.polls.Load() {
 		f.Level = driver.Warning
-		f.Detail += fmt.Sprintf(", older than Redis 7: waiters poll, the first every %v, the n-th every n × %v, at most every %v", paceFirst, paceFirst, paceLast)
+		f.Detail += fmt.Sprintf(", older than Redis 7: waiters poll, the first every %v, the n-th every n × %v, at most every %v", server.PaceFirst, server.PaceFirst, server.PaceLast)
 		f.Advice = "use Redis 7.0 or later, whose messages stay in a slot"
 	}
 	return f
@@ -129,20 +130,20 @@ func (c *Cluster) checkNodes(ds []*Driver) driver.Finding {
 // checkPrimaries calls examine with the drivers of all primaries. A primary that
 // does not answer delays nothing. While a cluster is upgraded to Redis 7 node by
 // node, a single older node makes all waiters poll.
-func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*Driver) error) error {
-	ctx, cancel := context.WithTimeout(ctx, openLimit)
+func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*server.Driver) error) error {
+	ctx, cancel := context.WithTimeout(ctx, server.OpenLimit)
 	defer cancel()
 	ds, err := c.source.primaries(ctx)
 	for _, d := range ds {
 		if err == nil {
 			err = examine(d)
 		}
-		if d.polls.Load() {
+		if d.Polls.Load() {
 			c.polls.Store(true)
 		}
 	}
 	for _, d := range ds {
-		d.polls.Store(c.polls.Load())
+		d.Polls.Store(c.polls.Load())
 	}
 	if err != nil && driver.ClassOf(err) == driver.Refused {
 		return err

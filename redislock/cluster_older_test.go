@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -36,7 +37,7 @@ func TestClusterPollsDuringUpgrade(t *testing.T) {
 	}
 	told.polls.Store(false)
 	for _, d := range must(told.source.primaries(t.Context())) {
-		d.polls.Store(!wire.AtLeast(d.version, 7, 0))
+		d.Polls.Store(!wire.AtLeast(d.Version, 7, 0))
 	}
 	a, b := listen(t, asks), listen(t, told)
 	for _, limit := range []int64{1, 3} {
@@ -52,7 +53,7 @@ func TestClusterPollsDuringUpgrade(t *testing.T) {
 		a1, a2, b1, a3, b2 := ticket(a), ticket(a), ticket(b), ticket(a), ticket(b)
 		a.take(a1, driver.Held)
 		for n, k := range []*driver.Ticket{a2, b1, a3, b2} {
-			m, pace := a, time.Duration(n+1)*paceFirst
+			m, pace := a, time.Duration(n+1)*server.PaceFirst
 			if k == b1 || k == b2 {
 				m, pace = b, 0
 			}
@@ -81,7 +82,7 @@ func TestClusterPollsDuringUpgrade(t *testing.T) {
 	}
 	held, waits := b.ticket(old), b.ticket(old)
 	b.take(held, driver.Held)
-	if p := b.take(waits, driver.Waiting); p.Recheck != paceFirst {
+	if p := b.take(waits, driver.Waiting); p.Recheck != server.PaceFirst {
 		t.Errorf("who waits at a node of before is to ask in %v", p.Recheck)
 	}
 	b.leaves(held, driver.Held)

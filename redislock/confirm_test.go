@@ -179,10 +179,7 @@ func TestF118_LossesAreForgotten(t *testing.T) {
 // confirmed returns the number of tickets that a driver remembers as
 // confirmed.
 func (m *member) confirmed() int {
-	c := m.examinable.(*Driver).confirms
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.verdicts) + len(c.waiting)
+	return m.examinable.(*Driver).server.Confirms.Remembered()
 }
 
 func portOf(s *servers.RedisServer) string { return s.Addr()[len("127.0.0.1:"):] }

@@ -61,7 +61,7 @@ func TestJoinThatArrivesAfterItsLeave(t *testing.T) {
 					cycle("a")
 				}
 			}
-			lost := &cut{script: scriptsOf(false).Join, late: make(chan struct{})}
+			lost := &cut{script: plainScripts.Join, late: make(chan struct{})}
 			w.arm(lost)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()

@@ -85,7 +85,7 @@ func parseCluster(s string) (*multiAddress, error) {
 		return nil, err
 	case m.master != "":
 		return nil, errors.New("the URL has a path; leave it out: a cluster has the database 0 only")
-	case m.address.restartGuard != nil:
+	case m.address.RestartGuard != nil:
 		return nil, errors.New("option restart_guard is for a single server: leave it out")
 	}
 	return m, nil
@@ -115,7 +115,7 @@ func parseSentinel(s string) (*multiAddress, error) {
 		return nil, errors.New("option db is not the number of a database")
 	}
 	sentinel := m.address
-	sentinel.user, sentinel.password, sentinel.db, sentinel.restartGuard = q.Get("sentinel_user"), q.Get("sentinel_password"), 0, nil
+	sentinel.user, sentinel.password, sentinel.db, sentinel.RestartGuard = q.Get("sentinel_user"), q.Get("sentinel_password"), 0, nil
 	if sentinel.user != "" && sentinel.password == "" {
 		return nil, errors.New("option sentinel_user needs sentinel_password")
 	}

@@ -17,7 +17,7 @@ func TestParseMulti(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"a:6379", "b:7001", "[::1]:7002"}; !slices.Equal(c.hosts, want) || c.user != "u" || c.password != "p,w" || c.prefix != "x" {
+	if want := []string{"a:6379", "b:7001", "[::1]:7002"}; !slices.Equal(c.hosts, want) || c.user != "u" || c.password != "p,w" || c.Prefix != "x" {
 		t.Errorf("%v, %+v", c.hosts, c.address)
 	}
 	if _, err := parseSentinel("redis-sentinel://a/my%20name"); err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
 // node is a server of the cluster.
@@ -14,7 +15,7 @@ import (
 // No mutex is taken under mu.
 type node struct {
 	addr      string
-	connected atomic.Pointer[Driver] // nil until it is connected
+	connected atomic.Pointer[server.Driver] // nil until it is connected
 
 	mu      sync.Mutex
 	dialing *dialing // nil when no dial is under way
@@ -27,14 +28,14 @@ type dialing struct {
 }
 
 // driver returns the node's driver, and connects if there is none.
-func (n *node) driver(ctx context.Context, s *topology) (*Driver, error) {
+func (n *node) driver(ctx context.Context, s *topology) (*server.Driver, error) {
 	if d := n.connected.Load(); d != nil {
 		return d, nil
 	}
 	n.mu.Lock()
 	if n.dropped {
 		n.mu.Unlock()
-		return nil, errDropped
+		return nil, server.ErrDropped
 	}
 	try := n.dialing
 	if try == nil {
@@ -60,7 +61,7 @@ func (n *node) dial(s *topology, try *dialing) {
 	n.mu.Lock()
 	n.dialing = nil
 	if try.err = err; err == nil && n.dropped {
-		try.err = errDropped
+		try.err = server.ErrDropped
 	} else if err == nil {
 		n.connected.Store(d)
 		d = nil
@@ -73,11 +74,11 @@ func (n *node) dial(s *topology, try *dialing) {
 }
 
 // connect makes the driver of a node.
-func (s *topology) connect(addr string) (*Driver, error) {
-	d, err := s.at.address.to(addr).dial(s.dialCtx, func(l client.Library) (*Driver, error) {
-		ctx, cancel := context.WithTimeout(s.dialCtx, openLimit)
+func (s *topology) connect(addr string) (*server.Driver, error) {
+	d, err := s.at.address.to(addr).dial(s.dialCtx, func(l client.Library) (*server.Driver, error) {
+		ctx, cancel := context.WithTimeout(s.dialCtx, server.OpenLimit)
 		defer cancel()
-		return open(ctx, setup{settings: s.at.settings, lib: l, cluster: true, replaceable: true, channel: s.c.channel, polls: s.c.polls.Load()})
+		return server.Open(ctx, server.Setup{Settings: s.at.Settings, Lib: l, Cluster: true, Replaceable: true, Channel: s.c.channel, Polls: s.c.polls.Load()})
 	})
 	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of the node yet
 		err = driver.Errorf(driver.Unavailable, "%w", err)

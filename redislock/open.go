@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -55,11 +56,13 @@ func Open(ctx context.Context, url string) (*Driver, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
-	d, err := u.dial(ctx, func(l client.Library) (*Driver, error) { return open(ctx, setup{settings: u.settings, lib: l}) })
+	d, err := u.dial(ctx, func(l client.Library) (*server.Driver, error) {
+		return server.Open(ctx, server.Setup{Settings: u.Settings, Lib: l})
+	})
 	if err != nil {
 		return nil, openErr(ctx, u.addr, err)
 	}
-	return d, nil
+	return &Driver{d}, nil
 }
 
 // New returns a driver on client, which the caller keeps, and closes after the
@@ -83,6 +86,22 @@ func New(client rueidis.Client, o *Options) (*Driver, error) {
 	return Via(rueidisclient.Of(client), o)
 }
 
+// Via returns a driver on a client library other than rueidis. It is for the
+// packages below this one, such as goredis, which offer it to users.
+func Via(l client.Library, o *Options) (*Driver, error) {
+	s, err := o.settings()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), server.OpenLimit)
+	defer cancel()
+	d, err := server.Open(ctx, server.Setup{Settings: s, Lib: l})
+	if err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return &Driver{d}, nil
+}
+
 // openErr returns the error of an opening that failed: that of its context, if
 // the context has ended.
 func openErr(ctx context.Context, at string, err error) error {
@@ -94,7 +113,7 @@ func openErr(ctx context.Context, at string, err error) error {
 
 // dial connects to the server and calls open to make a driver. If ctx ends
 // before open has returned, the connections end, too.
-func (a *address) dial(ctx context.Context, open func(client.Library) (*Driver, error)) (d *Driver, err error) {
+func (a *address) dial(ctx context.Context, open func(client.Library) (*server.Driver, error)) (d *server.Driver, err error) {
 	life, end := context.WithCancel(context.Background())
 	opening := context.AfterFunc(ctx, end)
 	l, err := rueidisclient.Dial(life, end, rueidisclient.Options{
@@ -127,10 +146,10 @@ func explain(err error) error {
 		case strings.Contains(strings.ToLower(text), "unknown command"):
 			return driver.Errorf(driver.Refused, "server is too old: it does not know HELLO, which Redis 6.2 has: %w", err)
 		}
-		return classify(err)
+		return server.Classify(err)
 	}
 	if _, ok := errors.AsType[*client.Refusal](err); ok {
-		return classify(err)
+		return server.Classify(err)
 	}
 	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
 		return driver.Errorf(driver.Unavailable, "cannot connect: %w", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
 func TestParseURL(t *testing.T) {
@@ -29,7 +30,7 @@ func TestParseURL(t *testing.T) {
 		"redis://:pw@h":                         {addr: "h:6379", password: "pw"},
 		"redis://me:@h":                         {addr: "h:6379", user: "me"},
 		"redis://me:p%2Fw%40%3A%3F%23%25@h:1/2": {addr: "h:1", user: "me", password: "p/w@:?#%", db: 2},
-		"redis://h?prefix=a%7Bb%7D:":            {addr: "h:6379", settings: settings{prefix: "a{b}:"}},
+		"redis://h?prefix=a%7Bb%7D:":            {addr: "h:6379", Settings: server.Settings{Prefix: "a{b}:"}},
 		"redis://h?dial_timeout=1s&timeout=2s":  {addr: "h:6379", dialTimeout: time.Second, timeout: 2 * time.Second},
 	} {
 		got, err := parseURL(url)
@@ -37,8 +38,8 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if want.prefix == "" {
-			want.prefix = DefaultPrefix
+		if want.Prefix == "" {
+			want.Prefix = DefaultPrefix
 		}
 		if want.dialTimeout == 0 {
 			want.dialTimeout, want.timeout = 5*time.Second, 5*time.Second
@@ -47,7 +48,7 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %+v", url, *got, want)
 		}
 	}
-	if a, err := parseURL("redis://h?prefix="); err != nil || a.prefix != "" {
+	if a, err := parseURL("redis://h?prefix="); err != nil || a.Prefix != "" {
 		t.Errorf("an empty prefix: %+v, %v", a, err)
 	}
 	if a, err := parseURL("rediss://h:1?server_name=x"); err != nil || a.tls == nil || a.tls.ServerName != "x" {
@@ -208,27 +209,6 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("with a context that is over: %v", err)
 		}
 		cancel()
-	}
-}
-
-func TestCheckHello(t *testing.T) {
-	for _, c := range []struct{ server, version, mode, role, want string }{
-		{"redis", "6.2.0", "standalone", "master", ""},
-		{"redis", "7.0.15", "standalone", "master", ""},
-		{"redis", "10.0.0", "standalone", "master", ""},
-		{"valkey", "8.1.0", "standalone", "master", ""},
-		{"redis", "255.255.255", "standalone", "master", ""},
-		{"redis", "unstable", "standalone", "master", ""},
-		{"redis", "6.0.16", "standalone", "master", "at least 6.2"},
-		{"redis", "5.0", "standalone", "master", "at least 6.2"},
-		{"redis", "7.0.15", "sentinel", "master", "is a Sentinel"},
-		{"redis", "7.0.15", "cluster", "master", "node of a cluster"},
-		{"redis", "7.0.15", "standalone", "replica", "primary"},
-	} {
-		err := checkHello(c.server, c.version, c.mode, c.role, false)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c, err)
-		}
 	}
 }
 

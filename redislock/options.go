@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
 // DefaultPrefix begins the keys of queues unless Options say otherwise.
@@ -73,7 +74,7 @@ type Options struct {
 }
 
 // confirms returns the confirmation that the options ask for, or nil.
-func (o *Options) confirms() (*confirmation, error) {
+func (o *Options) confirms() (*server.Confirmation, error) {
 	switch {
 	case o == nil:
 		return nil, nil
@@ -82,7 +83,7 @@ func (o *Options) confirms() (*confirmation, error) {
 	case o.ConfirmWithin < 0 || o.ConfirmWithin > 0 && o.ConfirmWithin < time.Millisecond:
 		return nil, errors.New("redislock: ConfirmWithin is less than a millisecond")
 	}
-	return newConfirmation(o.MinReplicas, o.ConfirmWithin, ErrUnconfirmed), nil
+	return server.NewConfirmation(o.MinReplicas, o.ConfirmWithin, ErrUnconfirmed), nil
 }
 
 const maxReplicas = 1000
@@ -90,11 +91,11 @@ const maxReplicas = 1000
 func (o *Options) refuseEviction() bool { return o != nil && o.RefuseEviction }
 
 // restartGuard returns the restart guard that the options ask for, or nil.
-func (o *Options) restartGuard() *guardSettings {
+func (o *Options) restartGuard() *server.GuardSettings {
 	if o == nil || !o.RestartGuard {
 		return nil
 	}
-	return &guardSettings{o.LongestTTL, ErrRestarted}
+	return &server.GuardSettings{Longest: o.LongestTTL, Refusal: ErrRestarted}
 }
 
 // ErrRestarted is wrapped by the error of a join that the restart guard
@@ -127,10 +128,10 @@ func (o *Options) prefix() (string, error) {
 }
 
 // settings returns the settings that the options describe.
-func (o *Options) settings() (s settings, err error) {
-	s = settings{restartGuard: o.restartGuard(), refuseEviction: o.refuseEviction()}
-	if s.prefix, err = o.prefix(); err == nil {
-		s.confirms, err = o.confirms()
+func (o *Options) settings() (s server.Settings, err error) {
+	s = server.Settings{RestartGuard: o.restartGuard(), RefuseEviction: o.refuseEviction()}
+	if s.Prefix, err = o.prefix(); err == nil {
+		s.Confirms, err = o.confirms()
 	}
 	return s, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
 // Sentinel keeps queues in the server that Sentinels call the primary, and
@@ -18,7 +19,7 @@ import (
 // [driver.Identifier] and [driver.Checker].
 type Sentinel struct {
 	router
-	life      life
+	life      server.Life
 	at        *multiAddress
 	channel   string // of the pushes, at every primary
 	term      atomic.Pointer[term]
@@ -27,7 +28,7 @@ type Sentinel struct {
 
 // term is the time of one primary in that role.
 type term struct {
-	d     *Driver
+	d     *server.Driver
 	addr  string
 	ended chan struct{} // closed when another primary has followed
 }
@@ -63,33 +64,33 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
-	s := &Sentinel{at: m, channel: newChannel()}
-	s.life.start()
-	s.router = router{func(ctx context.Context, _ string, f func(*Driver) error) error { return s.onPrimary(ctx, f) }}
+	s := &Sentinel{at: m, channel: server.NewChannel()}
+	s.life.Start()
+	s.router = router{func(ctx context.Context, _ string, f func(*server.Driver) error) error { return s.onPrimary(ctx, f) }}
 	s.sentinels.init(s)
 	if err := s.sentinels.find(ctx, nil); err != nil {
 		s.Close()
 		return nil, openErr(ctx, m.master+" at "+m.address.addr, err)
 	}
-	s.life.begin(s.sentinels.follow)
+	s.life.Begin(s.sentinels.follow)
 	return s, nil
 }
 
 // connect returns a new driver for a primary.
-func (s *Sentinel) connect(ctx context.Context, addr string) (*Driver, error) {
-	set := setup{settings: s.at.settings, replaceable: true, channel: s.channel}
-	return s.at.address.to(addr).dial(ctx, func(l client.Library) (*Driver, error) {
-		set.lib = l
-		return open(ctx, set)
+func (s *Sentinel) connect(ctx context.Context, addr string) (*server.Driver, error) {
+	set := server.Setup{Settings: s.at.Settings, Replaceable: true, Channel: s.channel}
+	return s.at.address.to(addr).dial(ctx, func(l client.Library) (*server.Driver, error) {
+		set.Lib = l
+		return server.Open(ctx, set)
 	})
 }
 
 // follow makes d the driver of the present primary.
-func (s *Sentinel) follow(d *Driver, addr string) {
+func (s *Sentinel) follow(d *server.Driver, addr string) {
 	old := s.term.Swap(&term{d: d, addr: addr, ended: make(chan struct{})})
 	if old != nil {
 		close(old.ended)
-		if !s.life.begin(func() { old.d.Close() }) {
+		if !s.life.Begin(func() { old.d.Close() }) {
 			old.d.Close()
 		}
 	}
@@ -107,7 +108,7 @@ func (s *Sentinel) Traits() driver.Traits {
 
 // Close implements [driver.Driver], as [Driver.Close] does.
 func (s *Sentinel) Close() error {
-	s.life.finish(func() {
+	s.life.Finish(func() {
 		var wg sync.WaitGroup
 		wg.Go(s.sentinels.close)
 		if r := s.term.Load(); r != nil {
@@ -120,15 +121,15 @@ func (s *Sentinel) Close() error {
 
 // onPrimary calls f with the driver of the primary, and once more if that
 // driver was replaced before anything was sent.
-func (s *Sentinel) onPrimary(ctx context.Context, f func(d *Driver) error) error {
-	if err := s.life.checkOpen(ctx); err != nil {
+func (s *Sentinel) onPrimary(ctx context.Context, f func(d *server.Driver) error) error {
+	if err := s.life.CheckOpen(ctx); err != nil {
 		return err
 	}
 	for n := 0; ; n++ {
 		err := f(s.term.Load().d)
 		s.noteError(err)
-		if !errors.Is(err, errDropped) || n == maxHops {
-			return s.sentinels.lastAnswer.duringElection(err)
+		if !errors.Is(err, server.ErrDropped) || n == maxHops {
+			return s.sentinels.lastAnswer.DuringElection(err)
 		}
 	}
 }
@@ -147,7 +148,7 @@ func (s *Sentinel) noteError(err error) {
 
 // Join implements [driver.Driver].
 func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p driver.Status, err error) {
-	err = s.onPrimary(ctx, func(d *Driver) error {
+	err = s.onPrimary(ctx, func(d *server.Driver) error {
 		p, err = d.Join(ctx, t, wait)
 		return err
 	})
@@ -156,20 +157,20 @@ func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p dri
 
 // Renew implements [driver.Driver].
 func (s *Sentinel) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	return s.each(ctx, refs, (*Driver).Renew)
+	return s.each(ctx, refs, (*server.Driver).Renew)
 }
 
 // Leave implements [driver.Driver].
 func (s *Sentinel) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	return s.each(ctx, refs, (*Driver).Leave)
+	return s.each(ctx, refs, (*server.Driver).Leave)
 }
 
-func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*Driver, context.Context, []driver.Ref) ([]driver.Status, error)) (places []driver.Status, err error) {
-	err = s.onPrimary(ctx, func(d *Driver) error {
+func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*server.Driver, context.Context, []driver.Ref) ([]driver.Status, error)) (places []driver.Status, err error) {
+	err = s.onPrimary(ctx, func(d *server.Driver) error {
 		places, err = f(d, ctx, refs)
 		for _, p := range places {
-			if errors.Is(p.Err, errDropped) { // true of all tickets, or of none
-				return errDropped
+			if errors.Is(p.Err, server.ErrDropped) { // true of all tickets, or of none
+				return server.ErrDropped
 			}
 			s.noteError(p.Err)
 		}
@@ -183,19 +184,18 @@ func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*Driver, 
 
 // Watch implements [driver.Driver]. The subscription follows the primary.
 func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	return s.onPrimary(ctx, func(*Driver) error {
-		w := &watch{life: &s.life, notifyCore: notify, at: func() (*Driver, <-chan struct{}) {
+	return s.onPrimary(ctx, func(*server.Driver) error {
+		return server.WatchAt(ctx, &s.life, func() (*server.Driver, <-chan struct{}) {
 			r := s.term.Load()
 			return r.d, r.ended
-		}}
-		return w.begin(ctx)
+		}, notify)
 	})
 }
 
 // Names implements [driver.Driver].
 func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		err := s.onPrimary(ctx, func(d *Driver) error {
+		err := s.onPrimary(ctx, func(d *server.Driver) error {
 			for name, err := range d.Names(ctx, prefix) {
 				if err != nil {
 					return err
@@ -215,7 +215,7 @@ func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, e
 // Identity implements [driver.Identifier]: it is the primary's identity, which
 // changes with a failover.
 func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
-	err = s.onPrimary(ctx, func(d *Driver) error {
+	err = s.onPrimary(ctx, func(d *server.Driver) error {
 		id, err = d.Identity(ctx)
 		return err
 	})
@@ -225,7 +225,7 @@ func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
 // Check implements [driver.Checker]: it judges what the primary reports about
 // itself, and how many Sentinels name that primary.
 func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
-	err = s.onPrimary(ctx, func(d *Driver) error {
+	err = s.onPrimary(ctx, func(d *server.Driver) error {
 		fs, err = d.Check(ctx)
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storeurl"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -20,10 +21,10 @@ type sentinelSet struct {
 	s    *Sentinel
 	kick chan struct{} // holds a value when the primary is in doubt
 
-	lastAnswer lastAnswer // the time of a Sentinel's last answer
+	lastAnswer server.LastAnswer // the time of a Sentinel's last answer
 
 	mu      sync.Mutex
-	drivers map[string]*Driver // drivers for Sentinels, by address
+	drivers map[string]*server.Driver // drivers for Sentinels, by address
 	closed  bool
 }
 
@@ -31,7 +32,7 @@ type sentinelSet struct {
 const switchChannel = "+switch-master"
 
 func (g *sentinelSet) init(s *Sentinel) {
-	g.s, g.kick, g.drivers = s, make(chan struct{}, 1), make(map[string]*Driver)
+	g.s, g.kick, g.drivers = s, make(chan struct{}, 1), make(map[string]*server.Driver)
 }
 
 // refresh makes follow ask the Sentinels, in the background.
@@ -43,15 +44,15 @@ func (g *sentinelSet) refresh() {
 }
 
 // driver returns the driver for a Sentinel. It blocks while it connects.
-func (g *sentinelSet) driver(ctx context.Context, host string) (d *Driver, err error) {
+func (g *sentinelSet) driver(ctx context.Context, host string) (d *server.Driver, err error) {
 	g.mu.Lock()
 	d = g.drivers[host]
 	g.mu.Unlock()
 	if d != nil {
 		return d, nil
 	}
-	d, err = g.s.at.sentinel.to(host).dial(ctx, func(l client.Library) (*Driver, error) {
-		return unchecked(setup{lib: l, replaceable: true}), nil
+	d, err = g.s.at.sentinel.to(host).dial(ctx, func(l client.Library) (*server.Driver, error) {
+		return server.Unchecked(server.Setup{Lib: l, Replaceable: true}), nil
 	})
 	if err != nil {
 		return nil, ofSentinel(host, err)
@@ -86,13 +87,13 @@ func ofSentinel(host string, err error) error {
 }
 
 // forget closes the driver of a Sentinel that does not answer.
-func (g *sentinelSet) forget(host string, d *Driver) {
+func (g *sentinelSet) forget(host string, d *server.Driver) {
 	g.mu.Lock()
 	if g.drivers[host] == d {
 		delete(g.drivers, host)
 	}
 	g.mu.Unlock()
-	g.s.life.begin(func() { d.Close() })
+	g.s.life.Begin(func() { d.Close() })
 }
 
 func (g *sentinelSet) close() {
@@ -113,9 +114,9 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := d.do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
+	r, err := d.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
 	if err != nil {
-		if broken(err) {
+		if server.Broken(err) {
 			g.forget(host, d)
 		}
 		if strings.Contains(strings.ToLower(wire.AnswerOf(err)), "unknown command") {
@@ -127,7 +128,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	if err != nil || len(hostPort) != 2 {
 		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", storeurl.Shorten(g.s.at.master))
 	}
-	g.lastAnswer.note()
+	g.lastAnswer.Note()
 	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
 }
 
@@ -143,7 +144,7 @@ func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, err
 	hosts := g.s.at.hosts
 	ch := make(chan vote, len(hosts))
 	for _, host := range hosts {
-		if !g.s.life.begin(func() {
+		if !g.s.life.Begin(func() {
 			addr, err := g.ask(ctx, host)
 			ch <- vote{addr, err}
 		}) {
@@ -188,13 +189,13 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 	slices.SortStableFunc(order[len(named):], func(a, b string) int { return votes[b] - votes[a] })
 	for _, addr := range order {
 		now := g.s.term.Load()
-		limited, cancel := context.WithTimeout(ctx, openLimit)
+		limited, cancel := context.WithTimeout(ctx, server.OpenLimit)
 		if now != nil && now.addr == addr {
 			soon, stop := context.WithTimeout(limited, discoveryTimeout)
-			err = now.d.greet(soon)
+			err = now.d.Greet(soon)
 			stop()
 		} else {
-			var d *Driver
+			var d *server.Driver
 			if d, err = g.s.connect(limited, addr); err == nil {
 				g.s.follow(d, addr)
 			}
@@ -210,9 +211,9 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 // follow listens to one Sentinel after another for as long as the driver
 // lives, and looks for the primary when it is in doubt.
 func (g *sentinelSet) follow() {
-	for at := 0; !g.s.life.over(); at++ {
+	for at := 0; !g.s.life.Over(); at++ {
 		g.listen(g.s.at.hosts[at%len(g.s.at.hosts)])
-		g.s.life.sleep(context.Background(), discoveryBackoff)
+		g.s.life.Sleep(context.Background(), discoveryBackoff)
 	}
 }
 
@@ -222,9 +223,9 @@ func (g *sentinelSet) listen(host string) {
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
-	if !g.s.life.begin(func() {
+	if !g.s.life.Begin(func() {
 		select {
-		case <-g.s.life.done:
+		case <-g.s.life.Done:
 			cancel()
 		case <-stop:
 		}
@@ -232,7 +233,7 @@ func (g *sentinelSet) listen(host string) {
 		return
 	}
 	find := func(named ...string) {
-		limited, cancel := context.WithTimeout(ctx, 2*openLimit)
+		limited, cancel := context.WithTimeout(ctx, 2*server.OpenLimit)
 		_ = g.find(limited, named) // a failure raises the next doubt
 		cancel()
 	}
@@ -242,7 +243,7 @@ func (g *sentinelSet) listen(host string) {
 	news := make(chan string, 16)
 	var lost <-chan struct{}
 	if err == nil {
-		e := d.listen(func(message string) {
+		e := d.Listen(func(message string) {
 			if addr, ok := successor(message, g.s.at.master); ok {
 				select {
 				case news <- addr:
@@ -268,10 +269,10 @@ func (g *sentinelSet) listen(host string) {
 			find(addr)
 		case <-g.kick:
 			find()
-			g.s.life.sleep(ctx, discoveryBackoff) // every failed request raises a doubt
+			g.s.life.Sleep(ctx, discoveryBackoff) // every failed request raises a doubt
 		case <-lost:
 			return
-		case <-g.s.life.done:
+		case <-g.s.life.Done:
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
 // fakeSentinel answers on a port of its own. It greets no client before greet
@@ -97,8 +98,8 @@ func sentinelsAt(t *testing.T, addr string) *sentinelSet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Sentinel{at: at, channel: newChannel()}
-	s.life.start()
+	s := &Sentinel{at: at, channel: server.NewChannel()}
+	s.life.Start()
 	s.sentinels.init(s)
 	t.Cleanup(func() { s.Close() })
 	return &s.sentinels
@@ -109,7 +110,7 @@ func sentinelsAt(t *testing.T, addr string) *sentinelSet {
 func TestSecondSentinelDriverIsTheOneClosed(t *testing.T) {
 	f := newFakeSentinel(t)
 	g := sentinelsAt(t, f.addr)
-	drivers := make(chan *Driver, 2)
+	drivers := make(chan *server.Driver, 2)
 	for range cap(drivers) {
 		go func() {
 			d, err := g.driver(t.Context(), f.addr)
@@ -128,8 +129,8 @@ func TestSecondSentinelDriverIsTheOneClosed(t *testing.T) {
 	if kept == nil || kept != same {
 		t.Fatal("two drivers of one Sentinel are in use")
 	}
-	if addr, err := g.ask(t.Context(), f.addr); kept.over() || err != nil || addr != "192.0.2.1:6379" {
-		t.Errorf("the driver that was kept is closed: %v; it answers %q, %v", kept.over(), addr, err)
+	if addr, err := g.ask(t.Context(), f.addr); kept.Over() || err != nil || addr != "192.0.2.1:6379" {
+		t.Errorf("the driver that was kept is closed: %v; it answers %q, %v", kept.Over(), addr, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/backoff"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -24,7 +25,7 @@ type subscriptions struct {
 
 	mu    sync.Mutex
 	slots map[int]*slotSubscription
-	nodes map[*Driver]*nodeSubscriber
+	nodes map[*server.Driver]*nodeSubscriber
 }
 
 // slotSubscription is a slot whose pushes flow, or are to flow. The mutex of
@@ -40,7 +41,7 @@ type slotSubscription struct {
 // nodeSubscriber keeps the subscriptions at one node.
 type nodeSubscriber struct {
 	all  *subscriptions
-	d    *Driver
+	d    *server.Driver
 	kick chan struct{} // holds a value when there is work
 
 	// Guarded by subscriptions.mu:
@@ -59,10 +60,10 @@ const (
 )
 
 func newSubscriptions(ctx context.Context, c *Cluster, notify func(string, driver.Status)) *subscriptions {
-	return &subscriptions{c: c, ctx: ctx, notifyCore: notify, slots: make(map[int]*slotSubscription), nodes: make(map[*Driver]*nodeSubscriber)}
+	return &subscriptions{c: c, ctx: ctx, notifyCore: notify, slots: make(map[int]*slotSubscription), nodes: make(map[*server.Driver]*nodeSubscriber)}
 }
 
-func (e *subscriptions) over() bool { return e.c.life.over() || e.ctx.Err() != nil }
+func (e *subscriptions) over() bool { return e.c.life.Over() || e.ctx.Err() != nil }
 
 func (e *subscriptions) notify(id string, p driver.Status) {
 	if !e.over() {
@@ -83,7 +84,7 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		h = &slotSubscription{slot: slot, channel: wire.ChannelOf(e.c.channel, slot), live: make(chan struct{})}
 		e.slots[slot] = h
 		e.mu.Unlock()
-		if !e.c.life.begin(func() { e.assign(h) }) {
+		if !e.c.life.Begin(func() { e.assign(h) }) {
 			return false
 		}
 		e.mu.Lock()
@@ -97,7 +98,7 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		return true
 	case <-ctx.Done():
 	case <-limit.C:
-	case <-e.c.life.done:
+	case <-e.c.life.Done:
 	case <-e.ctx.Done(): // the Watch has ended
 	}
 	return false
@@ -123,19 +124,19 @@ func (e *subscriptions) assign(h *slotSubscription) {
 			e.addTo(h, d)
 			return
 		}
-		e.c.life.sleep(e.ctx, discoveryBackoff)
+		e.c.life.Sleep(e.ctx, discoveryBackoff)
 	}
 }
 
 // addTo adds a slot to the subscriber of a node.
-func (e *subscriptions) addTo(h *slotSubscription, d *Driver) {
+func (e *subscriptions) addTo(h *slotSubscription, d *server.Driver) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.nodes[d]
 	if p == nil {
 		p = &nodeSubscriber{all: e, d: d, kick: make(chan struct{}, 1), subscribed: make(map[string]*slotSubscription)}
 		e.nodes[d] = p
-		if !e.c.life.begin(p.run) {
+		if !e.c.life.Begin(p.run) {
 			return
 		}
 	}
@@ -169,21 +170,21 @@ func (p *nodeSubscriber) run() {
 	}()
 	tick := time.NewTicker(slotPoll)
 	defer tick.Stop()
-	retry := backoff.Backoff{First: subscribeRetryMin, Last: subscribeRetryMax}
+	retry := backoff.Backoff{First: server.SubscribeRetryMin, Last: server.SubscribeRetryMax}
 	for !p.all.over() {
 		work := p.takeWork()
 		if len(work) == 0 && p.removeIfIdle() {
 			return
 		}
 		if len(work) > 0 && ear == nil {
-			ear = p.d.listenPushes(p.all.notify, p.onDropped)
+			ear = p.d.ListenPushes(p.all.notify, p.onDropped)
 		}
 		if err := p.subscribe(ear, work); err != nil {
 			ear.Close()
 			ear = nil
 			p.onLost()
 			p.all.c.source.refresh(p.d)
-			p.all.c.life.sleep(p.all.ctx, retry.Next())
+			p.all.c.life.Sleep(p.all.ctx, retry.Next())
 			continue
 		}
 		if len(work) > 0 {
@@ -201,7 +202,7 @@ func (p *nodeSubscriber) run() {
 			ear = nil
 			p.onLost()
 			p.all.c.source.refresh(p.d)
-		case <-p.all.c.life.done:
+		case <-p.all.c.life.Done:
 		case <-p.all.ctx.Done():
 		}
 	}
@@ -229,7 +230,7 @@ func (p *nodeSubscriber) takeWork() (work []*slotSubscription) {
 	p.todo = nil
 	p.all.mu.Unlock()
 	for _, h := range away {
-		p.all.c.life.begin(func() { p.all.assign(h) })
+		p.all.c.life.Begin(func() { p.all.assign(h) })
 	}
 	return work
 }
@@ -265,7 +266,7 @@ func (p *nodeSubscriber) subscribe(ear client.Subscriber, work []*slotSubscripti
 		cancel()
 		if slot, addr, ok := wire.MovedTo(err); ok {
 			p.all.c.source.noteMoved(p.d, slot, addr)
-			p.all.c.life.begin(func() { p.all.assign(h) })
+			p.all.c.life.Begin(func() { p.all.assign(h) })
 			continue
 		}
 		p.all.mu.Lock()

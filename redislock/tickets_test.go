@@ -48,6 +48,9 @@ type member struct {
 	pushes map[string][]driver.Status // by ticket; gaps are under ""
 }
 
+// plainScripts are the scripts for a single server.
+var plainScripts = wire.NewScripts()
+
 func enter(t testing.TB, s *servers.RedisServer, query string) *member {
 	t.Helper()
 	return listen(t, openOn(t, s, query))
@@ -60,7 +63,7 @@ func quiet(t testing.TB, d examinable) *member {
 	channel := ""
 	switch d := d.(type) {
 	case *Driver:
-		channel = d.channel
+		channel = d.server.Channel
 	case *Cluster:
 		channel = d.channel
 	case *Sentinel:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
@@ -28,7 +29,7 @@ type topology struct {
 
 	table      atomic.Pointer[slotTable]
 	version    atomic.Uint64
-	lastAnswer lastAnswer // time of the last answer of a node about the slots
+	lastAnswer server.LastAnswer // time of the last answer of a node about the slots
 
 	mu           sync.Mutex
 	nodes        map[string]*node // by address
@@ -64,10 +65,10 @@ func newTopology(c *Cluster, at *multiAddress) *topology {
 func (s *topology) askHosts(ctx context.Context) error {
 	var err error
 	for i, host := range s.at.hosts {
-		var d *Driver
+		var d *server.Driver
 		if d, err = s.node(host).driver(ctx, s); err == nil {
 			if i == 0 || s.table.Load() == nil {
-				s.c.polls.Store(d.polls.Load())
+				s.c.polls.Store(d.Polls.Load())
 			}
 			if err = s.ask(ctx, d); err == nil {
 				s.dropFormer()
@@ -93,7 +94,7 @@ func (s *topology) node(addr string) *node {
 }
 
 // owner implements source.
-func (s *topology) owner(ctx context.Context, slot int) (*Driver, error) {
+func (s *topology) owner(ctx context.Context, slot int) (*server.Driver, error) {
 	n := s.table.Load().owner[slot]
 	if n == nil {
 		s.refresh(nil)
@@ -107,8 +108,8 @@ func (s *topology) owner(ctx context.Context, slot int) (*Driver, error) {
 }
 
 // primaries implements source.
-func (s *topology) primaries(ctx context.Context) ([]*Driver, error) {
-	var ds []*Driver
+func (s *topology) primaries(ctx context.Context) ([]*server.Driver, error) {
+	var ds []*server.Driver
 	for _, n := range s.table.Load().primaries {
 		d, err := n.driver(ctx, s)
 		if err != nil {
@@ -120,7 +121,7 @@ func (s *topology) primaries(ctx context.Context) ([]*Driver, error) {
 }
 
 // noteMoved implements source.
-func (s *topology) noteMoved(from *Driver, slot int, addr string) {
+func (s *topology) noteMoved(from *server.Driver, slot int, addr string) {
 	n := s.node(s.completeAddr(from, addr))
 	s.mu.Lock()
 	next := *s.table.Load()
@@ -134,7 +135,7 @@ func (s *topology) noteMoved(from *Driver, slot int, addr string) {
 }
 
 // askTarget implements source.
-func (s *topology) askTarget(ctx context.Context, addr string) *Driver {
+func (s *topology) askTarget(ctx context.Context, addr string) *server.Driver {
 	d, err := s.node(s.completeAddr(nil, addr)).driver(ctx, s)
 	if err != nil {
 		return nil
@@ -144,7 +145,7 @@ func (s *topology) askTarget(ctx context.Context, addr string) *Driver {
 
 // completeAddr completes an address whose host is that of the node which gave
 // it.
-func (s *topology) completeAddr(from *Driver, addr string) string {
+func (s *topology) completeAddr(from *server.Driver, addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && (host == "" || host == "?") {
 		return net.JoinHostPort(hostOf(s.addrOf(from)), port)
@@ -157,7 +158,7 @@ func (s *topology) completeAddr(from *Driver, addr string) string {
 	return addr
 }
 
-func (s *topology) addrOf(d *Driver) string {
+func (s *topology) addrOf(d *server.Driver) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for addr, n := range s.nodes {
@@ -169,7 +170,7 @@ func (s *topology) addrOf(d *Driver) string {
 }
 
 // duringElection implements source.
-func (s *topology) duringElection(err error) error { return s.lastAnswer.duringElection(err) }
+func (s *topology) duringElection(err error) error { return s.lastAnswer.DuringElection(err) }
 
 // epoch implements source.
 func (s *topology) epoch() uint64 { return s.version.Load() }
@@ -182,7 +183,7 @@ func (s *topology) installLocked(d *slotTable) {
 }
 
 // refresh implements source.
-func (s *topology) refresh(from *Driver) {
+func (s *topology) refresh(from *server.Driver) {
 	addr := ""
 	if from != nil {
 		addr = s.addrOf(from)
@@ -201,7 +202,7 @@ func (s *topology) refreshSuspecting(addr string) {
 		s.refreshAgain = true
 		return
 	}
-	s.refreshing = s.c.life.begin(s.askAll)
+	s.refreshing = s.c.life.Begin(s.askAll)
 }
 
 // askAll asks until a node has answered or all were asked. After a pause it
@@ -210,7 +211,7 @@ func (s *topology) askAll() {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		for _, addr := range s.candidates() {
-			if s.c.life.over() {
+			if s.c.life.Over() {
 				break
 			}
 			ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
@@ -225,9 +226,9 @@ func (s *topology) askAll() {
 		}
 		cancel()
 		s.dropFormer()
-		s.c.life.sleep(context.Background(), discoveryBackoff)
+		s.c.life.Sleep(context.Background(), discoveryBackoff)
 		s.mu.Lock()
-		if !s.refreshAgain || s.c.life.over() {
+		if !s.refreshAgain || s.c.life.Over() {
 			s.refreshing = false
 			s.mu.Unlock()
 			return
@@ -264,8 +265,8 @@ func (s *topology) candidates() []string {
 }
 
 // ask asks one node for the owners of the slots, and installs its answer.
-func (s *topology) ask(ctx context.Context, d *Driver) error {
-	r, err := d.do(ctx, "CLUSTER", "SLOTS")
+func (s *topology) ask(ctx context.Context, d *server.Driver) error {
+	r, err := d.Do(ctx, "CLUSTER", "SLOTS")
 	if err != nil {
 		return err
 	}
@@ -287,7 +288,7 @@ func (s *topology) ask(ctx context.Context, d *Driver) error {
 			replicas = append(replicas, s.completeAddr(d, addr))
 		}
 	}
-	s.lastAnswer.note()
+	s.lastAnswer.Note()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.table.Load(); old == nil || old.owner != next.owner || len(old.primaries) != len(next.primaries) {
@@ -304,7 +305,7 @@ func (s *topology) dropFormer() {
 	for addr, n := range s.nodes {
 		if !slices.Contains(s.table.Load().primaries, n) {
 			delete(s.nodes, addr)
-			s.c.life.begin(n.drop)
+			s.c.life.Begin(n.drop)
 		}
 	}
 }

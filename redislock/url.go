@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/storeurl"
 	"github.com/holdfast-go/holdfast/internal/tlsurl"
+	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
 // address is the content of a URL.
@@ -24,7 +25,7 @@ type address struct {
 	serverName     bool        // tls has a name other than the host's
 	dialTimeout    time.Duration
 	timeout        time.Duration
-	settings
+	server.Settings
 }
 
 // options are the names of the query's options.
@@ -44,7 +45,7 @@ func parseURL(s string) (*address, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(s, "#") {
 		return nil, errors.New("the URL is not of the form redis://user:password@host:port/database?option=value; a # in it has to be percent-encoded")
 	}
-	a := &address{settings: settings{prefix: DefaultPrefix}, dialTimeout: defaultDialTimeout, timeout: defaultTimeout}
+	a := &address{Settings: server.Settings{Prefix: DefaultPrefix}, dialTimeout: defaultDialTimeout, timeout: defaultTimeout}
 	if err := a.parseHost(u); err != nil {
 		return nil, err
 	}
@@ -111,11 +112,11 @@ func (a *address) parseOptions(q url.Values, secure bool) error {
 		if err != nil {
 			return errors.New("option prefix is too long or not valid UTF-8")
 		}
-		a.prefix = p
+		a.Prefix = p
 	}
 	switch q.Get("eviction") {
 	case "refuse":
-		a.refuseEviction = true
+		a.RefuseEviction = true
 	case "", "report":
 	default:
 		return errors.New("option eviction is neither report nor refuse")
@@ -129,14 +130,14 @@ func (a *address) parseOptions(q url.Values, secure bool) error {
 			return err
 		}
 		if on {
-			a.restartGuard = &guardSettings{longest, ErrRestarted}
+			a.RestartGuard = &server.GuardSettings{Longest: longest, Refusal: ErrRestarted}
 		}
 	}
 	return a.parseTLS(q, secure)
 }
 
 func (a *address) parseReplicas(q url.Values) error {
-	within := min(defaultWithin, a.timeout/2)
+	within := min(server.DefaultWithin, a.timeout/2)
 	if q.Has("min_replicas_timeout") {
 		d, err := time.ParseDuration(q.Get("min_replicas_timeout"))
 		if err != nil || d < time.Millisecond || d > a.timeout/2 || !q.Has("min_replicas") {
@@ -149,7 +150,7 @@ func (a *address) parseReplicas(q url.Values) error {
 		if err != nil || n < 0 || n > maxReplicas {
 			return fmt.Errorf("option min_replicas is not a number from 0 to %d", maxReplicas)
 		}
-		a.confirms = newConfirmation(n, within, ErrUnconfirmed)
+		a.Confirms = server.NewConfirmation(n, within, ErrUnconfirmed)
 	}
 	return nil
 }

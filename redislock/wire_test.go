@@ -211,7 +211,7 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 					joins = 0
 				}
 				n := count(t, s, func() {
-					lost(scriptsOf(false).Join, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
+					lost(plainScripts.Join, func(ctx context.Context) error { _, err := m.Join(ctx, held, true); return err })
 				})
 				if n.evalsha != joins {
 					t.Errorf("a join that was lost was carried out %d times, want %d", n.evalsha, joins)
@@ -230,7 +230,7 @@ func TestF1_F2_F4_LostRequestIsUnknown(t *testing.T) {
 				}
 				next := other.ticket("n")
 				other.take(next, driver.Waiting)
-				lost(scriptsOf(false).Leave, func(ctx context.Context) error {
+				lost(plainScripts.Leave, func(ctx context.Context) error {
 					return first(m.Leave(ctx, []driver.Ref{ref(held)}))
 				})
 				want := driver.Gone

@@ -21,7 +21,7 @@ var packageColumns = map[string]string{
 	".": "core", "driver": "core", "drivertest": "core", "anylock": "core", "internal/tlsurl": "core",
 	"internal/cli": "command", "internal/cli/job": "command",
 	"fence": "fence", "fence/httpfence": "fence", "tests/redisfence": "fence", "tests/sqlfence": "fence",
-	"memlock": "memory", "sqlitelock": "sqlite", "redislock": "redis", "redislock/goredis": "redis", "redislock/internal/rueidisclient": "redis",
+	"memlock": "memory", "sqlitelock": "sqlite", "redislock": "redis", "redislock/goredis": "redis", "redislock/internal/rueidisclient": "redis", "redislock/internal/server": "redis",
 	"redlock": "redlock", "etcdlock": "etcd", "pglock": "postgres", "mysqllock": "mysql",
 	"tests/sqlqueue": "sql", "zklock": "zookeeper",
 }

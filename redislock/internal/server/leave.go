@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Leave implements [driver.Driver]: a script for each ticket, all sent at once.
+// Leave implements the method of [driver.Driver].
 func (d *Driver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
-	if d.confirms != nil {
-		defer d.confirms.forget(refs)
+	if d.Confirms != nil {
+		defer d.Confirms.forget(refs)
 	}
 	return d.leave(ctx, refs)
 }
@@ -51,6 +51,6 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, places []dri
 			places[i] = driver.Status{Err: err}
 			continue
 		}
-		places[i] = wire.ReadLeft(&replies[i], classify(replies[i].Err))
+		places[i] = wire.ReadLeft(&replies[i], Classify(replies[i].Err))
 	}
 }

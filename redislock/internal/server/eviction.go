@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -31,8 +31,7 @@ func (d *Driver) checkEviction(ctx context.Context, refuse bool) error {
 	return nil
 }
 
-// Notices implements [driver.Noticer]: it reports that the server may evict
-// locks when its memory runs out.
+// Notices implements [driver.Noticer].
 func (d *Driver) Notices() []driver.Finding {
 	if f := d.notices.Load(); f != nil {
 		return []driver.Finding{*f}

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"sync/atomic"
@@ -7,23 +7,24 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// lastAnswer is the time of the last answer of the servers that elect a
+// LastAnswer is the time of the last answer of the servers that elect a
 // primary: Sentinels, or the nodes of a cluster.
-type lastAnswer struct{ at atomic.Pointer[time.Time] }
+type LastAnswer struct{ at atomic.Pointer[time.Time] }
 
 // electionWindow is the time for which such an answer counts: the electors are
 // asked after each request that fails.
 const electionWindow = 10 * time.Second
 
-func (h *lastAnswer) note() {
+// Note notes an answer.
+func (h *LastAnswer) Note() {
 	now := time.Now()
 	h.at.Store(&now)
 }
 
-// duringElection turns the error of an unreachable primary into one that
+// DuringElection turns the error of an unreachable primary into one that
 // passes, as long as the electors answer: then the store is there, but has no
 // primary yet.
-func (h *lastAnswer) duringElection(err error) error {
+func (h *LastAnswer) DuringElection(err error) error {
 	if _, ok := driver.IsNotReady(err); ok || err == nil || driver.ClassOf(err) != driver.Unavailable {
 		return err
 	}

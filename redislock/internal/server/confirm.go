@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// confirmation has the conditions that replicas must meet before a grant is
+// Confirmation has the conditions that replicas must meet before a grant is
 // shown, and the verdicts so far. All servers of a driver share it.
 //
 // The client that was granted writes to its ticket, and then waits until
@@ -20,7 +20,7 @@ import (
 // never both confirmed and given back: both come from one verdict.
 //
 // Under mu, only the mutex of the driver's life is taken.
-type confirmation struct {
+type Confirmation struct {
 	replicas int
 	within   time.Duration
 	tooFew   error // is wrapped by the error of a join whose grant too few replicas confirmed
@@ -36,38 +36,38 @@ type verdict struct {
 	err  error
 }
 
-// defaultWithin is the time that replicas have unless the options say
+// DefaultWithin is the time that replicas have unless the options say
 // otherwise.
-const defaultWithin = time.Second
+const DefaultWithin = time.Second
 
-// newConfirmation returns a confirmation, or nil for no replicas.
-func newConfirmation(replicas int, within time.Duration, tooFew error) *confirmation {
+// NewConfirmation returns a confirmation, or nil for no replicas.
+func NewConfirmation(replicas int, within time.Duration, tooFew error) *Confirmation {
 	if replicas == 0 {
 		return nil
 	}
 	if within == 0 {
-		within = defaultWithin
+		within = DefaultWithin
 	}
-	return &confirmation{replicas: replicas, within: within, tooFew: tooFew,
+	return &Confirmation{replicas: replicas, within: within, tooFew: tooFew,
 		waiting: make(map[string]*driver.Ticket), verdicts: make(map[string]*verdict)}
 }
 
 // expectPush registers a ticket that a push may be about.
-func (c *confirmation) expectPush(t *driver.Ticket) {
+func (c *Confirmation) expectPush(t *driver.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting[t.ID] = t
 }
 
 // pushDone notes that the push for a ticket has come, or that none will.
-func (c *confirmation) pushDone(id string) {
+func (c *Confirmation) pushDone(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, id)
 }
 
 // forget removes tickets that are gone.
-func (c *confirmation) forget(refs []driver.Ref) {
+func (c *Confirmation) forget(refs []driver.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range refs {
@@ -78,7 +78,7 @@ func (c *confirmation) forget(refs []driver.Ref) {
 
 // forgetGone removes tickets that a renewal found to be gone: no Leave follows
 // for these.
-func (c *confirmation) forgetGone(refs []driver.Ref, places []driver.Status) {
+func (c *Confirmation) forgetGone(refs []driver.Ref, places []driver.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, p := range places {
@@ -89,16 +89,23 @@ func (c *confirmation) forgetGone(refs []driver.Ref, places []driver.Status) {
 	}
 }
 
+// Remembered returns the number of tickets that a confirmation or a push may be about.
+func (c *Confirmation) Remembered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.verdicts) + len(c.waiting)
+}
+
 // confirm returns nil once enough replicas have the grant of a ticket. With
 // tooFew and the class Unavailable the grant has been given back; with
 // any other error the outcome is unknown.
-func (c *confirmation) confirm(ctx context.Context, d *Driver, t *driver.Ticket) error {
+func (c *Confirmation) confirm(ctx context.Context, d *Driver, t *driver.Ticket) error {
 	c.mu.Lock()
 	v := c.verdicts[t.ID]
 	if v == nil {
 		v = &verdict{done: make(chan struct{})}
 		c.verdicts[t.ID] = v
-		if !d.begin(func() { c.decide(d, t, v) }) {
+		if !d.Begin(func() { c.decide(d, t, v) }) {
 			delete(c.verdicts, t.ID)
 			c.mu.Unlock()
 			return d.cutErr()
@@ -110,16 +117,16 @@ func (c *confirmation) confirm(ctx context.Context, d *Driver, t *driver.Ticket)
 		return v.err
 	case <-ctx.Done():
 		return client.Ended(ctx)
-	case <-d.done:
+	case <-d.Done:
 		return d.cutErr()
 	}
 }
 
 // decide asks the replicas about a ticket's grant, gives the grant back if too
 // few confirm it, and sets the verdict.
-func (c *confirmation) decide(d *Driver, t *driver.Ticket, v *verdict) {
+func (c *Confirmation) decide(d *Driver, t *driver.Ticket, v *verdict) {
 	within := min(c.within, max(t.TTL/10, time.Millisecond))
-	ctx, cancel := context.WithTimeout(context.Background(), within+openLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), within+OpenLimit)
 	defer cancel()
 	n, err := onOwnConn(ctx, d, &d.confirmConn, func(conn client.Conn) (int64, error) {
 		return c.writeAndWait(d, conn, t, within)
@@ -149,7 +156,7 @@ func firstOf(ps []driver.Status, err error) error {
 
 // writeAndWait writes to the ticket and returns how many replicas have that
 // write.
-func (c *confirmation) writeAndWait(d *Driver, conn client.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
+func (c *Confirmation) writeAndWait(d *Driver, conn client.Conn, t *driver.Ticket, within time.Duration) (int64, error) {
 	refs, places := []driver.Ref{{Ticket: t, State: driver.Held}}, make([]driver.Status, 1)
 	b := d.requests.Batches(refs)[0]
 	replies, err := runAll(conn, []wire.Run{d.requests.Renewal(refs, b)})
@@ -170,7 +177,7 @@ func (c *confirmation) writeAndWait(d *Driver, conn client.Conn, t *driver.Ticke
 
 // wait returns how many replicas have the writes of a connection, as soon as
 // they are enough.
-func (c *confirmation) wait(conn client.Conn, within time.Duration) (int64, error) {
+func (c *Confirmation) wait(conn client.Conn, within time.Duration) (int64, error) {
 	r, err := conn.Do("WAIT", strconv.Itoa(c.replicas), strconv.FormatInt(max(within.Milliseconds(), 1), 10))
 	if err != nil {
 		return 0, err
@@ -180,7 +187,7 @@ func (c *confirmation) wait(conn client.Conn, within time.Duration) (int64, erro
 
 // confirmed returns p once enough replicas have confirmed its grant; a p that
 // is not held is returned at once.
-func (c *confirmation) confirmed(ctx context.Context, d *Driver, t *driver.Ticket, p driver.Status) (driver.Status, error) {
+func (c *Confirmation) confirmed(ctx context.Context, d *Driver, t *driver.Ticket, p driver.Status) (driver.Status, error) {
 	if c == nil || p.State != driver.Held {
 		return p, nil
 	}
@@ -193,7 +200,7 @@ func (c *confirmation) confirmed(ctx context.Context, d *Driver, t *driver.Ticke
 
 // onPush passes a push on to notify, a grant only once it is confirmed where
 // that is required.
-func (c *confirmation) onPush(d *Driver, id string, p driver.Status, notify func(string, driver.Status)) {
+func (c *Confirmation) onPush(d *Driver, id string, p driver.Status, notify func(string, driver.Status)) {
 	if c == nil || p.State != driver.Held {
 		if c != nil && p.State == driver.Gone {
 			c.forget([]driver.Ref{{Ticket: &driver.Ticket{ID: id}}})
@@ -207,7 +214,7 @@ func (c *confirmation) onPush(d *Driver, id string, p driver.Status, notify func
 	if t == nil {
 		return // the ticket's renewal finds the grant
 	}
-	d.begin(func() {
+	d.Begin(func() {
 		switch err := c.confirm(context.Background(), d, t); {
 		case err == nil:
 			c.pushDone(id)
@@ -222,7 +229,7 @@ func (c *confirmation) onPush(d *Driver, id string, p driver.Status, notify func
 }
 
 // confirmAll confirms the grants that a renewal found.
-func (c *confirmation) confirmAll(ctx context.Context, d *Driver, refs []driver.Ref, places []driver.Status) {
+func (c *Confirmation) confirmAll(ctx context.Context, d *Driver, refs []driver.Ref, places []driver.Status) {
 	var wg sync.WaitGroup
 	for i := range refs {
 		if places[i].Err != nil || places[i].State != driver.Held || refs[i].State == driver.Held {

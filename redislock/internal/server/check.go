@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Identity implements [driver.Identifier]: the server's run id, the database
-// and the prefix. The run id changes with every restart.
+// Identity implements [driver.Identifier].
 func (d *Driver) Identity(ctx context.Context) (string, error) {
 	return withRunID(ctx, d, func(c client.Conn, run string) (string, error) {
 		client, err := ask(c, "CLIENT", "INFO")
@@ -24,17 +23,14 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	})
 }
 
-// Server returns a text that is equal for two drivers exactly if they speak to
-// the same server, whatever the database and the prefix: such drivers fail
-// together. The text changes with every restart. Server blocks for a round
-// trip; its errors are those of Identity.
+// Server returns a text that distinguishes the server's processes.
 func (d *Driver) Server(ctx context.Context) (string, error) {
 	return withRunID(ctx, d, func(_ client.Conn, run string) (string, error) { return "redis:" + run, nil })
 }
 
 // withRunID asks for the server's run id, and calls f with that id.
 func withRunID(ctx context.Context, d *Driver, f func(c client.Conn, run string) (string, error)) (string, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return "", err
 	}
 	return onControl(ctx, d, func(c client.Conn) (string, error) {
@@ -72,26 +68,25 @@ type serverState struct {
 	skew    time.Duration     // the server's clock minus the client's, give or take trip/2
 }
 
-// Check implements [driver.Checker]. It takes and releases a lock of its own,
-// and removes the keys that the lock leaves behind.
+// Check implements [driver.Checker].
 func (d *Driver) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
-	t := tryLock(ctx, d, d.requests.Make)
-	if err := t.checkRights(ctx, d); err != nil {
+	t := TryLock(ctx, d, d.requests.Make)
+	if err := t.CheckRights(ctx, d); err != nil {
 		return nil, err
 	}
-	fs := []driver.Finding{t.finding(t.deleteKeys(ctx, d)), t.checkPush(ctx, d)}
-	about, err := d.findings(ctx)
+	fs := []driver.Finding{t.Finding(t.DeleteKeys(ctx, d)), t.CheckPush(ctx, d)}
+	about, err := d.Findings(ctx)
 	if err != nil && wire.DeniedOf(err) == "" { // the finding about rights covers it
 		return nil, err
 	}
 	return append(append(fs, about...), d.restartGuard.check(ctx, d)), nil
 }
 
-// findings judges what the server reports about itself.
-func (d *Driver) findings(ctx context.Context) ([]driver.Finding, error) {
+// Findings judges what the server reports about itself.
+func (d *Driver) Findings(ctx context.Context) ([]driver.Finding, error) {
 	s, err := onControl(ctx, d, examine)
 	if err != nil {
 		return nil, err
@@ -120,13 +115,13 @@ func examine(c client.Conn) (*serverState, error) {
 		}
 	}
 	text, err := ask(c, "INFO")
-	if broken(err) {
+	if Broken(err) {
 		return nil, err
 	}
 	s.info, s.infoErr = wire.ParseInfo(text), err
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "timeout"} {
 		r, err := c.Do("CONFIG", "GET", name)
-		if broken(err) {
+		if Broken(err) {
 			return nil, err
 		}
 		if m, failed := r.Pairs(); err == nil && failed == nil {
@@ -145,9 +140,16 @@ type trial struct {
 	rights driver.Finding
 }
 
-// tryLock takes a lock through its life, with the driver's own user. The caller
+// locker is the part of [driver.Driver] that a trial needs.
+type locker interface {
+	Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error)
+	Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error)
+	Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error)
+}
+
+// TryLock takes a lock through its life, with the driver's own user. The caller
 // removes the keys that are left.
-func tryLock(ctx context.Context, d driver.Driver, keysOf func(name string) *wire.QueueKeys) *trial {
+func TryLock(ctx context.Context, d locker, keysOf func(name string) *wire.QueueKeys) *trial {
 	f := driver.Finding{Topic: "rights", Detail: "a lock was taken, waited for, renewed and released"}
 	t := &driver.Ticket{ID: "check:" + rand.Text(), Name: "holdfast-check-" + rand.Text(), Units: 1, Limit: 1, TTL: 10 * time.Second}
 	w := &driver.Ticket{ID: t.ID + "b", Name: t.Name, Units: 1, Limit: 1, TTL: t.TTL}
@@ -184,8 +186,8 @@ func tryLock(ctx context.Context, d driver.Driver, keysOf func(name string) *wir
 	return &trial{keysOf(t.Name), f}
 }
 
-// deleteKeys removes the keys that tryLock left.
-func (t *trial) deleteKeys(ctx context.Context, d *Driver) error {
+// DeleteKeys removes the keys that TryLock left.
+func (t *trial) DeleteKeys(ctx context.Context, d *Driver) error {
 	_, err := onControl(ctx, d, func(c client.Conn) (int64, error) {
 		r, err := c.Do(append([]string{"DEL"}, t.Keys[:wire.OwnKeys]...)...)
 		if err != nil {
@@ -196,9 +198,9 @@ func (t *trial) deleteKeys(ctx context.Context, d *Driver) error {
 	return err
 }
 
-// finding returns the finding about rights, made a warning if the keys could
+// Finding returns the finding about rights, made a warning if the keys could
 // not be removed.
-func (t *trial) finding(err error) driver.Finding {
+func (t *trial) Finding(err error) driver.Finding {
 	f := t.rights
 	if err != nil && f.Level == driver.OK {
 		f.Level, f.Detail = driver.Warning, "the keys of the check could not be removed: "+err.Error()
@@ -207,17 +209,17 @@ func (t *trial) finding(err error) driver.Finding {
 	return f
 }
 
-// checkPush publishes a message to its own subscription.
-func (t *trial) checkPush(ctx context.Context, d *Driver) driver.Finding {
+// CheckPush publishes a message to its own subscription.
+func (t *trial) CheckPush(ctx context.Context, d *Driver) driver.Finding {
 	f := driver.Finding{Topic: "push"}
 	ctx, cancel := context.WithCancel(ctx)
 	received := make(chan struct{}, 1)
-	channel := d.channel + "-check"
+	channel := d.Channel + "-check"
 	if d.requests.Sharded {
 		channel = wire.ChannelOf(channel, t.Slot)
 	}
 	done := make(chan error, 1)
-	if !d.begin(func() { done <- echo(ctx, d, channel, received) }) {
+	if !d.Begin(func() { done <- echo(ctx, d, channel, received) }) {
 		cancel()
 		f.Level, f.Detail = driver.Problem, d.overErr().Error()
 		return f
@@ -243,7 +245,7 @@ func (t *trial) checkPush(ctx context.Context, d *Driver) driver.Finding {
 // echo subscribes to a channel, publishes there, and signals on received when
 // the message arrives.
 func echo(ctx context.Context, d *Driver, channel string, received chan<- struct{}) error {
-	e := d.listen(func(string) {
+	e := d.Listen(func(string) {
 		select {
 		case received <- struct{}{}:
 		default:
@@ -251,20 +253,20 @@ func echo(ctx context.Context, d *Driver, channel string, received chan<- struct
 	}, func(string) {})
 	defer e.Close()
 	if err := e.Add(ctx, channel); err != nil {
-		return fmt.Errorf("subscribe: %w", classify(err))
+		return fmt.Errorf("subscribe: %w", Classify(err))
 	}
 	publish := "PUBLISH"
 	if d.requests.Sharded {
 		publish = "SPUBLISH"
 	}
-	_, err := d.do(ctx, publish, channel, "check")
+	_, err := d.Do(ctx, publish, channel, "check")
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	select {
 	case <-e.Lost():
 	case <-ctx.Done():
-	case <-d.done:
+	case <-d.Done:
 	}
 	return nil
 }

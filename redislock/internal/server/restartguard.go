@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // Only joins are guarded. Renewals find nothing where the data are gone, and a
 // ticket that a release grants took its place by a join.
 type restartGuard struct {
-	guardSettings
+	GuardSettings
 	known     atomic.Pointer[examination]
 	examining chan struct{} // holds a value while a call examines the server
 }
@@ -36,18 +36,18 @@ type examination struct {
 	lost time.Time // the data were lost at this local time, or before
 }
 
-// guardSettings are the settings of a restart guard.
-type guardSettings struct {
-	longest time.Duration // a server that lost its data refuses for this long, or for the joining ticket's TTL if that is longer
-	refusal error         // is wrapped by the error of a join that is refused
+// GuardSettings are the settings of a restart guard.
+type GuardSettings struct {
+	Longest time.Duration // a server that lost its data refuses for this long, or for the joining ticket's TTL if that is longer
+	Refusal error         // is wrapped by the error of a join that is refused
 }
 
 // newRestartGuard returns the restart guard of one server, or nil for no settings.
-func newRestartGuard(s *guardSettings) *restartGuard {
+func newRestartGuard(s *GuardSettings) *restartGuard {
 	if s == nil {
 		return nil
 	}
-	return &restartGuard{guardSettings: *s, examining: make(chan struct{}, 1)}
+	return &restartGuard{GuardSettings: *s, examining: make(chan struct{}, 1)}
 }
 
 // choose puts the script that joins into a request, or returns the reason why
@@ -64,8 +64,8 @@ func (g *restartGuard) choose(ctx context.Context, d *Driver, t *driver.Ticket, 
 			return err
 		}
 	}
-	if left := max(t.TTL, g.longest) - time.Since(k.lost); left > 0 {
-		return driver.NotReady(left, "%w: nothing is granted for another %v", g.refusal, left.Round(time.Millisecond))
+	if left := max(t.TTL, g.Longest) - time.Since(k.lost); left > 0 {
+		return driver.NotReady(left, "%w: nothing is granted for another %v", g.Refusal, left.Round(time.Millisecond))
 	}
 	r.Script, r.Full = k.join, false
 	return nil
@@ -78,7 +78,7 @@ func (g *restartGuard) examine(ctx context.Context, d *Driver, stale *wire.Scrip
 		defer func() { <-g.examining }()
 	case <-ctx.Done():
 		return nil, &driver.Error{Class: driver.NotDone, Err: context.Cause(ctx)}
-	case <-d.done:
+	case <-d.Done:
 		return nil, driver.ErrClosed
 	}
 	if k := g.known.Load(); k != nil && k.join != stale {
@@ -111,7 +111,7 @@ func (g *restartGuard) examineProcess(c client.Conn) (*examination, error) {
 		return nil, err
 	}
 	if now.run != k.run {
-		return nil, driver.Errorf(driver.NotDone, "%w during its examination", g.refusal)
+		return nil, driver.Errorf(driver.NotDone, "%w during its examination", g.Refusal)
 	}
 	return k, nil
 }

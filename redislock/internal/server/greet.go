@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// greet asks the server for its version and role, by HELLO, which needs no
+// Greet asks the server for its version and role, by HELLO, which needs no
 // rights from Redis 7.0 on.
-func (d *Driver) greet(ctx context.Context) error {
-	r, err := d.do(ctx, "HELLO")
+func (d *Driver) Greet(ctx context.Context) error {
+	r, err := d.Do(ctx, "HELLO")
 	if err != nil {
 		return fmt.Errorf("cannot read the server's version and role: %w", err)
 	}
@@ -22,16 +22,16 @@ func (d *Driver) greet(ctx context.Context) error {
 		name, _ := list[i].Text()
 		fields[name], _ = list[i+1].Text() // values that are no texts are not used
 	}
-	d.version = fields["version"]
-	if d.requests.Sharded && !wire.AtLeast(d.version, 7, 0) {
-		d.polls.Store(true)
+	d.Version = fields["version"]
+	if d.requests.Sharded && !wire.AtLeast(d.Version, 7, 0) {
+		d.Polls.Store(true)
 	}
-	return checkHello(fields["server"], d.version, fields["mode"], fields["role"], d.requests.Sharded)
+	return checkHello(fields["server"], d.Version, fields["mode"], fields["role"], d.requests.Sharded)
 }
 
-// checkServer returns the error that makes a server unsuitable for locks, or nil.
-func (d *Driver) checkServer(ctx context.Context, refuseEviction bool) error {
-	if err := d.greet(ctx); err != nil {
+// CheckServer returns the error that makes a server unsuitable for locks, or nil.
+func (d *Driver) CheckServer(ctx context.Context, refuseEviction bool) error {
+	if err := d.Greet(ctx); err != nil {
 		return err
 	}
 	if err := d.checkLayout(ctx); err != nil {
@@ -65,7 +65,7 @@ func checkHello(server, version, mode, role string, cluster bool) error {
 // user who may not read the key has no right to any lock, and a node of a cluster that
 // does not have its slot says nothing.
 func (d *Driver) checkLayout(ctx context.Context) error {
-	r, err := d.do(ctx, "GET", wire.LayoutKey)
+	r, err := d.Do(ctx, "GET", wire.LayoutKey)
 	if err != nil {
 		if wire.AnswerOf(err) != "" {
 			return nil

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -8,27 +8,27 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Join implements [driver.Driver]. Limits above 2^53 - 1 are refused.
+// Join implements the method of [driver.Driver].
 func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return driver.Status{}, err
 	}
 	if t.Limit > wire.MaxUnits {
 		return driver.Status{}, driver.Errorf(driver.Refused, "limit %d exceeds %d, the maximum that Redis counts exactly", t.Limit, wire.MaxUnits)
 	}
-	if d.confirms != nil && wait {
-		d.confirms.expectPush(t) // a push may come before the answer
+	if d.Confirms != nil && wait {
+		d.Confirms.expectPush(t) // a push may come before the answer
 	}
 	p, err := d.join(ctx, t, wait)
 	if err == nil {
-		p, err = d.confirms.confirmed(ctx, d, t, p)
+		p, err = d.Confirms.confirmed(ctx, d, t, p)
 	} else if wire.DeniedOf(err) != "" {
 		// A script that lacks a right on other tickets' behalf may have
 		// stopped after it had taken the place.
 		_, _ = d.leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
 	}
-	if d.confirms != nil && (err != nil && driver.ClassOf(err) != driver.Unknown || p.State == driver.Gone) {
-		d.confirms.pushDone(t.ID)
+	if d.Confirms != nil && (err != nil && driver.ClassOf(err) != driver.Unknown || p.State == driver.Gone) {
+		d.Confirms.pushDone(t.ID)
 	}
 	return p, err
 }
@@ -42,7 +42,7 @@ func (d *Driver) call(ctx context.Context, r wire.Request) (wire.Reply, error) {
 }
 
 func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	r := d.requests.Join(t, wait, d.polls.Load())
+	r := d.requests.Join(t, wait, d.Polls.Load())
 	err := d.restartGuard.choose(ctx, d, t, &r)
 	if err != nil {
 		return driver.Status{}, err
@@ -68,17 +68,17 @@ func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	return d.paced(p), nil
 }
 
-// The pace of waiters without pushes: the first waiter polls every paceFirst,
-// the n-th every n × paceFirst, but each at least every paceLast.
+// The pace of waiters without pushes: the first waiter polls every PaceFirst,
+// the n-th every n × PaceFirst, but each at least every PaceLast.
 const (
-	paceFirst = 20 * time.Millisecond
-	paceLast  = 500 * time.Millisecond
+	PaceFirst = 20 * time.Millisecond
+	PaceLast  = 500 * time.Millisecond
 )
 
 // paced shortens the recheck of a waiting ticket whose client gets no pushes.
 func (d *Driver) paced(p driver.Status) driver.Status {
-	if p.State == driver.Waiting && d.polls.Load() {
-		pace := min(paceLast, paceFirst*time.Duration(max(1, min(p.Ahead, 1000))))
+	if p.State == driver.Waiting && d.Polls.Load() {
+		pace := min(PaceLast, PaceFirst*time.Duration(max(1, min(p.Ahead, 1000))))
 		if p.Recheck == 0 || p.Recheck > pace {
 			p.Recheck = pace
 		}

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -8,20 +8,18 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Renew implements [driver.Driver]: one script renews up to 256 tickets; in a
-// cluster there is one for each slot, all sent at once. When a mutex was lost,
-// another script follows, which advances the queues concerned.
+// Renew implements the method of [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return nil, err
 	}
 	places := make([]driver.Status, len(refs))
 	if lost := d.renew(ctx, refs, places, d.requests.Batches(refs)); len(lost) > 0 {
 		d.renew(ctx, refs, places, d.requests.BatchesOf(refs, nil, lost))
 	}
-	if d.confirms != nil {
-		d.confirms.confirmAll(ctx, d, refs, places)
-		d.confirms.forgetGone(refs, places)
+	if d.Confirms != nil {
+		d.Confirms.confirmAll(ctx, d, refs, places)
+		d.Confirms.forgetGone(refs, places)
 	}
 	for i := range places {
 		places[i] = d.paced(places[i])
@@ -43,7 +41,7 @@ func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.S
 	for n, b := range all {
 		reply, failed := new(wire.Reply), err
 		if failed == nil {
-			reply, failed = &replies[n], classify(replies[n].Err)
+			reply, failed = &replies[n], Classify(replies[n].Err)
 		}
 		if wire.IsMoving(failed) && len(b.Fast) > 0 && b.Len() > 1 {
 			// A holder has one key, and a single key is served where it is
@@ -64,21 +62,21 @@ func (d *Driver) renew(ctx context.Context, refs []driver.Ref, places []driver.S
 	return lost
 }
 
-// renewAhead renews a mutex whose key has been moved ahead of its slot.
-func (d *Driver) renewAhead(ctx context.Context, r driver.Ref) driver.Status {
+// RenewAhead renews a mutex whose key has been moved ahead of its slot.
+func (d *Driver) RenewAhead(ctx context.Context, r driver.Ref) driver.Status {
 	refs, places := []driver.Ref{r}, make([]driver.Status, 1)
 	b := &wire.Batch{Fast: []int{0}}
 	replies, err := onControl(ctx, d, func(c client.Conn) ([]wire.Reply, error) {
 		s := d.requests.Renewal(refs, b)
 		replies := c.Pipe([][]string{{"ASKING"}, s.Words(true)})[1:]
-		if broken(replies[0].Err) {
+		if Broken(replies[0].Err) {
 			return replies, replies[0].Err
 		}
 		return replies, nil
 	})
 	reply := new(wire.Reply)
 	if err == nil {
-		reply, err = &replies[0], classify(replies[0].Err)
+		reply, err = &replies[0], Classify(replies[0].Err)
 	}
 	if lost := b.Read(refs, places, reply, err); len(lost) > 0 {
 		// The key is at neither node, and only a request with all keys can

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (t *trial) missingRights(ctx context.Context, d *Driver) ([]string, error) 
 			}
 		}
 		ask := func(words ...string) (missing string, err error) {
-			if _, err = c.Do(words...); broken(err) {
+			if _, err = c.Do(words...); Broken(err) {
 				return "", err
 			}
 			return wire.DeniedOf(err), nil
@@ -61,11 +61,11 @@ func (t *trial) missingRights(ctx context.Context, d *Driver) ([]string, error) 
 				add("~" + wire.Reserved + "*")
 			}
 		}
-		publish := []string{"PUBLISH", d.channel + "-check", ""}
+		publish := []string{"PUBLISH", d.Channel + "-check", ""}
 		if d.requests.Sharded {
-			publish = []string{"SPUBLISH", wire.ChannelOf(d.channel, t.Slot), ""}
+			publish = []string{"SPUBLISH", wire.ChannelOf(d.Channel, t.Slot), ""}
 		}
-		if !d.polls.Load() {
+		if !d.Polls.Load() {
 			missing, err := ask(publish...)
 			switch {
 			case err != nil:
@@ -95,8 +95,8 @@ func (t *trial) missingRights(ctx context.Context, d *Driver) ([]string, error) 
 	})
 }
 
-// checkRights adds the rights that the user lacks to the finding.
-func (t *trial) checkRights(ctx context.Context, d *Driver) error {
+// CheckRights adds the rights that the user lacks to the finding.
+func (t *trial) CheckRights(ctx context.Context, d *Driver) error {
 	rules, err := t.missingRights(ctx, d)
 	if err != nil || len(rules) == 0 {
 		return err

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Inspect implements [driver.Driver].
+// Inspect implements the method of [driver.Driver].
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return driver.Queue{}, err
 	}
 	m, err := runOnControl(ctx, d, d.requests.Scripts.Inspect, d.requests.Make(name))
@@ -34,13 +34,10 @@ func runOnControl(ctx context.Context, d *Driver, s *wire.Script, l *wire.QueueK
 	})
 }
 
-// Names implements [driver.Driver]: it walks through the keys that begin with
-// the prefix, and through the keys of the waiters' lists, and asks for each
-// queue whether it has tickets. The names seen are kept in memory until the
-// walk is over.
+// Names implements the method of [driver.Driver].
 func (d *Driver) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := d.checkOpen(ctx); err != nil {
+		if err := d.CheckOpen(ctx); err != nil {
 			yield("", err)
 			return
 		}
@@ -137,9 +134,9 @@ func (w *nameWalk) page(cursor, pattern, kind string, name func(key string) (str
 	})
 }
 
-// Break implements [driver.Driver].
+// Break implements the method of [driver.Driver].
 func (d *Driver) Break(ctx context.Context, name, ticketID string) error {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return err
 	}
 	if ticketID == "" || strings.ContainsFunc(ticketID, func(r rune) bool { return r < ' ' }) {

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -155,7 +155,7 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c clie
 	ch := make(chan answer, 1)
 	begun := time.Now()
 	var conn atomic.Value
-	if !d.begin(func() {
+	if !d.Begin(func() {
 		defer on.beginRequest()()
 		c := on.get(ctx.Done(), d.client.Conn)
 		if c == nil {
@@ -167,7 +167,7 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c clie
 		if errors.Is(err, client.ErrClosed) && !on.has(c) {
 			err = errGivenUp
 		}
-		if broken(err) {
+		if Broken(err) {
 			on.drop(c)
 			d.client.Heal()
 		}
@@ -185,22 +185,22 @@ func onOwnConn[T any](ctx context.Context, d *Driver, on *ownConn, f func(c clie
 		}
 		limit := max(deadline.Sub(begun), minLimit)
 		if c, ok := conn.Load().(*client.Conn); ok && client.Overdue(on.silence(), limit) {
-			d.begin(func() { on.dropSilent(*c, limit, d.done) })
+			d.Begin(func() { on.dropSilent(*c, limit, d.Done) })
 		}
 		d.client.CloseSilent(limit)
 		return none, client.Ended(ctx)
-	case <-d.done:
+	case <-d.Done:
 		return none, d.cutErr()
 	}
 }
 
-// do sends one command on the control connection and returns its answer.
-func (d *Driver) do(ctx context.Context, words ...string) (wire.Reply, error) {
+// Do sends one command on the control connection and returns its answer.
+func (d *Driver) Do(ctx context.Context, words ...string) (wire.Reply, error) {
 	return onControl(ctx, d, func(c client.Conn) (wire.Reply, error) { return c.Do(words...) })
 }
 
-// broken reports whether an error is about the connection.
-func broken(err error) bool {
+// Broken reports whether an error is about the connection.
+func Broken(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -250,7 +250,7 @@ func runAll(c client.Conn, runs []wire.Run) ([]wire.Reply, error) {
 		}
 	}
 	for i := range replies {
-		if broken(replies[i].Err) {
+		if Broken(replies[i].Err) {
 			return replies, replies[i].Err
 		}
 	}

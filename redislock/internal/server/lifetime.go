@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
 )
 
-// life is the lifetime of a driver, and the goroutines that run in it.
+// Life is the lifetime of a driver, and the goroutines that run in it.
 //
 // No mutex is taken under mu.
-type life struct {
+type Life struct {
 	mu      sync.Mutex // guards closed against begin
 	closed  bool
-	done    chan struct{} // closed with the driver
+	Done    chan struct{} // closed with the driver
 	running sync.WaitGroup
 	quiet   chan struct{} // closed when all goroutines have ended
 
@@ -25,13 +25,14 @@ type life struct {
 	replaceable bool
 }
 
-func (l *life) start() {
-	l.done, l.quiet = make(chan struct{}), make(chan struct{})
+// Start begins the life.
+func (l *Life) Start() {
+	l.Done, l.quiet = make(chan struct{}), make(chan struct{})
 }
 
-// begin runs f on a goroutine that finish waits for. It returns false if the
+// Begin runs f on a goroutine that Finish waits for. It returns false if the
 // life has ended.
-func (l *life) begin(f func()) bool {
+func (l *Life) Begin(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -41,34 +42,34 @@ func (l *life) begin(f func()) bool {
 	return true
 }
 
-// over reports whether the end has begun.
-func (l *life) over() bool {
+// Over reports whether the end has begun.
+func (l *Life) Over() bool {
 	select {
-	case <-l.done:
+	case <-l.Done:
 		return true
 	default:
 		return false
 	}
 }
 
-// sleep returns after a time, or when the life or ctx ends.
-func (l *life) sleep(ctx context.Context, d time.Duration) {
+// Sleep returns after a time, or when the life or ctx ends.
+func (l *Life) Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
-	case <-l.done:
+	case <-l.Done:
 	}
 }
 
-// finish ends the life: it calls f, and waits for the goroutines, but at most
+// Finish ends the life: it calls f, and waits for the goroutines, but at most
 // two seconds. Calls after the first only wait.
-func (l *life) finish(f func()) {
+func (l *Life) Finish(f func()) {
 	l.mu.Lock()
 	first := !l.closed
 	l.closed = true
 	l.mu.Unlock()
 	if first {
-		close(l.done)
+		close(l.Done)
 		go func() {
 			f()
 			l.running.Wait()
@@ -85,32 +86,32 @@ func (l *life) finish(f func()) {
 var errClosing = &driver.Error{Class: driver.Unknown, Err: driver.ErrClosed}
 
 var (
-	// errDropped is the error of a call on a driver whose server is no longer
+	// ErrDropped is the error of a call on a driver whose server is no longer
 	// used.
-	errDropped = driver.Errorf(driver.NotDone, "server is no longer the primary")
+	ErrDropped = driver.Errorf(driver.NotDone, "server is no longer the primary")
 	// errCut is the error of a call that was under way when its server was
 	// dropped.
 	errCut = driver.Errorf(driver.Unknown, "connection closed: the server is no longer the primary")
 )
 
-// checkOpen returns the error that keeps a request from being sent, or nil.
-func (l *life) checkOpen(ctx context.Context) error {
-	if l.over() {
+// CheckOpen returns the error that keeps a request from being sent, or nil.
+func (l *Life) CheckOpen(ctx context.Context) error {
+	if l.Over() {
 		return l.overErr()
 	}
 	return driver.Before(ctx)
 }
 
 // overErr returns the error of a call that begins after the driver's end.
-func (l *life) overErr() error {
+func (l *Life) overErr() error {
 	if l.replaceable {
-		return errDropped
+		return ErrDropped
 	}
 	return driver.ErrClosed
 }
 
 // cutErr returns the error of a call that was under way when the driver ended.
-func (l *life) cutErr() error {
+func (l *Life) cutErr() error {
 	if l.replaceable {
 		return errCut
 	}
@@ -120,7 +121,7 @@ func (l *life) cutErr() error {
 // classify gives an error of a client in this life its class. That the client is
 // closed is its owner's doing, except at a replaceable driver, which closes its
 // client itself.
-func (l *life) classify(err error) error {
+func (l *Life) classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -131,5 +132,5 @@ func (l *life) classify(err error) error {
 	case l.replaceable && errors.Is(err, client.ErrClosed):
 		return errCut
 	}
-	return classify(err)
+	return Classify(err)
 }

@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Mark implements [driver.Marker].
+// Mark implements the method of [driver.Marker].
 func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return driver.Mark{}, err
 	}
 	keys := d.requests.MarkKeys(name)
@@ -23,10 +23,9 @@ func (d *Driver) Mark(ctx context.Context, name string) (driver.Mark, error) {
 	return wire.ReadMark(&r)
 }
 
-// SetMark implements [driver.Marker]. With MinReplicas, a mark that too few
-// replicas confirm in time is an error of unknown outcome.
+// SetMark implements the method of [driver.Marker].
 func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error {
-	if err := d.checkOpen(ctx); err != nil {
+	if err := d.CheckOpen(ctx); err != nil {
 		return err
 	}
 	if err := driver.CheckMark(m); err != nil {
@@ -35,7 +34,7 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 	keys := d.requests.MarkKeys(name)
 	args := []string{fmt.Sprintf("%020d", m.Token), string(m.Value), strconv.FormatInt(driver.MarkTTL.Milliseconds(), 10)}
 	conn := &d.control
-	if d.confirms != nil {
+	if d.Confirms != nil {
 		conn = &d.confirmConn
 	}
 	refused, err := onOwnConn(ctx, d, conn, func(c client.Conn) (refused, err error) {
@@ -43,12 +42,12 @@ func (d *Driver) SetMark(ctx context.Context, name string, m driver.Mark) error 
 		if err != nil {
 			return nil, err
 		}
-		if refused = wire.ReadMarkSet(&r); refused != nil || d.confirms == nil {
+		if refused = wire.ReadMarkSet(&r); refused != nil || d.Confirms == nil {
 			return refused, nil
 		}
-		n, err := d.confirms.wait(c, d.confirms.within)
-		if err == nil && n < int64(d.confirms.replicas) {
-			refused = driver.Errorf(driver.Unknown, "too few replicas have confirmed the mark: %d of %d", n, d.confirms.replicas)
+		n, err := d.Confirms.wait(c, d.Confirms.within)
+		if err == nil && n < int64(d.Confirms.replicas) {
+			refused = driver.Errorf(driver.Unknown, "too few replicas have confirmed the mark: %d of %d", n, d.Confirms.replicas)
 		}
 		return refused, err
 	})

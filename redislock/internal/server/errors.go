@@ -1,4 +1,4 @@
-package redislock
+package server
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// classify gives an error of the client library its class.
-func classify(err error) error {
+// Classify gives an error of the client library its class.
+func Classify(err error) error {
 	if err == nil {
 		return nil
 	}
