@@ -126,10 +126,6 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-// maxHops bounds how often one request is sent on to the present node of its
-// slot.
-const maxHops = 4
-
 // onOwner calls f with the driver that has a slot, and calls it again if the
 // answer redirects the request.
 func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *server.Driver) error) error {
@@ -138,7 +134,7 @@ func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *server.Driver
 		if err != nil {
 			return c.source.duringElection(err)
 		}
-		if err = f(d); err == nil || !c.shouldResend(d, err) || n == maxHops {
+		if err = f(d); err == nil || !c.shouldResend(d, err) || n == server.MaxHops {
 			return c.source.duringElection(err)
 		}
 	}
@@ -256,7 +252,7 @@ func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*server.Dr
 		todo = todo[:0]
 		for d, is := range by {
 			for _, i := range is {
-				if err := places[i].Err; err != nil && c.shouldResend(d, err) && n < maxHops {
+				if err := places[i].Err; err != nil && c.shouldResend(d, err) && n < server.MaxHops {
 					todo = append(todo, i)
 				}
 			}

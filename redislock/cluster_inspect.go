@@ -19,7 +19,7 @@ func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, er
 			return
 		}
 		seen := make(map[string]bool)
-		for n, done := 0, false; !done && n < maxHops; n++ {
+		for n, done := 0, false; !done && n < server.MaxHops; n++ {
 			epoch := c.source.epoch()
 			ds, err := c.source.primaries(ctx)
 			if err != nil {

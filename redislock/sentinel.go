@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -19,18 +17,8 @@ import (
 // [driver.Identifier] and [driver.Checker].
 type Sentinel struct {
 	router
-	life      server.Life
-	at        *multiAddress
-	channel   string // of the pushes, at every primary
-	term      atomic.Pointer[term]
-	sentinels sentinelSet
-}
-
-// term is the time of one primary in that role.
-type term struct {
-	d     *server.Driver
-	addr  string
-	ended chan struct{} // closed when another primary has followed
+	primary *primary
+	channel string // of the pushes, at every primary
 }
 
 var (
@@ -64,40 +52,32 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
-	s := &Sentinel{at: m, channel: server.NewChannel()}
-	s.life.Start()
-	s.router = router{func(ctx context.Context, _ string, f func(*server.Driver) error) error { return s.onPrimary(ctx, f) }}
-	s.sentinels.init(s)
-	if err := s.sentinels.find(ctx, nil); err != nil {
-		s.Close()
+	s := &Sentinel{channel: server.NewChannel()}
+	s.primary, err = openPrimary(ctx, config{
+		hosts: m.hosts, master: m.master,
+		dial: func(ctx context.Context, host string) (*server.Driver, error) {
+			return m.sentinel.to(host).dial(ctx, func(l client.Library) (*server.Driver, error) {
+				return server.Unchecked(server.Setup{Lib: l, Replaceable: true}), nil
+			})
+		},
+		connect: func(ctx context.Context, addr string) (*server.Driver, error) {
+			return m.to(addr).dial(ctx, func(l client.Library) (*server.Driver, error) {
+				return server.Open(ctx, server.Setup{Settings: m.Settings, Lib: l, Replaceable: true, Channel: s.channel})
+			})
+		},
+	})
+	if err != nil {
 		return nil, openErr(ctx, m.master+" at "+m.address.addr, err)
 	}
-	s.life.Begin(s.sentinels.follow)
+	s.router = router{func(ctx context.Context, _ string, f func(*server.Driver) error) error { return s.primary.on(ctx, f) }}
 	return s, nil
 }
 
-// connect returns a new driver for a primary.
-func (s *Sentinel) connect(ctx context.Context, addr string) (*server.Driver, error) {
-	set := server.Setup{Settings: s.at.Settings, Replaceable: true, Channel: s.channel}
-	return s.at.address.to(addr).dial(ctx, func(l client.Library) (*server.Driver, error) {
-		set.Lib = l
-		return server.Open(ctx, set)
-	})
-}
-
-// follow makes d the driver of the present primary.
-func (s *Sentinel) follow(d *server.Driver, addr string) {
-	old := s.term.Swap(&term{d: d, addr: addr, ended: make(chan struct{})})
-	if old != nil {
-		close(old.ended)
-		if !s.life.Begin(func() { old.d.Close() }) {
-			old.d.Close()
-		}
-	}
-}
-
 // Notices implements [driver.Noticer].
-func (s *Sentinel) Notices() []driver.Finding { return s.term.Load().d.Notices() }
+func (s *Sentinel) Notices() []driver.Finding {
+	d, _, _ := s.primary.term()
+	return d.Notices()
+}
 
 // Traits implements [driver.Driver].
 func (s *Sentinel) Traits() driver.Traits {
@@ -108,47 +88,13 @@ func (s *Sentinel) Traits() driver.Traits {
 
 // Close implements [driver.Driver], as [Driver.Close] does.
 func (s *Sentinel) Close() error {
-	s.life.Finish(func() {
-		var wg sync.WaitGroup
-		wg.Go(s.sentinels.close)
-		if r := s.term.Load(); r != nil {
-			wg.Go(func() { r.d.Close() })
-		}
-		wg.Wait()
-	})
+	s.primary.close()
 	return nil
-}
-
-// onPrimary calls f with the driver of the primary, and once more if that
-// driver was replaced before anything was sent.
-func (s *Sentinel) onPrimary(ctx context.Context, f func(d *server.Driver) error) error {
-	if err := s.life.CheckOpen(ctx); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		err := f(s.term.Load().d)
-		s.noteError(err)
-		if !errors.Is(err, server.ErrDropped) || n == maxHops {
-			return s.sentinels.lastAnswer.DuringElection(err)
-		}
-	}
-}
-
-// noteError makes sentinelSet ask the Sentinels if a request failed as it would
-// at a server that is no longer the primary.
-func (s *Sentinel) noteError(err error) {
-	if err == nil {
-		return
-	}
-	switch driver.ClassOf(err) {
-	case driver.Unknown, driver.Unavailable:
-		s.sentinels.refresh()
-	}
 }
 
 // Join implements [driver.Driver].
 func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p driver.Status, err error) {
-	err = s.onPrimary(ctx, func(d *server.Driver) error {
+	err = s.primary.on(ctx, func(d *server.Driver) error {
 		p, err = d.Join(ctx, t, wait)
 		return err
 	})
@@ -166,13 +112,13 @@ func (s *Sentinel) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Statu
 }
 
 func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*server.Driver, context.Context, []driver.Ref) ([]driver.Status, error)) (places []driver.Status, err error) {
-	err = s.onPrimary(ctx, func(d *server.Driver) error {
+	err = s.primary.on(ctx, func(d *server.Driver) error {
 		places, err = f(d, ctx, refs)
 		for _, p := range places {
 			if errors.Is(p.Err, server.ErrDropped) { // true of all tickets, or of none
 				return server.ErrDropped
 			}
-			s.noteError(p.Err)
+			s.primary.noteError(p.Err)
 		}
 		return err
 	})
@@ -184,10 +130,10 @@ func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*server.D
 
 // Watch implements [driver.Driver]. The subscription follows the primary.
 func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	return s.onPrimary(ctx, func(*server.Driver) error {
-		return server.WatchAt(ctx, &s.life, func() (*server.Driver, <-chan struct{}) {
-			r := s.term.Load()
-			return r.d, r.ended
+	return s.primary.on(ctx, func(*server.Driver) error {
+		return server.WatchAt(ctx, &s.primary.life, func() (*server.Driver, <-chan struct{}) {
+			d, _, ended := s.primary.term()
+			return d, ended
 		}, notify)
 	})
 }
@@ -195,7 +141,7 @@ func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.St
 // Names implements [driver.Driver].
 func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		err := s.onPrimary(ctx, func(d *server.Driver) error {
+		err := s.primary.on(ctx, func(d *server.Driver) error {
 			for name, err := range d.Names(ctx, prefix) {
 				if err != nil {
 					return err
@@ -215,7 +161,7 @@ func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, e
 // Identity implements [driver.Identifier]: it is the primary's identity, which
 // changes with a failover.
 func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
-	err = s.onPrimary(ctx, func(d *server.Driver) error {
+	err = s.primary.on(ctx, func(d *server.Driver) error {
 		id, err = d.Identity(ctx)
 		return err
 	})
@@ -225,7 +171,7 @@ func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
 // Check implements [driver.Checker]: it judges what the primary reports about
 // itself, and how many Sentinels name that primary.
 func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
-	err = s.onPrimary(ctx, func(d *server.Driver) error {
+	err = s.primary.on(ctx, func(d *server.Driver) error {
 		fs, err = d.Check(ctx)
 		return err
 	})
@@ -234,15 +180,15 @@ func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	addr := s.term.Load().addr
-	votes, _ := s.sentinels.poll(ctx, len(s.at.hosts)) // no answer is no vote
-	f := driver.Finding{Topic: "sentinels", Detail: fmt.Sprintf("%d of %d name the primary that is used", votes[addr], len(s.at.hosts))}
+	_, addr, _ := s.primary.term()
+	votes, all := s.primary.votes(ctx), len(s.primary.hosts)
+	f := driver.Finding{Topic: "sentinels", Detail: fmt.Sprintf("%d of %d name the primary that is used", votes[addr], all)}
 	switch {
-	case votes[addr] <= len(s.at.hosts)/2:
+	case votes[addr] <= all/2:
 		f.Level, f.Advice = driver.Problem, "check the Sentinels: without a majority of them no failover takes place"
-	case votes[addr] < len(s.at.hosts):
+	case votes[addr] < all:
 		f.Level, f.Advice = driver.Warning, "check the Sentinels that do not answer or that name another primary"
-	case len(s.at.hosts) < 3:
+	case all < 3:
 		f.Level, f.Advice = driver.Warning, "run at least three Sentinels, and name all of them in the URL"
 	}
 	return append(fs, f), nil

@@ -9,16 +9,15 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storeurl"
-	"github.com/holdfast-go/holdfast/redislock/internal/client"
 	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
 // sentinelSet is the set of Sentinels, by which the primary is found.
 //
-// Under mu, only the mutex of the Sentinel's life is taken.
+// Under mu, only the mutex of the primary's life is taken.
 type sentinelSet struct {
-	s    *Sentinel
+	p    *primary
 	kick chan struct{} // holds a value when the primary is in doubt
 
 	lastAnswer server.LastAnswer // the time of a Sentinel's last answer
@@ -31,8 +30,8 @@ type sentinelSet struct {
 // switchChannel is the channel on which Sentinels announce a new primary.
 const switchChannel = "+switch-master"
 
-func (g *sentinelSet) init(s *Sentinel) {
-	g.s, g.kick, g.drivers = s, make(chan struct{}, 1), make(map[string]*server.Driver)
+func (g *sentinelSet) init(p *primary) {
+	g.p, g.kick, g.drivers = p, make(chan struct{}, 1), make(map[string]*server.Driver)
 }
 
 // refresh makes follow ask the Sentinels, in the background.
@@ -51,9 +50,7 @@ func (g *sentinelSet) driver(ctx context.Context, host string) (d *server.Driver
 	if d != nil {
 		return d, nil
 	}
-	d, err = g.s.at.sentinel.to(host).dial(ctx, func(l client.Library) (*server.Driver, error) {
-		return server.Unchecked(server.Setup{Lib: l, Replaceable: true}), nil
-	})
+	d, err = g.p.dial(ctx, host)
 	if err != nil {
 		return nil, ofSentinel(host, err)
 	}
@@ -93,7 +90,7 @@ func (g *sentinelSet) forget(host string, d *server.Driver) {
 		delete(g.drivers, host)
 	}
 	g.mu.Unlock()
-	g.s.life.Begin(func() { d.Close() })
+	g.p.life.Begin(func() { d.Close() })
 }
 
 func (g *sentinelSet) close() {
@@ -114,7 +111,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := d.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.s.at.master)
+	r, err := d.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.p.master)
 	if err != nil {
 		if server.Broken(err) {
 			g.forget(host, d)
@@ -126,7 +123,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	}
 	hostPort, err := r.Texts()
 	if err != nil || len(hostPort) != 2 {
-		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", storeurl.Shorten(g.s.at.master))
+		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", storeurl.Shorten(g.p.master))
 	}
 	g.lastAnswer.Note()
 	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
@@ -141,10 +138,10 @@ func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hosts := g.s.at.hosts
+	hosts := g.p.hosts
 	ch := make(chan vote, len(hosts))
 	for _, host := range hosts {
-		if !g.s.life.Begin(func() {
+		if !g.p.life.Begin(func() {
 			addr, err := g.ask(ctx, host)
 			ch <- vote{addr, err}
 		}) {
@@ -174,8 +171,8 @@ func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, err
 // role. The addresses in named, which a Sentinel has announced, are tried
 // first.
 func (g *sentinelSet) find(ctx context.Context, named []string) error {
-	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	votes, err := g.poll(limited, len(g.s.at.hosts)/2)
+	limited, cancel := context.WithTimeout(ctx, server.DiscoveryTimeout)
+	votes, err := g.poll(limited, len(g.p.hosts)/2)
 	cancel()
 	if err != nil && len(named) == 0 {
 		return driver.Wrap(driver.Unavailable, err)
@@ -188,16 +185,16 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 	}
 	slices.SortStableFunc(order[len(named):], func(a, b string) int { return votes[b] - votes[a] })
 	for _, addr := range order {
-		now := g.s.term.Load()
+		now := g.p.now.Load()
 		limited, cancel := context.WithTimeout(ctx, server.OpenLimit)
 		if now != nil && now.addr == addr {
-			soon, stop := context.WithTimeout(limited, discoveryTimeout)
+			soon, stop := context.WithTimeout(limited, server.DiscoveryTimeout)
 			err = now.d.Greet(soon)
 			stop()
 		} else {
 			var d *server.Driver
-			if d, err = g.s.connect(limited, addr); err == nil {
-				g.s.follow(d, addr)
+			if d, err = g.p.connect(limited, addr); err == nil {
+				g.p.follow(d, addr)
 			}
 		}
 		cancel()
@@ -211,9 +208,9 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 // follow listens to one Sentinel after another for as long as the driver
 // lives, and looks for the primary when it is in doubt.
 func (g *sentinelSet) follow() {
-	for at := 0; !g.s.life.Over(); at++ {
-		g.listen(g.s.at.hosts[at%len(g.s.at.hosts)])
-		g.s.life.Sleep(context.Background(), discoveryBackoff)
+	for at := 0; !g.p.life.Over(); at++ {
+		g.listen(g.p.hosts[at%len(g.p.hosts)])
+		g.p.life.Sleep(context.Background(), server.DiscoveryBackoff)
 	}
 }
 
@@ -223,9 +220,9 @@ func (g *sentinelSet) listen(host string) {
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
-	if !g.s.life.Begin(func() {
+	if !g.p.life.Begin(func() {
 		select {
-		case <-g.s.life.Done:
+		case <-g.p.life.Done:
 			cancel()
 		case <-stop:
 		}
@@ -237,14 +234,14 @@ func (g *sentinelSet) listen(host string) {
 		_ = g.find(limited, named) // a failure raises the next doubt
 		cancel()
 	}
-	limited, stopDial := context.WithTimeout(ctx, discoveryTimeout)
+	limited, stopDial := context.WithTimeout(ctx, server.DiscoveryTimeout)
 	d, err := g.driver(limited, host)
 	stopDial()
 	news := make(chan string, 16)
 	var lost <-chan struct{}
 	if err == nil {
 		e := d.Listen(func(message string) {
-			if addr, ok := successor(message, g.s.at.master); ok {
+			if addr, ok := successor(message, g.p.master); ok {
 				select {
 				case news <- addr:
 				default:
@@ -253,7 +250,7 @@ func (g *sentinelSet) listen(host string) {
 			}
 		}, func(string) {})
 		defer e.Close()
-		limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
+		limited, cancel := context.WithTimeout(ctx, server.DiscoveryTimeout)
 		if err = e.Add(limited, switchChannel); err == nil {
 			lost = e.Lost()
 		}
@@ -269,10 +266,10 @@ func (g *sentinelSet) listen(host string) {
 			find(addr)
 		case <-g.kick:
 			find()
-			g.s.life.Sleep(ctx, discoveryBackoff) // every failed request raises a doubt
+			g.p.life.Sleep(ctx, server.DiscoveryBackoff) // every failed request raises a doubt
 		case <-lost:
 			return
-		case <-g.s.life.Done:
+		case <-g.p.life.Done:
 			return
 		}
 	}

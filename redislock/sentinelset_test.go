@@ -2,14 +2,17 @@ package redislock
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/rueidisclient"
 	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
@@ -94,15 +97,17 @@ func readCommand(r *bufio.Reader) (args []string, err error) {
 // sentinelsAt returns the Sentinels of a driver that has no primary.
 func sentinelsAt(t *testing.T, addr string) *sentinelSet {
 	t.Helper()
-	at, err := parseSentinel("redis-sentinel://" + addr + "/main")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Sentinel{at: at, channel: server.NewChannel()}
-	s.life.Start()
-	s.sentinels.init(s)
-	t.Cleanup(func() { s.Close() })
-	return &s.sentinels
+	p := newPrimary(config{hosts: []string{addr}, master: "main", dial: func(_ context.Context, host string) (*server.Driver, error) {
+		life, end := context.WithCancel(context.Background())
+		l, err := rueidisclient.Dial(life, end, rueidisclient.Options{Addr: host, DialTimeout: time.Minute, Timeout: time.Minute})
+		if err != nil {
+			end()
+			return nil, err
+		}
+		return server.Unchecked(server.Setup{Lib: l, Replaceable: true}), nil
+	}})
+	t.Cleanup(p.close)
+	return &p.sentinels
 }
 
 // TestSecondSentinelDriverIsTheOneClosed checks that, of two drivers that

@@ -124,7 +124,7 @@ func (e *subscriptions) assign(h *slotSubscription) {
 			e.addTo(h, d)
 			return
 		}
-		e.c.life.Sleep(e.ctx, discoveryBackoff)
+		e.c.life.Sleep(e.ctx, server.DiscoveryBackoff)
 	}
 }
 

@@ -47,14 +47,6 @@ type slotTable struct {
 	id        string // of the node that has the first slot
 }
 
-const (
-	// discoveryTimeout bounds the time in which a node returns the owners of
-	// the slots, or a Sentinel the primary.
-	discoveryTimeout = time.Second
-	// discoveryBackoff is the time between two rounds of such requests.
-	discoveryBackoff = 100 * time.Millisecond
-)
-
 func newTopology(c *Cluster, at *multiAddress) *topology {
 	s := &topology{c: c, at: at, nodes: make(map[string]*node)}
 	s.dialCtx, s.endDials = context.WithCancel(context.Background())
@@ -214,7 +206,7 @@ func (s *topology) askAll() {
 			if s.c.life.Over() {
 				break
 			}
-			ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+			ctx, cancel := context.WithTimeout(ctx, server.DiscoveryTimeout)
 			d, err := s.node(addr).driver(ctx, s)
 			if err == nil {
 				err = s.ask(ctx, d)
@@ -226,7 +218,7 @@ func (s *topology) askAll() {
 		}
 		cancel()
 		s.dropFormer()
-		s.c.life.Sleep(context.Background(), discoveryBackoff)
+		s.c.life.Sleep(context.Background(), server.DiscoveryBackoff)
 		s.mu.Lock()
 		if !s.refreshAgain || s.c.life.Over() {
 			s.refreshing = false

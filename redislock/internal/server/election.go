@@ -15,6 +15,16 @@ type LastAnswer struct{ at atomic.Pointer[time.Time] }
 // asked after each request that fails.
 const electionWindow = 10 * time.Second
 
+const (
+	// DiscoveryTimeout bounds the time in which a node returns the owners of
+	// the slots, or a Sentinel the primary.
+	DiscoveryTimeout = time.Second
+	// DiscoveryBackoff is the time between two rounds of such requests.
+	DiscoveryBackoff = 100 * time.Millisecond
+	// MaxHops bounds how often one request is sent on to the present server.
+	MaxHops = 4
+)
+
 // Note notes an answer.
 func (h *LastAnswer) Note() {
 	now := time.Now()
