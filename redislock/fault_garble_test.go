@@ -94,7 +94,7 @@ func TestF11_SentinelGarbledAnswers(t *testing.T) {
 			return func([]byte) ([]byte, bool) { return []byte(text), true }
 		}
 		(&servers.Garbling{
-			At: all, Driver: d, Direct: direct, Wanted: true, Serves: true, Asks: func() { d.primary.noteError(driver.Errorf(driver.Unknown, "a doubt")) },
+			At: all, Driver: d, Direct: direct, Wanted: true, Serves: true, Asks: func() { d.primary.NoteError(driver.Errorf(driver.Unknown, "a doubt")) },
 			Open: opens(OpenSentinel, url),
 			More: map[string]servers.Spoil{
 				"an address without a port": said("*1\r\n$9\r\n127.0.0.1\r\n"),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/sentinel"
 	"github.com/holdfast-go/holdfast/redislock/internal/server"
 )
 
@@ -17,7 +18,7 @@ import (
 // [driver.Identifier] and [driver.Checker].
 type Sentinel struct {
 	router
-	primary *primary
+	primary *sentinel.Primary
 	channel string // of the pushes, at every primary
 }
 
@@ -53,14 +54,14 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
 	s := &Sentinel{channel: server.NewChannel()}
-	s.primary, err = openPrimary(ctx, config{
-		hosts: m.hosts, master: m.master,
-		dial: func(ctx context.Context, host string) (*server.Driver, error) {
+	s.primary, err = sentinel.Open(ctx, sentinel.Config{
+		Hosts: m.hosts, Master: m.master,
+		Dial: func(ctx context.Context, host string) (*server.Driver, error) {
 			return m.sentinel.to(host).dial(ctx, func(l client.Library) (*server.Driver, error) {
 				return server.Unchecked(server.Setup{Lib: l, Replaceable: true}), nil
 			})
 		},
-		connect: func(ctx context.Context, addr string) (*server.Driver, error) {
+		Connect: func(ctx context.Context, addr string) (*server.Driver, error) {
 			return m.to(addr).dial(ctx, func(l client.Library) (*server.Driver, error) {
 				return server.Open(ctx, server.Setup{Settings: m.Settings, Lib: l, Replaceable: true, Channel: s.channel})
 			})
@@ -69,13 +70,13 @@ func OpenSentinel(ctx context.Context, url string) (*Sentinel, error) {
 	if err != nil {
 		return nil, openErr(ctx, m.master+" at "+m.address.addr, err)
 	}
-	s.router = router{func(ctx context.Context, _ string, f func(*server.Driver) error) error { return s.primary.on(ctx, f) }}
+	s.router = router{func(ctx context.Context, _ string, f func(*server.Driver) error) error { return s.primary.On(ctx, f) }}
 	return s, nil
 }
 
 // Notices implements [driver.Noticer].
 func (s *Sentinel) Notices() []driver.Finding {
-	d, _, _ := s.primary.term()
+	d, _, _ := s.primary.Term()
 	return d.Notices()
 }
 
@@ -88,13 +89,13 @@ func (s *Sentinel) Traits() driver.Traits {
 
 // Close implements [driver.Driver], as [Driver.Close] does.
 func (s *Sentinel) Close() error {
-	s.primary.close()
+	s.primary.Close()
 	return nil
 }
 
 // Join implements [driver.Driver].
 func (s *Sentinel) Join(ctx context.Context, t *driver.Ticket, wait bool) (p driver.Status, err error) {
-	err = s.primary.on(ctx, func(d *server.Driver) error {
+	err = s.primary.On(ctx, func(d *server.Driver) error {
 		p, err = d.Join(ctx, t, wait)
 		return err
 	})
@@ -112,13 +113,13 @@ func (s *Sentinel) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Statu
 }
 
 func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*server.Driver, context.Context, []driver.Ref) ([]driver.Status, error)) (places []driver.Status, err error) {
-	err = s.primary.on(ctx, func(d *server.Driver) error {
+	err = s.primary.On(ctx, func(d *server.Driver) error {
 		places, err = f(d, ctx, refs)
 		for _, p := range places {
 			if errors.Is(p.Err, server.ErrDropped) { // true of all tickets, or of none
 				return server.ErrDropped
 			}
-			s.primary.noteError(p.Err)
+			s.primary.NoteError(p.Err)
 		}
 		return err
 	})
@@ -130,9 +131,9 @@ func (s *Sentinel) each(ctx context.Context, refs []driver.Ref, f func(*server.D
 
 // Watch implements [driver.Driver]. The subscription follows the primary.
 func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	return s.primary.on(ctx, func(*server.Driver) error {
-		return server.WatchAt(ctx, &s.primary.life, func() (*server.Driver, <-chan struct{}) {
-			d, _, ended := s.primary.term()
+	return s.primary.On(ctx, func(*server.Driver) error {
+		return server.WatchAt(ctx, &s.primary.Life, func() (*server.Driver, <-chan struct{}) {
+			d, _, ended := s.primary.Term()
 			return d, ended
 		}, notify)
 	})
@@ -141,7 +142,7 @@ func (s *Sentinel) Watch(ctx context.Context, notify func(id string, p driver.St
 // Names implements [driver.Driver].
 func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		err := s.primary.on(ctx, func(d *server.Driver) error {
+		err := s.primary.On(ctx, func(d *server.Driver) error {
 			for name, err := range d.Names(ctx, prefix) {
 				if err != nil {
 					return err
@@ -161,7 +162,7 @@ func (s *Sentinel) Names(ctx context.Context, prefix string) iter.Seq2[string, e
 // Identity implements [driver.Identifier]: it is the primary's identity, which
 // changes with a failover.
 func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
-	err = s.primary.on(ctx, func(d *server.Driver) error {
+	err = s.primary.On(ctx, func(d *server.Driver) error {
 		id, err = d.Identity(ctx)
 		return err
 	})
@@ -171,7 +172,7 @@ func (s *Sentinel) Identity(ctx context.Context) (id string, err error) {
 // Check implements [driver.Checker]: it judges what the primary reports about
 // itself, and how many Sentinels name that primary.
 func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
-	err = s.primary.on(ctx, func(d *server.Driver) error {
+	err = s.primary.On(ctx, func(d *server.Driver) error {
 		fs, err = d.Check(ctx)
 		return err
 	})
@@ -180,8 +181,8 @@ func (s *Sentinel) Check(ctx context.Context) (fs []driver.Finding, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, addr, _ := s.primary.term()
-	votes, all := s.primary.votes(ctx), len(s.primary.hosts)
+	_, addr, _ := s.primary.Term()
+	votes, all := s.primary.Votes(ctx), len(s.primary.Hosts)
 	f := driver.Finding{Topic: "sentinels", Detail: fmt.Sprintf("%d of %d name the primary that is used", votes[addr], all)}
 	switch {
 	case votes[addr] <= all/2:

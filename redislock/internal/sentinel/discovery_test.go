@@ -1,4 +1,4 @@
-package redislock
+package sentinel
 
 import (
 	"bufio"
@@ -97,7 +97,7 @@ func readCommand(r *bufio.Reader) (args []string, err error) {
 // sentinelsAt returns the Sentinels of a driver that has no primary.
 func sentinelsAt(t *testing.T, addr string) *sentinelSet {
 	t.Helper()
-	p := newPrimary(config{hosts: []string{addr}, master: "main", dial: func(_ context.Context, host string) (*server.Driver, error) {
+	p := newPrimary(Config{Hosts: []string{addr}, Master: "main", Dial: func(_ context.Context, host string) (*server.Driver, error) {
 		life, end := context.WithCancel(context.Background())
 		l, err := rueidisclient.Dial(life, end, rueidisclient.Options{Addr: host, DialTimeout: time.Minute, Timeout: time.Minute})
 		if err != nil {
@@ -106,7 +106,7 @@ func sentinelsAt(t *testing.T, addr string) *sentinelSet {
 		}
 		return server.Unchecked(server.Setup{Lib: l, Replaceable: true}), nil
 	}})
-	t.Cleanup(p.close)
+	t.Cleanup(p.Close)
 	return &p.sentinels
 }
 

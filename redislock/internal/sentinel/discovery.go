@@ -1,4 +1,4 @@
-package redislock
+package sentinel
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 //
 // Under mu, only the mutex of the primary's life is taken.
 type sentinelSet struct {
-	p    *primary
+	p    *Primary
 	kick chan struct{} // holds a value when the primary is in doubt
 
 	lastAnswer server.LastAnswer // the time of a Sentinel's last answer
@@ -30,7 +30,7 @@ type sentinelSet struct {
 // switchChannel is the channel on which Sentinels announce a new primary.
 const switchChannel = "+switch-master"
 
-func (g *sentinelSet) init(p *primary) {
+func (g *sentinelSet) init(p *Primary) {
 	g.p, g.kick, g.drivers = p, make(chan struct{}, 1), make(map[string]*server.Driver)
 }
 
@@ -50,7 +50,7 @@ func (g *sentinelSet) driver(ctx context.Context, host string) (d *server.Driver
 	if d != nil {
 		return d, nil
 	}
-	d, err = g.p.dial(ctx, host)
+	d, err = g.p.Dial(ctx, host)
 	if err != nil {
 		return nil, ofSentinel(host, err)
 	}
@@ -90,7 +90,7 @@ func (g *sentinelSet) forget(host string, d *server.Driver) {
 		delete(g.drivers, host)
 	}
 	g.mu.Unlock()
-	g.p.life.Begin(func() { d.Close() })
+	g.p.Life.Begin(func() { d.Close() })
 }
 
 func (g *sentinelSet) close() {
@@ -111,7 +111,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := d.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.p.master)
+	r, err := d.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.p.Master)
 	if err != nil {
 		if server.Broken(err) {
 			g.forget(host, d)
@@ -123,7 +123,7 @@ func (g *sentinelSet) ask(ctx context.Context, host string) (string, error) {
 	}
 	hostPort, err := r.Texts()
 	if err != nil || len(hostPort) != 2 {
-		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", storeurl.Shorten(g.p.master))
+		return "", driver.Errorf(driver.Refused, "the Sentinels know no primary of the name %s", storeurl.Shorten(g.p.Master))
 	}
 	g.lastAnswer.Note()
 	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
@@ -138,10 +138,10 @@ func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hosts := g.p.hosts
+	hosts := g.p.Hosts
 	ch := make(chan vote, len(hosts))
 	for _, host := range hosts {
-		if !g.p.life.Begin(func() {
+		if !g.p.Life.Begin(func() {
 			addr, err := g.ask(ctx, host)
 			ch <- vote{addr, err}
 		}) {
@@ -172,7 +172,7 @@ func (g *sentinelSet) poll(ctx context.Context, enough int) (map[string]int, err
 // first.
 func (g *sentinelSet) find(ctx context.Context, named []string) error {
 	limited, cancel := context.WithTimeout(ctx, server.DiscoveryTimeout)
-	votes, err := g.poll(limited, len(g.p.hosts)/2)
+	votes, err := g.poll(limited, len(g.p.Hosts)/2)
 	cancel()
 	if err != nil && len(named) == 0 {
 		return driver.Wrap(driver.Unavailable, err)
@@ -193,7 +193,7 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 			stop()
 		} else {
 			var d *server.Driver
-			if d, err = g.p.connect(limited, addr); err == nil {
+			if d, err = g.p.Connect(limited, addr); err == nil {
 				g.p.follow(d, addr)
 			}
 		}
@@ -208,9 +208,9 @@ func (g *sentinelSet) find(ctx context.Context, named []string) error {
 // follow listens to one Sentinel after another for as long as the driver
 // lives, and looks for the primary when it is in doubt.
 func (g *sentinelSet) follow() {
-	for at := 0; !g.p.life.Over(); at++ {
-		g.listen(g.p.hosts[at%len(g.p.hosts)])
-		g.p.life.Sleep(context.Background(), server.DiscoveryBackoff)
+	for at := 0; !g.p.Life.Over(); at++ {
+		g.listen(g.p.Hosts[at%len(g.p.Hosts)])
+		g.p.Life.Sleep(context.Background(), server.DiscoveryBackoff)
 	}
 }
 
@@ -220,9 +220,9 @@ func (g *sentinelSet) listen(host string) {
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
-	if !g.p.life.Begin(func() {
+	if !g.p.Life.Begin(func() {
 		select {
-		case <-g.p.life.Done:
+		case <-g.p.Life.Done:
 			cancel()
 		case <-stop:
 		}
@@ -241,7 +241,7 @@ func (g *sentinelSet) listen(host string) {
 	var lost <-chan struct{}
 	if err == nil {
 		e := d.Listen(func(message string) {
-			if addr, ok := successor(message, g.p.master); ok {
+			if addr, ok := successor(message, g.p.Master); ok {
 				select {
 				case news <- addr:
 				default:
@@ -266,10 +266,10 @@ func (g *sentinelSet) listen(host string) {
 			find(addr)
 		case <-g.kick:
 			find()
-			g.p.life.Sleep(ctx, server.DiscoveryBackoff) // every failed request raises a doubt
+			g.p.Life.Sleep(ctx, server.DiscoveryBackoff) // every failed request raises a doubt
 		case <-lost:
 			return
-		case <-g.p.life.Done:
+		case <-g.p.Life.Done:
 			return
 		}
 	}
