@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"iter"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/redislock/internal/client"
+	"github.com/holdfast-go/holdfast/redislock/internal/cluster"
 	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
@@ -21,35 +22,7 @@ import (
 // poll.
 type Cluster struct {
 	router
-	life    server.Life
-	keys    wire.KeyCache
-	channel string // begins the names of the push channels
-	source  source
-	polls   atomic.Bool // see Driver
-
-	watching      sync.Mutex     // guards subscriptions; no mutex is taken under it
-	subscriptions *subscriptions // nil before Watch
-}
-
-// source finds the server that has a slot.
-type source interface {
-	// owner returns the driver of the primary that has a slot.
-	owner(ctx context.Context, slot int) (*server.Driver, error)
-	// primaries returns the drivers of all primaries.
-	primaries(ctx context.Context) ([]*server.Driver, error)
-	// refresh makes the source look for the slots anew, in the background: the
-	// node of from does not serve as it should.
-	refresh(from *server.Driver)
-	// noteMoved notes that a slot is at another node.
-	noteMoved(from *server.Driver, slot int, addr string)
-	// askTarget returns the driver of a node by its address, or nil.
-	askTarget(ctx context.Context, addr string) *server.Driver
-	// DuringElection returns err, made one that passes if the cluster answers
-	// while its primary cannot be reached.
-	duringElection(err error) error
-	// epoch returns a number that changes when the source learns of a change.
-	epoch() uint64
-	close()
+	nodes cluster.Cluster
 }
 
 var (
@@ -80,32 +53,45 @@ func OpenCluster(ctx context.Context, url string) (*Cluster, error) {
 	if err := driver.Before(ctx); err != nil {
 		return nil, fmt.Errorf("redislock: open: %w", err)
 	}
-	c := newCluster(m.Prefix)
-	s := newTopology(c, m)
-	c.source = s
-	if err := s.askHosts(ctx); err != nil {
-		c.Close()
+	c := newCluster()
+	err = c.nodes.Open(ctx, cluster.Config{
+		Settings: m.Settings, Hosts: m.hosts,
+		Dial: func(ctx context.Context, addr string, open func(client.Library) (*server.Driver, error)) (*server.Driver, error) {
+			return m.to(addr).dial(ctx, open)
+		},
+	})
+	if err != nil {
 		return nil, openErr(ctx, m.address.addr, err)
 	}
 	examined := func(*server.Driver) error { return nil } // when they were connected
-	if err := c.checkPrimaries(ctx, examined); err != nil {
+	if err := c.nodes.CheckPrimaries(ctx, examined); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("redislock: %s: %w", m.address.addr, err)
 	}
 	return c, nil
 }
 
-// newCluster makes a cluster that lacks its source.
-func newCluster(prefix string) *Cluster {
-	c := &Cluster{channel: server.NewChannel()}
-	c.keys.Init(prefix, c.channel, true)
-	c.router = router{func(ctx context.Context, name string, f func(*server.Driver) error) error {
-		if err := c.life.CheckOpen(ctx); err != nil {
-			return err
-		}
-		return c.onOwner(ctx, c.keys.Get(name).Slot, f)
-	}}
-	c.life.Start()
+// ViaCluster does the same as Via for a cluster.
+func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
+	s, err := o.settings()
+	if err != nil {
+		return nil, err
+	}
+	if s.RestartGuard != nil {
+		return nil, errors.New("redislock: RestartGuard is for a single server")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), server.OpenLimit)
+	defer cancel()
+	c := newCluster()
+	if err := c.nodes.Adapt(ctx, of, s); err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return c, nil
+}
+
+func newCluster() *Cluster {
+	c := new(Cluster)
+	c.router = router{c.nodes.Route}
 	return c
 }
 
@@ -113,187 +99,52 @@ func newCluster(prefix string) *Cluster {
 func (c *Cluster) Traits() driver.Traits {
 	t := traits
 	t.Scheme = "redis-cluster"
-	t.Push = !c.polls.Load()
+	t.Push = !c.nodes.Polls.Load()
 	// Slots are assigned in ranges, so names of one lane mostly share a node;
 	// each slot has a script of its own in the requests to that node.
-	t.Lane = func(name string) uint64 { return uint64(wire.Slot(wire.HoldersKey(c.keys.Prefix, name)) / 256) }
+	t.Lane = func(name string) uint64 { return uint64(wire.Slot(wire.HoldersKey(c.nodes.Keys.Prefix, name)) / 256) }
 	return t
 }
 
 // Close implements [driver.Driver], as [Driver.Close] does.
-func (c *Cluster) Close() error {
-	c.life.Finish(func() { c.source.close() })
-	return nil
-}
-
-// onOwner calls f with the driver that has a slot, and calls it again if the
-// answer redirects the request.
-func (c *Cluster) onOwner(ctx context.Context, slot int, f func(d *server.Driver) error) error {
-	for n := 0; ; n++ {
-		d, err := c.source.owner(ctx, slot)
-		if err != nil {
-			return c.source.duringElection(err)
-		}
-		if err = f(d); err == nil || !c.shouldResend(d, err) || n == server.MaxHops {
-			return c.source.duringElection(err)
-		}
-	}
-}
-
-// shouldResend notes why a request failed, and reports whether to send it
-// again: it went to a node that named the right one, or to a node that is no
-// longer used.
-func (c *Cluster) shouldResend(d *server.Driver, err error) bool {
-	if slot, addr, ok := wire.MovedTo(err); ok {
-		c.source.noteMoved(d, slot, addr)
-		return true
-	}
-	switch driver.ClassOf(err) {
-	case driver.Unknown, driver.Unavailable:
-		if !wire.IsMoving(err) {
-			c.source.refresh(d)
-		}
-	}
-	return errors.Is(err, server.ErrDropped)
-}
+func (c *Cluster) Close() error { return c.nodes.Close() }
 
 // Join implements [driver.Driver].
 func (c *Cluster) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := c.life.CheckOpen(ctx); err != nil {
-		return driver.Status{}, err
-	}
-	l := c.keys.Get(t.Name)
-	hasPush := true
-	join := func() (p driver.Status, err error) {
-		err = c.onOwner(ctx, l.Slot, func(d *server.Driver) error {
-			hasPush = !d.Polls.Load()
-			p, err = d.Join(ctx, t, wait)
-			return err
-		})
-		return p, err
-	}
-	p, err := join()
-	if err != nil || p.State != driver.Waiting {
-		return p, err
-	}
-	if hasPush && c.awaitPushes(ctx, l.Slot) {
-		// From here on the ticket's grant is pushed. The second join finds an
-		// earlier one.
-		again, err := join()
-		if err == nil {
-			p = again
-		} else if driver.ClassOf(err) == driver.Unknown {
-			return driver.Status{}, err // it may yet be carried out, after a leave too
-		}
-	}
-	return p, nil
+	return c.nodes.Join(ctx, t, wait)
 }
 
 // Renew implements [driver.Driver]: for each node, what is in its slots.
 func (c *Cluster) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	places, err := c.each(ctx, refs, (*server.Driver).Renew)
-	for i := range places {
-		if addr, ok := wire.AskAt(places[i].Err); ok && wire.IsMutex(refs[i].Ticket) && refs[i].State != driver.Waiting {
-			if d := c.source.askTarget(ctx, addr); d != nil {
-				places[i] = d.RenewAhead(ctx, refs[i])
-			}
-		}
-	}
-	return places, err
+	return c.nodes.Renew(ctx, refs)
 }
 
 // Leave implements [driver.Driver].
 func (c *Cluster) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	return c.each(ctx, refs, (*server.Driver).Leave)
-}
-
-// each passes every ticket to the driver that has its slot, to all drivers at
-// once. It passes the redirected tickets on to the drivers named.
-func (c *Cluster) each(ctx context.Context, refs []driver.Ref, f func(*server.Driver, context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
-	if err := c.life.CheckOpen(ctx); err != nil {
-		return nil, err
-	}
-	places := make([]driver.Status, len(refs))
-	todo := make([]int, len(refs))
-	for i := range todo {
-		todo[i] = i
-	}
-	for n := 0; len(todo) > 0; n++ {
-		by := make(map[*server.Driver][]int)
-		for _, i := range todo {
-			d, err := c.source.owner(ctx, c.keys.Get(refs[i].Name).Slot)
-			if err != nil {
-				places[i] = driver.Status{Err: err}
-				continue
-			}
-			by[d] = append(by[d], i)
-		}
-		var wg sync.WaitGroup
-		for d, is := range by {
-			call := func() {
-				some := make([]driver.Ref, len(is))
-				for k, i := range is {
-					some[k] = refs[i]
-				}
-				ps, err := f(d, ctx, some)
-				for k, i := range is {
-					if places[i] = (driver.Status{Err: err}); err == nil {
-						places[i] = ps[k]
-					}
-				}
-			}
-			if len(by) == 1 {
-				call()
-			} else {
-				wg.Go(call)
-			}
-		}
-		wg.Wait()
-		todo = todo[:0]
-		for d, is := range by {
-			for _, i := range is {
-				if err := places[i].Err; err != nil && c.shouldResend(d, err) && n < server.MaxHops {
-					todo = append(todo, i)
-				}
-			}
-		}
-	}
-	return places, nil
+	return c.nodes.Leave(ctx, refs)
 }
 
 // Watch implements [driver.Driver]. Subscriptions are made with the first wait
 // in a slot.
 func (c *Cluster) Watch(ctx context.Context, notify func(id string, p driver.Status)) error {
-	if err := c.life.CheckOpen(ctx); err != nil {
-		return err
-	}
-	if c.polls.Load() {
-		return nil
-	}
-	c.watching.Lock()
-	defer c.watching.Unlock()
-	c.subscriptions = newSubscriptions(ctx, c, notify)
-	return nil
+	return c.nodes.Watch(ctx, notify)
 }
 
-// changed makes the subscriptions follow the slots, after the source has
-// learnt that some have moved.
-func (c *Cluster) changed() {
-	c.life.Begin(func() {
-		c.watching.Lock()
-		e := c.subscriptions
-		c.watching.Unlock()
-		if e != nil {
-			e.recheckOwners()
-		}
-	})
+// Names implements [driver.Driver]: it works as [Driver.Names] on one primary
+// after the other, and once more on all if a slot was moved meanwhile.
+func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return c.nodes.Names(ctx, prefix)
 }
 
-// awaitPushes makes sure that pushes of a slot flow, and reports whether they
-// flow now and did not before.
-func (c *Cluster) awaitPushes(ctx context.Context, slot int) bool {
-	c.watching.Lock()
-	e := c.subscriptions
-	c.watching.Unlock()
-	return e != nil && e.await(ctx, slot)
-}
+// Identity implements [driver.Identifier]: the id of the node that has the
+// cluster's first slot, and the prefix. The identity changes with a failover.
+func (c *Cluster) Identity(ctx context.Context) (id string, err error) { return c.nodes.Identity(ctx) }
+
+// Check implements [driver.Checker]: it takes and releases a lock, and judges
+// what each primary reports about itself. Where the primaries differ on a
+// topic, Check returns the worst finding.
+func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) { return c.nodes.Check(ctx) }
+
+// Notices implements [driver.Noticer]: it reports the first primary that may
+// evict locks.
+func (c *Cluster) Notices() []driver.Finding { return c.nodes.Notices() }

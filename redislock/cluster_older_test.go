@@ -35,8 +35,12 @@ func TestClusterPollsDuringUpgrade(t *testing.T) {
 	if asks.Traits().Push {
 		t.Error("there is a node that tells nobody, and push")
 	}
-	told.polls.Store(false)
-	for _, d := range must(told.source.primaries(t.Context())) {
+	var nodes []*server.Driver
+	if err := told.nodes.CheckPrimaries(t.Context(), func(d *server.Driver) error { nodes = append(nodes, d); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	told.nodes.Polls.Store(false)
+	for _, d := range nodes {
 		d.Polls.Store(!wire.AtLeast(d.Version, 7, 0))
 	}
 	a, b := listen(t, asks), listen(t, told)

@@ -65,7 +65,7 @@ func quiet(t testing.TB, d examinable) *member {
 	case *Driver:
 		channel = d.server.Channel
 	case *Cluster:
-		channel = d.channel
+		channel = d.nodes.Channel
 	case *Sentinel:
 		channel = d.channel
 	}

@@ -1,4 +1,4 @@
-package redislock
+package cluster
 
 import (
 	"context"
@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// Names implements [driver.Driver]: it works as [Driver.Names] on one primary
-// after the other, and once more on all if a slot was moved meanwhile.
+// Names implements the method of [driver.Driver].
 func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := c.life.CheckOpen(ctx); err != nil {
@@ -46,8 +45,7 @@ func (c *Cluster) Names(ctx context.Context, prefix string) iter.Seq2[string, er
 	}
 }
 
-// Identity implements [driver.Identifier]: the id of the node that has the
-// cluster's first slot, and the prefix. The identity changes with a failover.
+// Identity implements [driver.Identifier].
 func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
 	if err := c.life.CheckOpen(ctx); err != nil {
 		return "", err
@@ -63,12 +61,10 @@ func (c *Cluster) Identity(ctx context.Context) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("redis-cluster:%s/%s", id, c.keys.Prefix), nil
+	return fmt.Sprintf("redis-cluster:%s/%s", id, c.Keys.Prefix), nil
 }
 
-// Check implements [driver.Checker]: it takes and releases a lock, and judges
-// what each primary reports about itself. Where the primaries differ on a
-// topic, Check returns the worst finding.
+// Check implements [driver.Checker].
 func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := c.life.CheckOpen(ctx); err != nil {
 		return nil, err
@@ -77,7 +73,7 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := server.TryLock(ctx, c, c.keys.Make)
+	t := server.TryLock(ctx, c, c.Keys.Make)
 	for _, d := range ds { // a node without the queue's slot reports that only after the right was granted
 		if err := t.CheckRights(ctx, d); err != nil {
 			return nil, err
@@ -119,7 +115,7 @@ func (c *Cluster) Check(ctx context.Context) ([]driver.Finding, error) {
 // checkNodes reports how waiters learn of their grants.
 func (c *Cluster) checkNodes(ds []*server.Driver) driver.Finding {
 	f := driver.Finding{Topic: "cluster", Detail: fmt.Sprintf("%d primaries", len(ds))}
-	if c.polls.Load() {
+	if c.Polls.Load() {
 		f.Level = driver.Warning
 		f.Detail += fmt.Sprintf(", older than Redis 7: waiters poll, the first every %v, the n-th every n × %v, at most every %v", server.PaceFirst, server.PaceFirst, server.PaceLast)
 		f.Advice = "use Redis 7.0 or later, whose messages stay in a slot"
@@ -127,10 +123,10 @@ func (c *Cluster) checkNodes(ds []*server.Driver) driver.Finding {
 	return f
 }
 
-// checkPrimaries calls examine with the drivers of all primaries. A primary that
+// CheckPrimaries calls examine with the drivers of all primaries. A primary that
 // does not answer delays nothing. While a cluster is upgraded to Redis 7 node by
 // node, a single older node makes all waiters poll.
-func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*server.Driver) error) error {
+func (c *Cluster) CheckPrimaries(ctx context.Context, examine func(*server.Driver) error) error {
 	ctx, cancel := context.WithTimeout(ctx, server.OpenLimit)
 	defer cancel()
 	ds, err := c.source.primaries(ctx)
@@ -139,11 +135,11 @@ func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*server.Drive
 			err = examine(d)
 		}
 		if d.Polls.Load() {
-			c.polls.Store(true)
+			c.Polls.Store(true)
 		}
 	}
 	for _, d := range ds {
-		d.Polls.Store(c.polls.Load())
+		d.Polls.Store(c.Polls.Load())
 	}
 	if err != nil && driver.ClassOf(err) == driver.Refused {
 		return err
@@ -151,8 +147,7 @@ func (c *Cluster) checkPrimaries(ctx context.Context, examine func(*server.Drive
 	return nil
 }
 
-// Notices implements [driver.Noticer]: it reports the first primary that may
-// evict locks.
+// Notices implements [driver.Noticer].
 func (c *Cluster) Notices() []driver.Finding {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // only nodes that are connected already are asked

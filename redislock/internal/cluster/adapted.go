@@ -1,9 +1,8 @@
-package redislock
+package cluster
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,34 +14,23 @@ import (
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
 )
 
-// ViaCluster does the same as Via for a cluster.
-func ViaCluster(of client.Cluster, o *Options) (*Cluster, error) {
-	s, err := o.settings()
-	if err != nil {
-		return nil, err
-	}
-	if s.RestartGuard != nil {
-		return nil, errors.New("redislock: RestartGuard is for a single server")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), server.OpenLimit)
-	defer cancel()
-	c := newCluster(s.Prefix)
+// Adapt makes a cluster of the user's client.
+func (c *Cluster) Adapt(ctx context.Context, of client.Cluster, s server.Settings) error {
+	c.start(s.Prefix)
 	b := &adapted{c: c, lib: of, settings: s, nodes: make(map[string]*adaptedNode), moves: make(map[int]move)}
 	c.source = b
 	d, err := b.owner(ctx, 0)
 	if err == nil {
 		err = d.Greet(ctx)
 	}
+	if err == nil {
+		c.Polls.Store(d.Polls.Load())
+		err = c.CheckPrimaries(ctx, func(d *server.Driver) error { return d.CheckServer(ctx, s.RefuseEviction) })
+	}
 	if err != nil {
 		c.Close()
-		return nil, fmt.Errorf("redislock: %w", err)
 	}
-	c.polls.Store(d.Polls.Load())
-	if err := c.checkPrimaries(ctx, func(d *server.Driver) error { return d.CheckServer(ctx, s.RefuseEviction) }); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("redislock: %w", err)
-	}
-	return c, nil
+	return err
 }
 
 // adapted is the source of a cluster whose client is the user's: that client
@@ -124,7 +112,7 @@ func (b *adapted) driver(name string, library client.Library) *server.Driver {
 	}
 	l = &adaptedNode{library, server.Unchecked(server.Setup{
 		Settings: b.settings, Lib: library,
-		Cluster: true, Replaceable: true, Channel: b.c.channel, Polls: b.c.polls.Load(),
+		Cluster: true, Replaceable: true, Channel: b.c.Channel, Polls: b.c.Polls.Load(),
 	})}
 	b.nodes[name] = l
 	return l.d

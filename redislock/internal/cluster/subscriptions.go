@@ -1,4 +1,4 @@
-package redislock
+package cluster
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		return false
 	}
 	if h == nil {
-		h = &slotSubscription{slot: slot, channel: wire.ChannelOf(e.c.channel, slot), live: make(chan struct{})}
+		h = &slotSubscription{slot: slot, channel: wire.ChannelOf(e.c.Channel, slot), live: make(chan struct{})}
 		e.slots[slot] = h
 		e.mu.Unlock()
 		if !e.c.life.Begin(func() { e.assign(h) }) {

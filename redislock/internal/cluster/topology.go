@@ -1,4 +1,4 @@
-package redislock
+package cluster
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // Under mu, only the mutex of the cluster's life is taken.
 type topology struct {
 	c  *Cluster
-	at *multiAddress // how to reach nodes
+	at Config // how to reach nodes
 
 	dialCtx  context.Context // of connections that are made; close ends it by endDials
 	endDials context.CancelFunc
@@ -47,7 +47,7 @@ type slotTable struct {
 	id        string // of the node that has the first slot
 }
 
-func newTopology(c *Cluster, at *multiAddress) *topology {
+func newTopology(c *Cluster, at Config) *topology {
 	s := &topology{c: c, at: at, nodes: make(map[string]*node)}
 	s.dialCtx, s.endDials = context.WithCancel(context.Background())
 	return s
@@ -56,11 +56,11 @@ func newTopology(c *Cluster, at *multiAddress) *topology {
 // askHosts asks the hosts of the URL, one after the other.
 func (s *topology) askHosts(ctx context.Context) error {
 	var err error
-	for i, host := range s.at.hosts {
+	for i, host := range s.at.Hosts {
 		var d *server.Driver
 		if d, err = s.node(host).driver(ctx, s); err == nil {
 			if i == 0 || s.table.Load() == nil {
-				s.c.polls.Store(d.Polls.Load())
+				s.c.Polls.Store(d.Polls.Load())
 			}
 			if err = s.ask(ctx, d); err == nil {
 				s.dropFormer()
@@ -140,7 +140,8 @@ func (s *topology) askTarget(ctx context.Context, addr string) *server.Driver {
 func (s *topology) completeAddr(from *server.Driver, addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && (host == "" || host == "?") {
-		return net.JoinHostPort(hostOf(s.addrOf(from)), port)
+		host, _, _ = net.SplitHostPort(s.addrOf(from))
+		return net.JoinHostPort(host, port)
 	}
 	if err != nil { // an IPv6 address comes without brackets
 		if i := strings.LastIndexByte(addr, ':'); i > 0 {
@@ -158,7 +159,7 @@ func (s *topology) addrOf(d *server.Driver) string {
 			return addr
 		}
 	}
-	return s.at.hosts[0]
+	return s.at.Hosts[0]
 }
 
 // duringElection implements source.
@@ -245,7 +246,7 @@ func (s *topology) candidates() []string {
 	for _, n := range s.table.Load().primaries {
 		add(n.addr)
 	}
-	for _, addr := range slices.Concat(s.replicas, s.at.hosts) {
+	for _, addr := range slices.Concat(s.replicas, s.at.Hosts) {
 		add(addr)
 	}
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })

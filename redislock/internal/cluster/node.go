@@ -1,4 +1,4 @@
-package redislock
+package cluster
 
 import (
 	"context"
@@ -75,10 +75,10 @@ func (n *node) dial(s *topology, try *dialing) {
 
 // connect makes the driver of a node.
 func (s *topology) connect(addr string) (*server.Driver, error) {
-	d, err := s.at.address.to(addr).dial(s.dialCtx, func(l client.Library) (*server.Driver, error) {
+	d, err := s.at.Dial(s.dialCtx, addr, func(l client.Library) (*server.Driver, error) {
 		ctx, cancel := context.WithTimeout(s.dialCtx, server.OpenLimit)
 		defer cancel()
-		return server.Open(ctx, server.Setup{Settings: s.at.Settings, Lib: l, Cluster: true, Replaceable: true, Channel: s.c.channel, Polls: s.c.polls.Load()})
+		return server.Open(ctx, server.Setup{Settings: s.at.Settings, Lib: l, Cluster: true, Replaceable: true, Channel: s.c.Channel, Polls: s.c.Polls.Load()})
 	})
 	if err != nil && driver.ClassOf(err) == driver.Unknown { // nothing was asked of the node yet
 		err = driver.Errorf(driver.Unavailable, "%w", err)
