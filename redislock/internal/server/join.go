@@ -43,14 +43,14 @@ func (d *Driver) call(ctx context.Context, r wire.Request) (wire.Reply, error) {
 
 func (d *Driver) join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
 	r := d.requests.Join(t, wait, d.Polls.Load())
-	err := d.restartGuard.choose(ctx, d, t, &r)
+	err := d.restartGuard.choose(ctx, d, t.TTL, &r)
 	if err != nil {
 		return driver.Status{}, err
 	}
 	m, err := d.call(ctx, r)
 	if wire.IsNoScript(err) {
 		r.Full = true
-		if err = d.restartGuard.choose(ctx, d, t, &r); err != nil {
+		if err = d.restartGuard.choose(ctx, d, t.TTL, &r); err != nil {
 			return driver.Status{}, err
 		}
 		m, err = d.call(ctx, r)

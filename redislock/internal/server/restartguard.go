@@ -50,10 +50,10 @@ func newRestartGuard(s *GuardSettings) *restartGuard {
 	return &restartGuard{GuardSettings: *s, examining: make(chan struct{}, 1)}
 }
 
-// choose puts the script that joins into a request, or returns the reason why
-// nothing may be granted now. If the request is to be sent in full, the server
-// does not know the script that the request has.
-func (g *restartGuard) choose(ctx context.Context, d *Driver, t *driver.Ticket, r *wire.Request) error {
+// choose puts the script that joins into the request of a ticket, or returns the
+// reason why nothing may be granted now. If the request is to be sent in full,
+// the server does not know the script that the request has.
+func (g *restartGuard) choose(ctx context.Context, d *Driver, ttl time.Duration, r *wire.Request) error {
 	if g == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (g *restartGuard) choose(ctx context.Context, d *Driver, t *driver.Ticket, 
 			return err
 		}
 	}
-	if left := max(t.TTL, g.Longest) - time.Since(k.lost); left > 0 {
+	if left := max(ttl, g.Longest) - time.Since(k.lost); left > 0 {
 		return driver.NotReady(left, "%w: nothing is granted for another %v", g.Refusal, left.Round(time.Millisecond))
 	}
 	r.Script, r.Full = k.join, false
