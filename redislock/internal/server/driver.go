@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,6 +97,21 @@ func Unchecked(s Setup) *Driver {
 	d.control.init(start)
 	d.confirmConn.init(start)
 	return d
+}
+
+// The scripts are made once, by the first driver: a program that links this package and
+// opens another store, as the command does, starts without them.
+var (
+	plainScripts = sync.OnceValue(wire.NewScripts)
+	shardScripts = sync.OnceValue(wire.NewShardScripts)
+)
+
+// scriptsOf returns the scripts for a server, or for a node of a cluster.
+func scriptsOf(cluster bool) *wire.Scripts {
+	if cluster {
+		return shardScripts()
+	}
+	return plainScripts()
 }
 
 // NewChannel returns the name of a channel that no other driver has.
