@@ -21,7 +21,7 @@ type Cluster struct {
 	Keys    wire.KeyCache
 	Channel string // begins the names of the push channels
 	source  source
-	Polls   atomic.Bool // see Driver
+	Polls   atomic.Bool // see server.Driver
 
 	watching      sync.Mutex     // guards subscriptions; no mutex is taken under it
 	subscriptions *subscriptions // nil before Watch

@@ -13,7 +13,7 @@ import (
 // rights is the list of commands that the scripts and the driver use, each
 // with words that have no effect: k stands for a key that never exists, q and
 // t for two keys of a queue of the check's own. All commands are tried,
-// because a script that is refused one of them does not name it. docs.go lists
+// because a script that is refused one of them does not name it. redislock/docs.go lists
 // them for people.
 var rights = []struct{ rule, words string }{
 	{"+evalsha", "0000000000000000000000000000000000000000 1 k"}, {"+eval", "return(1) 1 k"}, {"+time", ""}, {"+info", "server"},
