@@ -22,7 +22,7 @@ type records struct {
 	granted map[string]uint64
 	// expected has the tickets of which events may say that they hold.
 	expected map[string]*driver.Ticket
-	// known has the records of the tickets that have neither left nor gone.
+	// known has the records of the tickets that neither leave nor are gone.
 	known map[string]*record
 	// dropped are the last tickets that the driver has called gone, or that left before
 	// their Join came: events about them come too late.
@@ -127,11 +127,11 @@ func (s *records) expect(t *driver.Ticket) {
 	s.known[t.ID] = recordOf(t)
 }
 
-// onHeld notes an event of a server by which a ticket holds, and returns the ticket, nil
-// if the event comes too late, or is about a hold that only another server can go on with. The event is enough if the claim on the place is that
-// server's: another one may have told the client later that its place is kept, and give its
-// own ticket up sooner. It is not enough for a grant that needs a token of its own, see
-// isHandedOn.
+// onHeld notes an event of a server by which a ticket holds, and returns the ticket. It
+// returns nil if the event comes too late, or is about a hold that only another server can go
+// on with. The event is enough if the claim on the place is that server's: another one may
+// have told the client for how long its place is kept, and give its own ticket up sooner. It
+// is not enough for a grant that needs a token of its own, see isHandedOn.
 func (s *records) onHeld(ticketID string, token uint64, server string) (t *driver.Ticket, enough bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,10 +160,15 @@ func (s *records) isAlone(ticketID, server string) bool {
 	return r == nil || !r.moved && (r.keeper == "" || r.keeper == server)
 }
 
-// end forgets a ticket that has left or is gone.
+// end forgets a ticket that leaves or is gone.
 func (s *records) end(ticketID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endLocked(ticketID)
+}
+
+// endLocked is end with records.mu held.
+func (s *records) endLocked(ticketID string) {
 	s.forgetLocked(ticketID)
 	delete(s.known, ticketID)
 }
@@ -208,14 +213,7 @@ func isHandedOn(t *driver.Ticket, token uint64) bool {
 	return token&0xff != 0 && t.Exclusive()
 }
 
-// forget ends what events can say about a ticket: it holds by an answer, or is gone.
-func (s *records) forget(ticketID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forgetLocked(ticketID)
-}
-
-// forgetLocked is forget with records.mu held.
+// forgetLocked ends what events can say about a ticket: it holds by an answer, or is gone.
 func (s *records) forgetLocked(ticketID string) {
 	delete(s.granted, ticketID)
 	delete(s.expected, ticketID)

@@ -330,7 +330,7 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 		if r != nil {
 			r.leaving = true
 			r.token = d.records.tokenLocked(ref.ID, r)
-			d.records.forgetLocked(ref.ID) // this Leave may be the last request about it
+			d.records.endLocked(ref.ID) // this Leave may be the last request about it
 		} else if ref.JoinPending { // its Join may come yet
 			d.records.dropLocked(ref.ID)
 		}
@@ -358,7 +358,6 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 	case e.Code != "":
 		return driver.Status{Err: e.problem(e.statusOf(), 0)}
 	case e.Result == "gone":
-		d.records.end(ref.ID)
 		return driver.Status{State: driver.Gone, Ahead: -1}
 	case e.Result != "released":
 		return driver.Status{Err: driver.Errorf(driver.Unknown, "the lock server's store has not confirmed the release")}
@@ -375,6 +374,5 @@ func (d *Driver) left(ref driver.Ref, e *entry) driver.Status {
 		st.State = driver.Held
 	}
 	r.left = true
-	delete(d.records.known, ref.ID)
 	return st
 }
