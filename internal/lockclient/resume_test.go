@@ -72,11 +72,7 @@ func TestResumeThatFindsAnOldGrantIsRenewed(t *testing.T) {
 // then a again, where the place has ended: the one at b goes on.
 func TestServerThatWasNotChosenForATTLCostsNoPlace(t *testing.T) {
 	bubble(t, func(w *world) {
-		a, b := w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]
-		way := new(splitWay)
-		way.to(a, a)
-		w.net.set("localhost:7420", way)
-		w.hosts = []string{"localhost:7420"}
+		way, a, b := w.split()
 		holder := w.lock(w.direct(), "n")
 		waiter := w.lockAsync(w.client(), "n")
 		way.to(b, b)

@@ -41,6 +41,26 @@ func (d *unrenewed) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Stat
 	return d.Driver.Renew(ctx, refs)
 }
 
+// split puts a way before the two servers, on which all comes to the first one, and makes it
+// the only host that clients know.
+func (w *world) split() (way *splitWay, a, b http.Handler) {
+	a, b = w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]
+	way = new(splitWay)
+	way.to(a, a)
+	w.net.set("localhost:7420", way)
+	w.hosts = []string{"localhost:7420"}
+	return way, a, b
+}
+
+// permitsOf3 waits for n of three permits.
+func permitsOf3(t *testing.T, c *holdfast.Client, n int) *holdfast.Hold {
+	h, err := c.Semaphore("s", 3, holdfast.WithTTL(9*time.Second)).Acquire(context.Background(), n)
+	if err != nil {
+		t.Error(err)
+	}
+	return h
+}
+
 // direct returns a client of the store itself.
 func (w *world) direct() *holdfast.Client {
 	w.Helper()
@@ -89,26 +109,15 @@ func TestEventAfterAShorterAnswerOfItsServer(t *testing.T) {
 }
 
 // TestOldServersExpiryEndsNoPermit moves a wait for a permit from server a to b; both
-// get one. That of a ends, since nobody asks there, and its event ends the hold at b.
+// get one. That of a ends, since nobody asks there: the hold at b goes on.
 func TestOldServersExpiryEndsNoPermit(t *testing.T) {
 	bubble(t, func(w *world) {
-		a, b := w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]
-		way := new(splitWay)
-		way.to(a, a)
-		w.net.set("localhost:7420", way)
-		w.hosts = []string{"localhost:7420"}
-		permit := func(c *holdfast.Client, n int) *holdfast.Hold {
-			h, err := c.Semaphore("s", 3, holdfast.WithTTL(9*time.Second)).Acquire(context.Background(), n)
-			if err != nil {
-				t.Error(err)
-			}
-			return h
-		}
+		way, a, b := w.split()
 		direct := w.direct()
-		all := permit(direct, 3)
+		all := permitsOf3(t, direct, 3)
 		c := w.client()
 		got := make(chan *holdfast.Hold, 1)
-		go func() { got <- permit(c, 1) }()
+		go func() { got <- permitsOf3(t, c, 1) }()
 		synctest.Wait()
 		time.Sleep(time.Second)
 		way.to(b, a)
@@ -128,49 +137,6 @@ func TestOldServersExpiryEndsNoPermit(t *testing.T) {
 		}
 		_ = h.Unlock()
 		time.Sleep(time.Minute)
-	})
-}
-
-// TestOldServersExpiryEndsNoWait is the same with one permit that gets free: the wait
-// keeps its place at b, before a stranger's.
-func TestOldServersExpiryEndsNoWait(t *testing.T) {
-	bubble(t, func(w *world) {
-		a, b := w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]
-		way := new(splitWay)
-		way.to(a, a)
-		w.net.set("localhost:7420", way)
-		w.hosts = []string{"localhost:7420"}
-		permit := func(c *holdfast.Client, n int) *holdfast.Hold {
-			h, err := c.Semaphore("s", 3, holdfast.WithTTL(9*time.Second)).Acquire(context.Background(), n)
-			if err != nil {
-				t.Error(err)
-			}
-			return h
-		}
-		direct, stranger := w.direct(), w.direct()
-		one, two := permit(direct, 1), permit(direct, 2)
-		c := w.client()
-		order := make(chan string, 2)
-		mine := make(chan *holdfast.Hold, 1)
-		go func() { h := permit(c, 1); order <- "first"; mine <- h }()
-		synctest.Wait()
-		time.Sleep(time.Second)
-		way.to(b, a)
-		time.Sleep(3 * time.Second) // a renewal has come to b
-		go func() { h := permit(stranger, 1); order <- "stranger"; time.Sleep(time.Minute); _ = h.Unlock() }()
-		time.Sleep(100 * time.Millisecond)
-		begun := time.Now()
-		if err := one.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		if who := <-order; who != "first" {
-			t.Errorf("%s holds after %v", who, time.Since(begun))
-		}
-		t.Logf("after %v", time.Since(begun))
-		_ = two.Unlock()
-		h := <-mine
-		_ = h.Unlock()
-		time.Sleep(2 * time.Minute)
 	})
 }
 
@@ -207,17 +173,10 @@ func TestServerThatLostThePlacesOfPermitsIsLeft(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &cuttable{Driver: memlock.New(w.store)}
 		w.startOver(w.hosts[0], d)
-		permit := func(c *holdfast.Client, n int) *holdfast.Hold {
-			h, err := c.Semaphore("s", 3, holdfast.WithTTL(9*time.Second)).Acquire(context.Background(), n)
-			if err != nil {
-				t.Error(err)
-			}
-			return h
-		}
-		all := permit(w.direct(), 3)
+		all := permitsOf3(t, w.direct(), 3)
 		got := make(chan *holdfast.Hold, 2)
 		for range 2 {
-			go func() { got <- permit(w.client(), 1) }()
+			go func() { got <- permitsOf3(t, w.client(), 1) }()
 			synctest.Wait()
 		}
 		time.Sleep(time.Second)
