@@ -258,7 +258,10 @@ func TestF22_StalledMinorityAddsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			lock() // by now all nodes are watched
+			lock()
+			// By now all nodes are watched. None still has the first lock's vote: a node
+			// that has it refuses the next one, which then needs the node that hangs.
+			synctest.Wait()
 			w.nodes[hung].shut()
 			slowest := 0
 			for i := range 100 {
