@@ -121,15 +121,21 @@ func TestF28_SentinelFailover(t *testing.T) {
 			gaps = len(a.heard(""))
 			b.left(waits)
 			a.woken(again, gaps)
-			fs, err := a.Check(a.ctx())
-			if err != nil {
-				t.Fatal(err)
-			}
 			want := driver.OK
 			if how == "killed" {
 				want = driver.Warning
 			}
-			if f := fs[len(fs)-1]; f.Topic != "sentinels" || f.Level != want {
+			// The Sentinels agree one after the other.
+			var f driver.Finding
+			eventually(t, "as many Sentinels as there are name the primary", func() bool {
+				fs, err := a.Check(a.ctx())
+				if err != nil {
+					t.Fatal(err)
+				}
+				f = fs[len(fs)-1]
+				return f.Level == want
+			})
+			if f.Topic != "sentinels" {
 				t.Errorf("%+v", f)
 			}
 		})

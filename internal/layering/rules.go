@@ -57,7 +57,7 @@ var rows = []Row{
 		"the driver of one server does not know which client library it has, nor whether Sentinels or a cluster chose the server"},
 	{"redislock/internal/cluster", "driver internal/backoff redislock/internal/client redislock/internal/server redislock/internal/wire", "",
 		"what finds the node of a slot is told how to reach servers, and knows no URL and no client library"},
-	{"redislock/internal/sentinel", "driver internal/storeurl redislock/internal/server redislock/internal/wire", "",
+	{"redislock/internal/sentinel", "driver internal/backoff internal/storeurl redislock/internal/server redislock/internal/wire", "",
 		"what finds a primary is told how to reach servers, and knows no URL and no client library"},
 	{"redislock", "driver internal/storeurl internal/tlsurl redislock/internal/client redislock/internal/cluster redislock/internal/rueidisclient redislock/internal/sentinel redislock/internal/server redislock/internal/wire", "github.com/redis/rueidis",
 		"a store knows the seam and its own client, never another store nor the core above it"},

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/backoff"
 	"github.com/holdfast-go/holdfast/internal/storeurl"
 	"github.com/holdfast-go/holdfast/redislock/internal/server"
 	"github.com/holdfast-go/holdfast/redislock/internal/wire"
@@ -229,10 +231,18 @@ func (g *sentinelSet) listen(host string) {
 	}) {
 		return
 	}
+	// A client that only waits sends nothing that would raise the next doubt, so a
+	// search that failed is repeated.
+	var again <-chan time.Time
+	pause := backoff.Backoff{First: server.DiscoveryBackoff, Last: server.SubscribeRetryMax}
 	find := func(named ...string) {
 		limited, cancel := context.WithTimeout(ctx, 2*server.OpenLimit)
-		_ = g.find(limited, named) // a failure raises the next doubt
-		cancel()
+		defer cancel()
+		if again = nil; g.find(limited, named) != nil {
+			again = time.After(pause.Next())
+		} else {
+			pause.Reset()
+		}
 	}
 	limited, stopDial := context.WithTimeout(ctx, server.DiscoveryTimeout)
 	d, err := g.driver(limited, host)
@@ -264,6 +274,8 @@ func (g *sentinelSet) listen(host string) {
 		select {
 		case addr := <-news:
 			find(addr)
+		case <-again:
+			find()
 		case <-g.kick:
 			find()
 			g.p.Life.Sleep(ctx, server.DiscoveryBackoff) // every failed request raises a doubt

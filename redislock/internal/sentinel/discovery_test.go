@@ -61,6 +61,8 @@ func (f *fakeSentinel) serve(c net.Conn) {
 			f.hello <- struct{}{}
 			<-f.greet
 			answer = "%2\r\n+version\r\n+7.0.15\r\n+proto\r\n:3\r\n"
+		case "SUBSCRIBE":
+			answer = ">3\r\n+subscribe\r\n+" + switchChannel + "\r\n:1\r\n"
 		case "SENTINEL":
 			answer = "*2\r\n+192.0.2.1\r\n+6379\r\n"
 		}
@@ -156,4 +158,26 @@ func TestSentinelDriverAfterCloseIsClosed(t *testing.T) {
 		t.Errorf("the driver of a Sentinel after Close: %v", err)
 	}
 	<-f.closed
+}
+
+// TestPrimaryIsSoughtUntilFound checks that a client that sends nothing, because it
+// only waits, finds a primary to which the first connections failed.
+func TestPrimaryIsSoughtUntilFound(t *testing.T) {
+	f := newFakeSentinel(t)
+	close(f.greet)
+	g := sentinelsAt(t, f.addr)
+	found, failures := make(chan string, 1), 2
+	g.p.Connect = func(ctx context.Context, addr string) (*server.Driver, error) {
+		if failures--; failures >= 0 {
+			return nil, driver.Errorf(driver.Unavailable, "refused")
+		}
+		found <- addr
+		return g.p.Dial(ctx, f.addr)
+	}
+	g.p.Life.Begin(g.follow)
+	select {
+	case <-found:
+	case <-time.After(time.Minute):
+		t.Error("the primary was sought once")
+	}
 }
