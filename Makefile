@@ -61,7 +61,7 @@ proof-release:
 # Requests to stores in memory, as they were carried out, against the specification:
 # 2,000 traces, of which each schedule has two.
 proof-traces:
-	go run ./internal/proof -traces $(or $(SCHEDULES),1020)
+	go run ./internal/proof -traces $(or $(SCHEDULES),1000)
 
 # Requests of a torture of real stores, as the store carried them out, against the
 # specification; STORES=sqlite,cut=redis DURATION=5m SEED=2 for others.

@@ -58,6 +58,17 @@ func run(ctx context.Context, args []string) error {
 		if k == nil {
 			return err
 		}
+		dir, err := os.MkdirTemp("", "holdfast-proof-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		checked, err := isChecked(".")
+		if err != nil {
+			return err
+		}
+		k.archive(ctx, dir)
+		k.Needs = !checked || *traces > buildSchedules
 		k.Jobs = max(*jobs-1, 1) // beside them run those that have to be refused
 		return runTraces(ctx, k, *traces, *result)
 	}
@@ -116,7 +127,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	runs, err := plan(configs, mutants, *release, checked && *only == "")
+	checked = checked && *only == "" && *result == ""
+	runs, err := plan(configs, mutants, *release, checked)
 	if err != nil {
 		return err
 	}
@@ -136,7 +148,7 @@ func run(ctx context.Context, args []string) error {
 	if k == nil {
 		return err
 	}
-	k.Draw = *draws
+	k.Draw, k.Counts = *draws, *release || !checked
 	dir, err := os.MkdirTemp("", "holdfast-proof-")
 	if err != nil {
 		return err
@@ -207,8 +219,13 @@ func (k *Checker) makeAll(ctx context.Context, runs []*Run, jobs int) error {
 			}
 		})
 	}
-	for _, r := range runs {
-		todo <- r
+	// Those of a release take longest: they come first, so that none is left alone at the end.
+	for _, lane := range []string{"release", "build"} {
+		for _, r := range runs {
+			if r.Config.Lane == lane {
+				todo <- r
+			}
+		}
 	}
 	close(todo)
 	working.Wait()
@@ -221,7 +238,7 @@ func (k *Checker) make(ctx context.Context, r *Run) (err error) {
 	// A run without a verdict says nothing about the specification: TLC did not read a
 	// module that was there, once in some thousand runs. It is made once more.
 	for attempt := range 2 {
-		r.Outcome, r.Took, err = k.check(ctx, file, r.Config, r.Kind == Check && !r.Config.Uncounted && r.Config.Walks == 0)
+		r.Outcome, r.Took, err = k.check(ctx, file, r.Config, k.Counts && r.Kind == Check && r.Config.Lane == "build" && !r.Config.Uncounted && r.Config.Walks == 0)
 		if err == nil {
 			err = ctx.Err()
 		}

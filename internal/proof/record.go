@@ -13,7 +13,8 @@ import (
 
 // A release notes in RESULT.md that it has checked the specifications, by a sum of all that
 // its runs depend on. While that sum is the same, a build makes one refutation for each
-// property: what became of the rest is known. Else it makes all runs of its lane.
+// property, and counts no actions, and its lane of traces does not ask which silent actions
+// scripts need: what became of the rest is known. Else it makes all runs of its lane.
 
 // checkedFiles are the files that the runs depend on: the modules, configurations and
 // mutants, the checker's own rules, and the script that names the version of TLC.

@@ -27,6 +27,8 @@ type Checker struct {
 	Apart   bool              // traces are of a store in which the ticket that a Join replaces leaves by a request of its own
 	Passes  bool              // traces are of a store that passes over clients without a connection for pushes
 	Without string            // a silent action of module Trace that is not taken; empty: all are
+	Counts  bool              // actions are counted, so that one that is never taken shows; a run takes up to twice as long
+	Needs   bool              // each silent action of module Trace must be one without which a script is refused
 	Draw    bool              // write the counterexamples that are published, and do not compare them
 	Dump    string            // file for the graph of states, without its extension; empty: none
 	Archive string            // file with TLC's classes, read and verified; empty: none

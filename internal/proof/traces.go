@@ -312,21 +312,36 @@ func elements(s string) (all []string) {
 	return append(all, strings.TrimSpace(s[begin:]))
 }
 
-// record plays schedules on stores and returns their traces, by the name of the
-// store. With an overlay the build replaces files, as go build has it.
+// record plays schedules on stores, NAME or NAME@SEED, and returns their traces by the name of
+// the store. The first schedule is that of a store's own seed, or of first. With an overlay the
+// build replaces files, as go build has it.
 func record(ctx context.Context, sources string, first, schedules int, overlay string) (map[string][]trace.Trace, error) {
 	args := []string{"-run", "^TestRecord$"}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
 	args = append(args, "-trace.sources", sources, "-trace.seed", strconv.Itoa(first), "-trace.schedules", strconv.Itoa(schedules))
-	return recordBy(ctx, "", ".", "./internal/safety/trace", sources, args, func(runs [][]trace.Event) error { return whole(runs, first, schedules) })
+	return recordBy(ctx, "", ".", "./internal/safety/trace", sources, args, func(name string, runs [][]trace.Event) error {
+		return whole(runs, seedOf(sources, name, first), schedules)
+	})
+}
+
+// seedOf returns the first seed of a store among sources, as record has them.
+func seedOf(sources, store string, first int) int {
+	for source := range strings.SplitSeq(sources, ",") {
+		if name, seed, own := strings.Cut(source, "@"); own && name == store {
+			if n, err := strconv.Atoi(seed); err == nil {
+				return n
+			}
+		}
+	}
+	return first
 }
 
 // recordBy runs a test that writes traces, of a package of the module in a folder, and
 // returns them by the name of the store. Their files stay in the folder dir, if that has a
 // name. The function whole, unless it is nil, looks at the runs of each store.
-func recordBy(ctx context.Context, dir, module, pkg, sources string, args []string, whole func([][]trace.Event) error) (map[string][]trace.Trace, error) {
+func recordBy(ctx context.Context, dir, module, pkg, sources string, args []string, whole func(store string, runs [][]trace.Event) error) (map[string][]trace.Trace, error) {
 	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "holdfast-traces-"); err != nil {
@@ -345,7 +360,11 @@ func recordBy(ctx context.Context, dir, module, pkg, sources string, args []stri
 	all := map[string][]trace.Trace{}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
-		if all[name], err = readTraces(file, whole); err != nil {
+		check := func(runs [][]trace.Event) error { return nil }
+		if whole != nil {
+			check = func(runs [][]trace.Event) error { return whole(name, runs) }
+		}
+		if all[name], err = readTraces(file, check); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}

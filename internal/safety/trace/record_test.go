@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 )
 
 var (
-	from      = flag.String("trace.sources", "memory", "of which stores: memory, naive, flaw=NAME or planted=NAME, separated by commas; flaws and planted are all of those")
+	from      = flag.String("trace.sources", "memory", "of which stores: memory, naive, flaw=NAME or planted=NAME, separated by commas, each with @SEED if its first seed is another one; flaws and planted are all of those")
 	schedules = flag.Uint64("trace.schedules", 20, "how many schedules are recorded of each")
 	first     = flag.Uint64("trace.seed", 1, "the seed of the first")
 )
@@ -185,13 +186,21 @@ func operator(rnd *rand.Rand, ttl time.Duration, d driver.Driver, restart func()
 // Without a folder it checks that they can be written.
 func TestRecord(t *testing.T) {
 	for name := range strings.SplitSeq(*from, ",") {
+		name, own, _ := strings.Cut(name, "@")
+		first, err := *first, error(nil)
+		if own != "" {
+			first, err = strconv.ParseUint(own, 10, 64)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		sources, err := sourcesOf(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, from := range sources {
 			var all []trace.Event
-			for seed := *first; seed < *first+*schedules; seed++ {
+			for seed := first; seed < first+*schedules; seed++ {
 				if seed%8 == 0 {
 					all = append(all, operate(t, seed, from)...)
 					continue
