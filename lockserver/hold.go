@@ -67,6 +67,7 @@ type hold struct {
 	ended     chan struct{}      // closed when that goroutine has ended
 	changed   chan struct{}      // closed at the next change; nil: nobody looks
 	place     holdfast.Waiting   // while waiting
+	queue     *localQueue        // of a pinned hold; nil: it is in none
 	keptUntil time.Time          // the end of the place, as answers have said
 	// question is about a grant of which its client has heard elsewhere; nil: none is under way.
 	question *question
@@ -202,6 +203,7 @@ func (h *hold) endLocked(reason string) {
 // its client may ask again.
 func (h *hold) endQuietlyLocked(reason string) {
 	h.state, h.reason, h.lock, h.until = over, reason, nil, time.Time{}
+	h.t.leaveQueueLocked(h)
 	h.t.countWaitLocked(h, false)
 	h.armLocked(2 * h.spec.ttl)
 	h.changeLocked()

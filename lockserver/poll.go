@@ -12,7 +12,7 @@ func (h *hold) poll(ctx context.Context, begun time.Time, wait time.Duration) st
 	waited, atOnce := false, false
 	for {
 		h.t.mu.Lock()
-		if atOnce || h.settledLocked() || waited && h.state == waiting {
+		if atOnce || h.settledLocked() || waited && placeEndLocked(h).After(time.Now()) {
 			defer h.t.mu.Unlock()
 			return h.tellLocked(ctx, begun)
 		}

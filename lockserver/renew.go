@@ -163,6 +163,7 @@ func (h *hold) onRenewed(lock *holdfast.Hold) {
 	defer t.mu.Unlock()
 	if h.lock == lock && h.state == held {
 		h.until = lock.Deadline()
+		h.queue.noteHoldLocked(h, h.until)
 	}
 }
 
@@ -184,7 +185,7 @@ func (h *hold) renewed(ctx, bounded context.Context, begun time.Time, err error)
 	}
 	for {
 		t.mu.Lock()
-		if h.settledLocked() || h.state == waiting || bounded.Err() != nil {
+		if h.settledLocked() || placeEndLocked(h).After(time.Now()) || bounded.Err() != nil {
 			st := h.tellLocked(ctx, begun)
 			t.mu.Unlock()
 			return st.entry(err)

@@ -40,7 +40,7 @@ func (h *hold) standLocked(begun time.Time) standing {
 	case h.state == granted || h.state == held:
 		st.left, st.ended = h.leftLocked(begun), h.lock.Err() != nil
 	default:
-		st.left = leftMS(h.place.Until, begun)
+		st.left = leftMS(placeEndLocked(h), begun)
 		if h.maxHold > 0 { // a grant that an event tells is believed for no longer
 			st.left = min(st.left, h.maxHold.Milliseconds())
 		}
@@ -113,9 +113,9 @@ func (st *standing) entry(err error) fields {
 	switch {
 	case st.state == over:
 		return st.end(unknownHold()).entry(st.id)
-	case st.state == waiting:
+	case st.state == waiting && st.left > 0:
 		return st.waiting(fields{{"id", st.id}})
-	case st.state == joining || st.ended:
+	case st.state == joining || st.state == waiting || st.ended:
 		return newProblem(http.StatusServiceUnavailable, "store_unknown", "the store has not answered in time").entry(st.id)
 	case err != nil:
 		return problemOf(err).with("left_ms", st.left).entry(st.id)

@@ -29,6 +29,7 @@ type table struct {
 
 	mu       sync.Mutex
 	holds    map[holdKey]*hold
+	queues   map[queueKey]*localQueue
 	released releasedIDs
 	live     int           // holds that a drain waits for
 	drained  chan struct{} // closed when the server drains and none is left
@@ -37,7 +38,7 @@ type table struct {
 func newTable(st *store, o Options, traits holdfast.Traits, q *quota, subs *subscribers) *table {
 	return &table{
 		store: st, owners: traits.Owner, realm: o.Realm, longest: o.Limits.MaxTTL, quota: q, subscribers: subs, onHold: o.Events.Hold,
-		ending: make(chan struct{}), holds: make(map[holdKey]*hold), drained: make(chan struct{}),
+		ending: make(chan struct{}), holds: make(map[holdKey]*hold), queues: make(map[queueKey]*localQueue), drained: make(chan struct{}),
 	}
 }
 
@@ -150,6 +151,7 @@ func (t *table) removeLocked(h *hold) {
 	h.removed = true
 	delete(t.holds, h.key)
 	t.quota.countHold(h.who, -1)
+	t.leaveQueueLocked(h)
 	t.countWaitLocked(h, false)
 	t.countLiveLocked(h, false)
 	if h.timer != nil {

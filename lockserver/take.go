@@ -18,6 +18,7 @@ func (h *hold) startLocked(want uint64) {
 	h.starts++
 	start := h.starts
 	h.seen = time.Now()
+	t.enterQueueLocked(h)
 	t.countWaitLocked(h, true)
 	t.countLiveLocked(h, true)
 	h.armLocked(h.spec.ttl)
@@ -100,8 +101,10 @@ func coverPlace(ctx context.Context, h *hold, lock *holdfast.Hold) (*holdfast.Ho
 	end := lock.Deadline()
 	h.t.mu.Lock()
 	until := h.keptUntil
-	if h.place.Until.After(end) {
+	if place := placeEndLocked(h); place.IsZero() || place.After(end) {
 		h.place.Until = end // later answers say no more
+	} else {
+		h.place.Until = place
 	}
 	h.t.mu.Unlock()
 	if !end.Before(until) {
@@ -134,11 +137,13 @@ func (h *hold) onWaiting(w holdfast.Waiting) {
 	if h.state != joining && h.state != waiting || h.want != 0 {
 		return
 	}
+	before := placeEndLocked(h)
 	first := h.state == joining
 	h.state, h.place = waiting, w
-	if first {
+	if first || !before.After(time.Now()) {
 		h.changeLocked()
 	}
+	h.queue.confirmLocked(w.Until)
 }
 
 // onTaken notes the end of the goroutine that joined, which was the start-th of h.
@@ -168,6 +173,7 @@ func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
 	}
 	now := time.Now()
 	h.state, h.lock, h.token, h.since, h.until = granted, lock, lock.Token(), now, lock.Deadline()
+	h.queue.noteHoldLocked(h, h.until)
 	h.armLocked(min(h.spec.ttl/3, max(0, time.Until(h.seen.Add(h.spec.ttl)))))
 	if h.want != 0 || t.subscribers.push(h.who, h.id, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
 		h.sentLocked() // a client that resumes believes in its hold already
