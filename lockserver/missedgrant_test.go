@@ -123,7 +123,7 @@ func TestGrantIsNotGivenBackUnderARequest(t *testing.T) {
 		h := s.table.holds[s.table.keyOf(LocalName, id(2))]
 		h.polls++ // as a request does first
 		s.table.mu.Unlock()
-		time.Sleep(3*time.Second + 10*time.Millisecond)
+		time.Sleep(4500*time.Millisecond + 10*time.Millisecond)
 		s.table.mu.Lock()
 		if h.removed || h.state != granted {
 			t.Errorf("state %d, removed %v", h.state, h.removed)
@@ -160,7 +160,27 @@ func TestGrantToldByARenewal(t *testing.T) {
 		w.want("acquire", w.acquire(s, 1, "a", "wait_ms", "0"), 202, "state", "waiting")
 		told := w.renew(s, 1) // the store's answer comes now
 		w.want("renew", told, 200, "state", "held")
-		time.Sleep(4 * time.Second) // a grant of which nothing was told is given back after a third of the TTL
+		time.Sleep(5 * time.Second) // a grant of which nothing was told is given back after half a TTL
 		w.want("renew again", w.renew(s, 1), 200, "state", "held", "token", told.text("token"))
 	})
+}
+
+// TestUnsentGrantIsKeptForTheNextRenewal grants just after a renewal of the wait, without a
+// stream of events. The next renewal comes a third of the TTL after the last one, and later by
+// what requests take: it finds the grant.
+func TestUnsentGrantIsKeptForTheNextRenewal(t *testing.T) {
+	for _, late := range []time.Duration{0, 100 * time.Millisecond, 1400 * time.Millisecond} {
+		bubble(t, func(w *world) {
+			s := w.server()
+			w.acquire(s, 1, "a")
+			w.want("wait", w.acquire(s, 2, "a", "wait_ms", "0"), 202, "state", "waiting")
+			time.Sleep(3 * time.Second)
+			w.want("renew", w.renew(s, 2), 200, "state", "waiting")
+			w.release(s, 1, "a")
+			time.Sleep(3*time.Second + late)
+			w.want("renew again", w.renew(s, 2), 200, "state", "held")
+			w.release(s, 2, "a")
+			time.Sleep(time.Minute)
+		})
+	}
 }

@@ -172,9 +172,10 @@ func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
 		what = HoldResumed
 	}
 	now := time.Now()
+	unsent := unsentFor(h.spec.ttl, now.Sub(h.seen), h.state == waiting)
 	h.state, h.lock, h.token, h.since, h.until = granted, lock, lock.Token(), now, lock.Deadline()
 	h.queue.noteHoldLocked(h, h.until)
-	h.armLocked(min(h.spec.ttl/3, max(0, time.Until(h.seen.Add(h.spec.ttl)))))
+	h.armLocked(unsent)
 	if h.want != 0 || t.subscribers.push(h.who, h.id, fields{{"event", "held"}, {"id", h.id}, {"token", h.token}}) {
 		h.sentLocked() // a client that resumes believes in its hold already
 	}
@@ -222,4 +223,15 @@ func (h *hold) onFailedLocked(err error) {
 	}
 	h.state = over
 	t.removeLocked(h)
+}
+
+// unsentFor returns for how long a grant is kept of which nothing could be sent. asked is the
+// time since its client's last request. One that waits renews its place a third of the TTL
+// after that, and its next request may take a sixth of the TTL.
+func unsentFor(ttl, asked time.Duration, waits bool) time.Duration {
+	keep := ttl / 3
+	if waits {
+		keep = max(keep, ttl/2-asked)
+	}
+	return max(0, min(keep, ttl-asked))
 }

@@ -140,6 +140,38 @@ func TestOldServersExpiryEndsNoPermit(t *testing.T) {
 	})
 }
 
+// TestOldServersExpiryEndsNoWait is the same with one permit that gets free: the wait
+// keeps its place at b, before a stranger's.
+func TestOldServersExpiryEndsNoWait(t *testing.T) {
+	bubble(t, func(w *world) {
+		way, a, b := w.split()
+		direct, stranger := w.direct(), w.direct()
+		one, two := permitsOf3(t, direct, 1), permitsOf3(t, direct, 2)
+		c := w.client()
+		order := make(chan string, 2)
+		mine := make(chan *holdfast.Hold, 1)
+		go func() { h := permitsOf3(t, c, 1); order <- "first"; mine <- h }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		way.to(b, a)
+		time.Sleep(3 * time.Second) // a renewal has come to b
+		go func() { h := permitsOf3(t, stranger, 1); order <- "stranger"; time.Sleep(time.Minute); _ = h.Unlock() }()
+		time.Sleep(100 * time.Millisecond)
+		begun := time.Now()
+		if err := one.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if who := <-order; who != "first" {
+			t.Errorf("%s holds after %v", who, time.Since(begun))
+		}
+		t.Logf("after %v", time.Since(begun))
+		_ = two.Unlock()
+		h := <-mine
+		_ = h.Unlock()
+		time.Sleep(2 * time.Minute)
+	})
+}
+
 // TestServerThatLostItsPlaceIsLeft cuts a server off from the store while a client
 // waits there: it holds by the other server.
 func TestServerThatLostItsPlaceIsLeft(t *testing.T) {
