@@ -152,8 +152,8 @@ func (h *hold) onTimer() {
 			h.armLocked(h.spec.ttl / 10)
 			break
 		}
-		t.removeLocked(h)
 		t.unlock(h.lock)
+		t.removeLocked(h)
 		t.mu.Unlock()
 		h.report(HoldGivenBack, "")
 		return
@@ -164,9 +164,8 @@ func (h *hold) onTimer() {
 			h.armLocked(max(rest, h.spec.ttl/10))
 			break
 		}
-		lock := h.lock
+		t.unlock(h.lock)
 		h.endLocked("expired")
-		t.unlock(lock)
 		t.mu.Unlock()
 		h.report(HoldLost, "expired")
 		return
@@ -270,8 +269,8 @@ func (h *hold) onEnded(lock *holdfast.Hold) {
 	}
 	switch {
 	case reason == "gone" && ok && h.resumable():
+		t.running.Go(h.lookFor) // before a drain takes h for ended
 		h.endQuietlyLocked(reason)
-		t.running.Go(h.lookFor)
 		t.mu.Unlock()
 		return
 	case reason == "max_hold":

@@ -194,7 +194,8 @@ func (t *table) countWaitLocked(h *hold, on bool) {
 }
 
 // unlock releases a lock that no request waits for. The client repeats a release without
-// an answer until the lease has ended.
+// an answer until the lease has ended. The release begins before its hold is noted as ended,
+// on which a drain waits for those that have begun.
 func (t *table) unlock(lock *holdfast.Hold) { t.running.Go(func() { _ = lock.Unlock() }) }
 
 // isEnding reports whether the server drains.
