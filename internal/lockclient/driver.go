@@ -17,6 +17,7 @@ type Driver struct {
 	records records
 	traits  driver.Traits
 
+	mu      sync.Mutex         // no Watch begins to run while Close ends the servers' life
 	end     context.CancelFunc // of the servers' life; Close waits for running then
 	running sync.WaitGroup
 }
@@ -98,7 +99,9 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 // Close ends the events and the connections. The holds of the driver end with their
 // leases.
 func (d *Driver) Close() error {
+	d.mu.Lock()
 	d.end()
+	d.mu.Unlock()
 	d.running.Wait()
 	d.servers.http.CloseIdleConnections()
 	return nil

@@ -21,7 +21,15 @@ func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) 
 		return err
 	}
 	opened := make(chan error, 1)
-	d.running.Go(func() { d.runEvents(ctx, notify, opened) })
+	d.mu.Lock()
+	closed := d.servers.life.Err() != nil // since ready has looked
+	if !closed {
+		d.running.Go(func() { d.runEvents(ctx, notify, opened) })
+	}
+	d.mu.Unlock()
+	if closed {
+		return driver.ErrClosed
+	}
 	select {
 	case err := <-opened:
 		return err
@@ -54,6 +62,9 @@ func (d *Driver) runEvents(ctx context.Context, notify func(string, driver.Statu
 		if err != nil && !pause.Wait(ctx) {
 			return
 		}
+	}
+	if first { // it ended before the first stream was asked for
+		opened <- d.ready(ctx)
 	}
 }
 
