@@ -10,12 +10,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/safety/checker"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 )
 
 // network is the driver of one client: the store, and the simulated way to it
 // and back.
 type network struct {
-	driver.Driver
+	faults.Hooked
 	r      *run
 	client int
 
@@ -89,16 +90,15 @@ func (w *network) delay(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sender sends a request to the store.
-type sender[A any] = func(context.Context) (A, error)
-
-// call sends a request. The function that keep returns sends it after its
-// caller has gone: it shares no memory with the caller.
-func call[A any](w *network, ctx context.Context, kind string, send sender[A], keep func() sender[A]) (A, error) {
-	var none A
-	if err := driver.Before(ctx); err != nil {
-		return none, err
+// request sends a request to the store.
+func (w *network) request(ctx context.Context, q *faults.Request) (any, error) {
+	if q.Op != faults.Join && q.Op != faults.Renew && q.Op != faults.Leave && q.Op != faults.Inspect {
+		return q.Send(ctx)
 	}
+	if err := driver.Before(ctx); err != nil {
+		return nil, err
+	}
+	kind := q.Op.String()
 	heard := func() {}
 	if w.witness != nil {
 		ctx, heard = w.witness.Sent(ctx)
@@ -111,106 +111,65 @@ func call[A any](w *network, ctx context.Context, kind string, send sender[A], k
 	if !w.delay(ctx, f.there) {
 		if f.arrives && f.what != "cut" && !w.r.dead(w.client, w.r.since()) {
 			w.r.recordFault(w.client, fmt.Sprintf("a %s of client %d arrives when nobody waits for it any more", kind, w.client))
-			later := keep()
+			later := q.Detached()
 			w.inBackground.Go(func() {
 				if w.delay(w.r.ctx, began+f.there-w.r.since()) && !w.r.out(w.r.since()) {
 					if w.r.since()-began > w.r.TTL { // the client no longer tries to leave the place that this creates
 						w.r.stale.Store(true)
 					}
-					_, _ = later(w.r.ctx)
+					_, _ = later.Send(w.r.ctx)
 				}
 			})
 		}
-		return none, unknown(ctx)
+		return nil, unknown(ctx)
 	}
 	if f.what == "refused" || w.r.out(w.r.since()) {
 		w.r.recordDisturbance(w.client)
-		return none, &driver.Error{Class: driver.Unavailable, Err: errors.New("out of service")}
+		return nil, &driver.Error{Class: driver.Unavailable, Err: errors.New("out of service")}
 	}
 	if f.what == "cut" {
 		<-ctx.Done()
-		return none, unknown(ctx)
+		return nil, unknown(ctx)
 	}
 	if f.what == "doubled" {
-		_, _ = send(context.WithoutCancel(ctx))
+		_, _ = q.Send(context.WithoutCancel(ctx))
 	}
-	a, err := send(context.WithoutCancel(ctx))
+	a, err := q.Send(context.WithoutCancel(ctx))
 	switch f.what {
 	case "answer held":
 		f.back += f.hold
 	case "answer lost":
 		<-ctx.Done()
-		return none, unknown(ctx)
+		return nil, unknown(ctx)
 	}
 	if !w.delay(ctx, f.back) {
-		return none, unknown(ctx)
+		return nil, unknown(ctx)
 	}
 	heard()
 	return a, err
 }
 
-// Join implements [driver.Driver].
-func (w *network) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	return call(w, ctx, "join", func(ctx context.Context) (driver.Status, error) {
-		return w.Driver.Join(ctx, t, wait)
-	}, func() sender[driver.Status] {
-		c := *t
-		return func(ctx context.Context) (driver.Status, error) { return w.Driver.Join(ctx, &c, wait) }
-	})
-}
-
-// Renew implements [driver.Driver].
-func (w *network) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	return w.batch(ctx, "renew", refs, w.Driver.Renew)
-}
-
-// Leave implements [driver.Driver].
-func (w *network) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	return w.batch(ctx, "leave", refs, w.Driver.Leave)
-}
-
-func (w *network) batch(ctx context.Context, kind string, refs []driver.Ref, send func(context.Context, []driver.Ref) ([]driver.Status, error)) ([]driver.Status, error) {
-	return call(w, ctx, kind, func(ctx context.Context) ([]driver.Status, error) {
-		return send(ctx, refs)
-	}, func() sender[[]driver.Status] {
-		copies := append([]driver.Ref(nil), refs...)
-		for i := range copies {
-			t := *copies[i].Ticket
-			copies[i].Ticket = &t
-		}
-		return func(ctx context.Context) ([]driver.Status, error) { return send(ctx, copies) }
-	})
-}
-
-// Inspect implements [driver.Driver].
-func (w *network) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	inspect := func(ctx context.Context) (driver.Queue, error) { return w.Driver.Inspect(ctx, name) }
-	return call(w, ctx, "inspect", inspect, func() sender[driver.Queue] { return inspect })
-}
-
-// Watch implements [driver.Driver]. Each push takes a way of its own, so pushes
+// passPush takes a push to the client. Each push takes a way of its own, so pushes
 // overtake each other.
-func (w *network) Watch(ctx context.Context, notify func(string, driver.Status)) error {
-	return w.Driver.Watch(ctx, func(id string, p driver.Status) {
-		f := w.nextFault("push", pushFaults)
-		if f.what == "dropped" {
+func (w *network) passPush(id string, p driver.Status, notify func(string, driver.Status)) {
+	f := w.nextFault("push", pushFaults)
+	if f.what == "dropped" {
+		return
+	}
+	if f.what == "held" {
+		f.back += f.hold
+	}
+	if f.what == "gap" {
+		id, p = "", driver.Status{}
+	}
+	w.inBackground.Go(func() {
+		if !w.delay(w.r.ctx, f.back) {
 			return
 		}
-		if f.what == "held" {
-			f.back += f.hold
-		}
-		if f.what == "gap" {
-			id, p = "", driver.Status{}
-		}
-		w.inBackground.Go(func() {
-			if !w.delay(w.r.ctx, f.back) {
-				return
-			}
+		w.push(notify, id, p)
+		if f.what == "doubled" && w.delay(w.r.ctx, f.there) {
 			w.push(notify, id, p)
-			if f.what == "doubled" && w.delay(w.r.ctx, f.there) {
-				w.push(notify, id, p)
-			}
-		})
+		}
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/safety/checker"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 )
 
 // Store is the store on which a schedule is played.
@@ -123,7 +124,8 @@ func Play(s Schedule, fresh func() Store) (*Played, error) {
 	clients := make([]*holdfast.Client, s.Clients)
 	var all []*user
 	for i := range clients {
-		w := &network{Driver: st.Open(), r: r, client: i, count: make(map[string]uint64)}
+		w := &network{r: r, client: i, count: make(map[string]uint64)}
+		w.Hooked = faults.Hooked{Driver: st.Open(), OnRequest: w.request, OnPush: w.passPush}
 		options := []holdfast.ClientOption{holdfast.WithTTL(s.TTL)}
 		if w.witness, _ = w.Driver.(Witness); w.witness != nil && len(s.Endings) > 0 {
 			w.witness = nil // functions of Do have no holds to note
