@@ -30,20 +30,24 @@ type network struct {
 // networkFault is the fate of one request or push.
 type networkFault struct {
 	there, back time.Duration // the time of each way
-	what        string        // "" for no fault
+	met         bool          // a fault, which is effect
+	effect      faults.Effect
 	hold        time.Duration
 	arrives     bool // the request arrives even if its caller gives up while it is under way
 }
 
-// The fates of a request, and of a push.
+// The faults of a request, and of a push.
 var (
-	requestFaults = []string{"cut", "answer lost", "held", "answer held", "doubled", "refused"}
-	pushFaults    = []string{"dropped", "doubled", "held", "gap"}
+	requestFaults = []faults.Effect{faults.CutRequest, faults.LoseAnswer, faults.HoldRequest, faults.HoldAnswer, faults.Double, faults.Refuse}
+	pushFaults    = []faults.Effect{faults.Drop, faults.Repeat, faults.Late, faults.Gap}
 )
+
+// meets reports whether the fault is the one of an effect.
+func (f networkFault) meets(e faults.Effect) bool { return f.met && f.effect == e }
 
 // nextFault returns the fate of the next request of a kind. The seed, the
 // client and the number of the request among those of its kind determine it.
-func (w *network) nextFault(kind string, fates []string) networkFault {
+func (w *network) nextFault(kind string, effects []faults.Effect) networkFault {
 	w.mu.Lock()
 	n := w.count[kind]
 	w.count[kind]++
@@ -53,19 +57,13 @@ func (w *network) nextFault(kind string, fates []string) networkFault {
 	slow := int64(s.Slow[w.client]) + 1000
 	f := networkFault{there: 1 + time.Duration(rnd.Int64N(slow)), back: time.Duration(rnd.Int64N(slow)), arrives: rnd.IntN(2) == 0}
 	if rnd.IntN(100) < s.Odds && w.r.since() < s.ends()+2*s.TTL {
-		f.what = fates[rnd.IntN(len(fates))]
+		f.met, f.effect = true, effects[rnd.IntN(len(effects))]
 		// A request that is held for a short time is answered in time, but
 		// late.
 		f.hold = time.Duration(rnd.Float64() * []float64{0.16, 1.5}[rnd.IntN(2)] * float64(s.TTL))
-		w.r.recordFault(w.client, fmt.Sprintf("%s %d of client %d: %s", kind, n+1, w.client, f.what))
+		w.r.recordFault(w.client, fmt.Sprintf("%s %d of client %d: %v", kind, n+1, w.client, f.effect))
 	}
 	return f
-}
-
-var errLost = errors.New("lost on the way")
-
-func unknown(ctx context.Context) error {
-	return &driver.Error{Class: driver.Unknown, Err: errors.Join(errLost, context.Cause(ctx))}
 }
 
 // delay waits until a message that takes d arrives. If the client is cut off,
@@ -104,12 +102,12 @@ func (w *network) request(ctx context.Context, q *faults.Request) (any, error) {
 		ctx, heard = w.witness.Sent(ctx)
 	}
 	f := w.nextFault(kind, requestFaults)
-	if f.what == "held" {
+	if f.meets(faults.HoldRequest) {
 		f.there += f.hold
 	}
 	began := w.r.since()
 	if !w.delay(ctx, f.there) {
-		if f.arrives && f.what != "cut" && !w.r.dead(w.client, w.r.since()) {
+		if f.arrives && !f.meets(faults.CutRequest) && !w.r.dead(w.client, w.r.since()) {
 			w.r.recordFault(w.client, fmt.Sprintf("a %s of client %d arrives when nobody waits for it any more", kind, w.client))
 			later := q.Detached()
 			w.inBackground.Go(func() {
@@ -121,29 +119,29 @@ func (w *network) request(ctx context.Context, q *faults.Request) (any, error) {
 				}
 			})
 		}
-		return nil, unknown(ctx)
+		return nil, faults.Lost(ctx)
 	}
-	if f.what == "refused" || w.r.out(w.r.since()) {
+	if f.meets(faults.Refuse) || w.r.out(w.r.since()) {
 		w.r.recordDisturbance(w.client)
 		return nil, &driver.Error{Class: driver.Unavailable, Err: errors.New("out of service")}
 	}
-	if f.what == "cut" {
+	if f.meets(faults.CutRequest) {
 		<-ctx.Done()
-		return nil, unknown(ctx)
+		return nil, faults.Lost(ctx)
 	}
-	if f.what == "doubled" {
+	if f.meets(faults.Double) {
 		_, _ = q.Send(context.WithoutCancel(ctx))
 	}
 	a, err := q.Send(context.WithoutCancel(ctx))
-	switch f.what {
-	case "answer held":
+	switch {
+	case f.meets(faults.HoldAnswer):
 		f.back += f.hold
-	case "answer lost":
+	case f.meets(faults.LoseAnswer):
 		<-ctx.Done()
-		return nil, unknown(ctx)
+		return nil, faults.Lost(ctx)
 	}
 	if !w.delay(ctx, f.back) {
-		return nil, unknown(ctx)
+		return nil, faults.Lost(ctx)
 	}
 	heard()
 	return a, err
@@ -153,13 +151,13 @@ func (w *network) request(ctx context.Context, q *faults.Request) (any, error) {
 // overtake each other.
 func (w *network) passPush(id string, p driver.Status, notify func(string, driver.Status)) {
 	f := w.nextFault("push", pushFaults)
-	if f.what == "dropped" {
+	if f.meets(faults.Drop) {
 		return
 	}
-	if f.what == "held" {
+	if f.meets(faults.Late) {
 		f.back += f.hold
 	}
-	if f.what == "gap" {
+	if f.meets(faults.Gap) {
 		id, p = "", driver.Status{}
 	}
 	w.inBackground.Go(func() {
@@ -167,7 +165,7 @@ func (w *network) passPush(id string, p driver.Status, notify func(string, drive
 			return
 		}
 		w.push(notify, id, p)
-		if f.what == "doubled" && w.delay(w.r.ctx, f.there) {
+		if f.meets(faults.Repeat) && w.delay(w.r.ctx, f.there) {
 			w.push(notify, id, p)
 		}
 	})

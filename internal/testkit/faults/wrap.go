@@ -30,8 +30,7 @@ type Driver struct {
 	swap     func() // the push that waits for the next one
 }
 
-// ErrLost is in the error of every request whose outcome its caller does not
-// learn.
+// ErrLost is in the errors of Lost.
 var ErrLost = errors.New("lost on the way, as planned")
 
 // Wrap puts a plan before a driver. It panics when a rule of the plan cannot
@@ -111,16 +110,16 @@ func (f *Driver) request(ctx context.Context, q *Request) (any, error) {
 		if held := do == HoldRequest || do == HoldAnswer; held && ctx.Err() == nil {
 			return q.Send(ctx)
 		}
-		return nil, lostError(ctx)
+		return nil, Lost(ctx)
 	}
 	switch do {
 	case CutRequest:
 		f.sleep(ctx, r.For)
-		return nil, lostError(ctx)
+		return nil, Lost(ctx)
 	case LoseAnswer:
 		_, _ = q.Send(context.WithoutCancel(ctx))
 		f.sleep(ctx, r.For)
-		return nil, lostError(ctx)
+		return nil, Lost(ctx)
 	case HoldRequest:
 		type result struct {
 			answer any
@@ -142,13 +141,13 @@ func (f *Driver) request(ctx context.Context, q *Request) (any, error) {
 			}
 			return res.answer, res.err
 		case <-ctx.Done():
-			return nil, lostError(ctx)
+			return nil, Lost(ctx)
 		}
 	case HoldAnswer:
 		a, err := q.Send(ctx)
 		f.sleep(ctx, r.For)
 		if ctx.Err() != nil {
-			return nil, lostError(ctx)
+			return nil, Lost(ctx)
 		}
 		return a, err
 	case Overload:
@@ -162,7 +161,7 @@ func (f *Driver) request(ctx context.Context, q *Request) (any, error) {
 		f.inFlight--
 		f.mu.Unlock()
 		if ctx.Err() != nil {
-			return nil, lostError(ctx)
+			return nil, Lost(ctx)
 		}
 		return a, err
 	case NotReady:
@@ -171,7 +170,7 @@ func (f *Driver) request(ctx context.Context, q *Request) (any, error) {
 		_, first := q.Send(ctx)
 		a, err := q.Send(ctx)
 		if isSurelyNotDone(err) && !isSurelyNotDone(first) {
-			return nil, lostError(ctx)
+			return nil, Lost(ctx)
 		}
 		return a, err
 	default:
@@ -209,7 +208,8 @@ func (f *Driver) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func lostError(ctx context.Context) error {
+// Lost returns the error of a request whose outcome its caller does not learn.
+func Lost(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return &driver.Error{Class: driver.Unknown, Err: errors.Join(ErrLost, context.Cause(ctx))}
 	}
