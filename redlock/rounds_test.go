@@ -9,14 +9,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faultproxy"
 	"github.com/holdfast-go/holdfast/redislock"
 )
 
 // A race has three servers, a client on each of them alone, and one client on
-// the majority. The clients reach a server by the same link.
+// the majority. The clients reach a server by the same way.
 type race struct {
 	ss     redisServers
-	links  []*link
+	ways   []*faultproxy.Proxy
 	single []*holdfast.Client
 	all    *holdfast.Client
 	names  int
@@ -29,8 +30,9 @@ func newRace(t testing.TB, ways ...time.Duration) *race {
 	for i, s := range r.ss {
 		url := s.URL("")
 		if len(ways) > 0 {
-			r.links = append(r.links, newLink(t, s, ways[i]))
-			url = r.links[i].url()
+			r.ways = append(r.ways, faultproxy.Between(t, s.Addr()))
+			r.ways[i].Delay(ways[i])
+			url = "redis://" + r.ways[i].Addr() + "/0"
 		}
 		for _, use := range []func(d driver.Driver){
 			func(d driver.Driver) { r.single = append(r.single, racer(t, d)) },
@@ -133,8 +135,8 @@ func TestLockTakesTwoRounds(t *testing.T) {
 	single, up := r.run(t, n, slowest, nil)
 	check("all nodes answer", single, up, 1.3)
 
-	r.links[0].gate.shut()
-	defer r.links[0].gate.reopen()
+	r.ways[0].Split(true)
+	defer r.ways[0].Heal()
 	r.run(t, 3, nil, nil) // the first locks find out that the node hangs
 	single, hung := r.run(t, n, slowest, nil)
 	check("one hangs, and the others agree", single, hung, 1.3)
