@@ -20,7 +20,7 @@ func TestF3_VoteUnderWayAtClose(t *testing.T) {
 			other := w.open(t)
 			defer other.Close()
 			far := wireTo(d, 2)
-			far.late.shut()
+			far.late.Shut()
 			h, err := c.Mutex("n").Lock(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -30,7 +30,7 @@ func TestF3_VoteUnderWayAtClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			if silent {
-				far.own.shut()
+				far.own.Shut()
 			}
 			begun := time.Now()
 			if err := c.Close(); err != nil {
@@ -63,8 +63,8 @@ func TestBreakFindsNoTicketThatLeft(t *testing.T) {
 			other := w.open(t)
 			defer other.Close()
 			far := wireTo(d, d.nodes.homes("n")[2])
-			far.late.shut()
-			defer far.late.reopen()
+			far.late.Shut()
+			defer far.late.Open()
 			h, err := c.Mutex("n").Lock(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -17,11 +17,11 @@ func (w *world) harness() drivertest.Harness {
 		TTL:       30 * time.Second,
 		Pause: func(drivertest.T) func() {
 			for _, s := range w.nodes {
-				s.shut()
+				s.Shut()
 			}
 			return func() {
 				for _, s := range w.nodes {
-					s.reopen()
+					s.Open()
 				}
 			}
 		},

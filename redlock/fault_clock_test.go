@@ -53,7 +53,7 @@ func TestF45_OneClockOfTwoVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		d := w.open(t)
-		wireTo(d, 2).own.shut() // keeps the third vote from the first client
+		wireTo(d, 2).own.Shut() // keeps the third vote from the first client
 		c := clientOf(t, d, ttl)
 		other, _ := w.client(t, ttl)
 		h, err := c.Mutex("n").Lock(t.Context())
@@ -68,7 +68,7 @@ func TestF45_OneClockOfTwoVotes(t *testing.T) {
 			t.Fatal(err)
 		}
 		twoHold(t, h, next)
-		wireTo(d, 2).own.reopen()
+		wireTo(d, 2).own.Open()
 	})
 }
 
@@ -106,7 +106,7 @@ func TestF42_GuardShorterThanALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)
 		d := w.open(t)
-		wireTo(d, 2).own.shut()     // keeps the third vote from the first client
+		wireTo(d, 2).own.Shut()     // keeps the third vote from the first client
 		c := clientOf(t, d, 10*ttl) // renews after a third of it
 		other, _ := w.client(t, ttl)
 		time.Sleep(ttl) // until the drivers know all nodes
@@ -121,7 +121,7 @@ func TestF42_GuardShorterThanALease(t *testing.T) {
 			t.Fatal(err)
 		}
 		twoHold(t, h, next)
-		wireTo(d, 2).own.reopen()
+		wireTo(d, 2).own.Open()
 	})
 }
 

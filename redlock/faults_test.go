@@ -25,11 +25,11 @@ var minorityFaults = []struct {
 	begin, end func(s *store)
 	client     func(w *wire) (heal func()) // cuts off one client alone
 }{
-	{name: "silent", begin: func(s *store) { s.shut() }, end: func(s *store) { s.reopen() }},
+	{name: "silent", begin: func(s *store) { s.Shut() }, end: func(s *store) { s.Open() }},
 	{name: "dead", begin: func(s *store) { s.dead.Store(true) }, end: func(s *store) { s.dead.Store(false) }},
 	{name: "slow", begin: func(s *store) { s.slow.Store(int64(300 * time.Millisecond)) }, end: func(s *store) { s.slow.Store(0) }},
 	{name: "restarted empty", begin: func(s *store) { s.restart(ttl) }, end: func(*store) {}},
-	{name: "cut off from one client", client: func(w *wire) func() { w.own.shut(); return w.own.reopen }},
+	{name: "cut off from one client", client: func(w *wire) func() { return w.own.Shut() }},
 }
 
 // TestF41_FaultyMinorityChangesNothing checks, for each fault of a minority of
@@ -137,15 +137,13 @@ func TestRandomWorlds(t *testing.T) {
 				heal := func() {}
 				switch kind := rnd.IntN(5); {
 				case kind == 0:
-					s.shut()
-					heal = s.reopen
+					heal = s.Shut()
 				case kind == 1:
 					s.dead.Store(true)
 					heal = func() { s.dead.Store(false) }
 				case kind == 2:
 					wi := wireTo(drivers[rnd.IntN(len(drivers))], at)
-					wi.own.shut()
-					heal = wi.own.reopen
+					heal = wi.own.Shut()
 				case kind == 3 && at < (n-1)/2:
 					s.restart(ttl)
 				default:
@@ -262,7 +260,7 @@ func TestF22_StalledMinorityAddsNothing(t *testing.T) {
 			// By now all nodes are watched. None still has the first lock's vote: a node
 			// that has it refuses the next one, which then needs the node that hangs.
 			synctest.Wait()
-			w.nodes[hung].shut()
+			w.nodes[hung].Shut()
 			slowest := 0
 			for i := range 100 {
 				begun := time.Now()
@@ -277,7 +275,7 @@ func TestF22_StalledMinorityAddsNothing(t *testing.T) {
 			if slowest > 2 {
 				t.Errorf("%d of 100 locks waited for the node that hangs", slowest)
 			}
-			w.nodes[hung].reopen()
+			w.nodes[hung].Open()
 		})
 	}
 }

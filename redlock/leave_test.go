@@ -41,7 +41,7 @@ func TestLeaveIsRefusedByAllThatHaveNotConfirmed(t *testing.T) {
 			}
 			defer d.Close()
 			ticket := &driver.Ticket{ID: "1", Name: "n", Units: 1, Limit: 1, TTL: ttl}
-			lost.late.shut()
+			lost.late.Shut()
 			if p, err := d.Join(t.Context(), ticket, false); err != nil || p.State != driver.Held {
 				t.Fatalf("Join: %+v, %v", p, err)
 			}
@@ -55,12 +55,12 @@ func TestLeaveIsRefusedByAllThatHaveNotConfirmed(t *testing.T) {
 				}
 				<-changed
 			}
-			lost.late.reopen()
+			lost.late.Open()
 			restricted.refuses.Store(true)
 			want := driver.Refused
 			if silent {
-				other.own.shut()
-				defer other.own.reopen()
+				other.own.Shut()
+				defer other.own.Open()
 				want = driver.Unknown
 			}
 			ps, err := d.Leave(t.Context(), []driver.Ref{{Ticket: ticket, State: driver.Held}})
@@ -92,7 +92,7 @@ func TestRepeatedLeaveFindsWhatAnEarlierOneLeft(t *testing.T) {
 			synctest.Wait() // the third vote is answered, too
 			for i, n := range w.nodes {
 				if n.dead.Store(i >= late); i < late {
-					wireTo(d, i).own.shut()
+					wireTo(d, i).own.Shut()
 				}
 			}
 			short, stop := context.WithTimeout(t.Context(), time.Millisecond)
@@ -102,7 +102,7 @@ func TestRepeatedLeaveFindsWhatAnEarlierOneLeft(t *testing.T) {
 				t.Fatalf("Leave that is not answered in time: %+v, %v", ps, err)
 			}
 			for i := range late {
-				wireTo(d, i).own.reopen()
+				wireTo(d, i).own.Open()
 			}
 			synctest.Wait()
 			for _, n := range w.nodes {

@@ -29,8 +29,8 @@ func TestNextHomeThatWasAskedNotToLetTheTicketWait(t *testing.T) {
 		if p, err := a.Join(t.Context(), holder, true); err != nil || p.State != driver.Held {
 			t.Fatalf("the first ticket: %v, %v", p.State, err)
 		}
-		next.late.shut()
-		time.AfterFunc(5*time.Millisecond, next.late.reopen)
+		next.late.Shut()
+		time.AfterFunc(5*time.Millisecond, next.late.Open)
 		waiter := &driver.Ticket{ID: "b:1", Name: "n", Units: 1, Limit: 1, TTL: ttl}
 		if p, err := b.Join(t.Context(), waiter, true); err != nil || p.State != driver.Waiting {
 			t.Fatalf("the ticket that waits: %v, %v", p.State, err)
@@ -94,13 +94,13 @@ func TestLeaveWaitsForTheHomeOfAJoinUnderWay(t *testing.T) {
 		home := wireTo(a, a.nodes.homes("n")[0])
 		a.contended.set("n")
 		ticket := &driver.Ticket{ID: "a:1", Name: "n", Units: 1, Limit: 1, TTL: ttl}
-		home.late.shut()
+		home.late.Shut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if p, err := a.Join(ctx, ticket, true); driver.ClassOf(err) != driver.Unknown {
 			t.Fatalf("Join: %v, %v", p.State, err)
 		}
-		home.own.shut()
+		home.own.Shut()
 		ctx, cancel = context.WithTimeout(t.Context(), ttl/8)
 		defer cancel()
 		left, err := a.Leave(ctx, []driver.Ref{{Ticket: ticket, State: driver.Held, JoinPending: true}})
@@ -111,8 +111,8 @@ func TestLeaveWaitsForTheHomeOfAJoinUnderWay(t *testing.T) {
 		if err == nil && left[0].Err == nil && len(q.Tickets) > 0 {
 			t.Errorf("its Leave is answered %v, and %s is there, %v", left[0].State, q.Tickets[0].ID, q.Tickets[0].State)
 		}
-		home.late.reopen()
-		home.own.reopen()
+		home.late.Open()
+		home.own.Open()
 		synctest.Wait()
 		left, err = a.Leave(t.Context(), []driver.Ref{{Ticket: ticket, State: driver.Held, JoinPending: true}})
 		if err != nil || left[0].Err != nil {

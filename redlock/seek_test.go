@@ -70,7 +70,7 @@ func TestWaiterOutlivesItsHome(t *testing.T) {
 				if how == "dead" {
 					home.dead.Store(true)
 				} else {
-					home.shut()
+					home.Shut()
 				}
 				time.Sleep(time.Second)
 				begun := time.Now()
@@ -83,7 +83,7 @@ func TestWaiterOutlivesItsHome(t *testing.T) {
 				if took := time.Since(begun); took > ttl/2 {
 					t.Errorf("the next one waited %v", took)
 				}
-				home.reopen()
+				home.Open()
 				home.dead.Store(false)
 			})
 		})

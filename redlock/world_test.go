@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -26,7 +27,7 @@ type world struct {
 // store is silent, a delay for each request, and a restart guard.
 type store struct {
 	*memlock.Store
-	gate
+	faults.Gate
 	slow    atomic.Int64 // the longest delay of a request
 	dead    atomic.Bool  // connections are refused
 	guarded atomic.Int64 // joins are refused until then, in Unix nanoseconds
@@ -97,16 +98,16 @@ func wireTo(d *Driver, at int) *wire { return d.nodes.all[at].d.(*wire) }
 type wire struct {
 	*memlock.Driver
 	s    *store
-	own  gate
-	late gate // answers to joins wait at it
+	own  faults.Gate
+	late faults.Gate // answers to joins wait at it
 }
 
 func (d *wire) pass(ctx context.Context) error {
 	if d.s.dead.Load() {
 		return driver.Errorf(driver.Unavailable, "connection refused")
 	}
-	for _, g := range []*gate{&d.s.gate, &d.own} {
-		if err := g.pass(ctx); err != nil {
+	for _, g := range []*faults.Gate{&d.s.Gate, &d.own} {
+		if err := g.Pass(ctx); err != nil {
 			return err
 		}
 	}
@@ -128,7 +129,7 @@ func (d *wire) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.St
 		return driver.Status{}, driver.NotReady(time.Duration(left), "restarted without its data")
 	}
 	p, err := d.Driver.Join(ctx, t, wait)
-	if late := d.late.pass(ctx); late != nil {
+	if late := d.late.Pass(ctx); late != nil {
 		return driver.Status{}, late
 	}
 	return p, err
@@ -182,44 +183,6 @@ func (d *wire) Names(ctx context.Context, prefix string) iter.Seq2[string, error
 		return func(yield func(string, error) bool) { yield("", err) }
 	}
 	return d.Driver.Names(ctx, prefix)
-}
-
-// A gate is a place at which requests wait while it is shut.
-type gate struct {
-	mu   sync.Mutex
-	open chan struct{} // nil while open
-}
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open == nil {
-		g.open = make(chan struct{})
-	}
-}
-
-func (g *gate) reopen() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open != nil {
-		close(g.open)
-		g.open = nil
-	}
-}
-
-func (g *gate) pass(ctx context.Context) error {
-	g.mu.Lock()
-	ch := g.open
-	g.mu.Unlock()
-	if ch == nil {
-		return nil
-	}
-	select {
-	case <-ch:
-		return nil
-	case <-ctx.Done():
-		return driver.Wrap(driver.Unknown, context.Cause(ctx))
-	}
 }
 
 // A record checks the holds of one lock: that none overlaps with another, and

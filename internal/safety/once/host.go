@@ -39,7 +39,6 @@ type host struct {
 	link   *link
 	dead   chan struct{}      // closed when this life ends
 	revive chan time.Duration // of a dead host: after that time
-	pauses []func()           // ends of pauses
 }
 
 // start begins a life. While the store is unavailable, it opens it again, as a
@@ -292,8 +291,7 @@ func (h *host) disturb(kill bool, length time.Duration) {
 	h.rec.mu.Lock()
 	h.rec.faults = append(h.rec.faults, f)
 	h.rec.mu.Unlock()
-	resume := h.link.shut()
-	h.pauses = append(h.pauses, resume)
+	resume := h.link.down.Shut()
 	if !kill {
 		h.rec.background.Go(func() {
 			time.Sleep(length)

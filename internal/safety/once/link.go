@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 )
 
 // link is a driver on a host that can be killed and paused: then no request and no
@@ -18,8 +18,7 @@ type link struct {
 	latency time.Duration
 	slow    func(from time.Time) // is told of each request, with its delays in the network
 
-	mu   sync.Mutex
-	open chan struct{} // closed while the host lives and is not paused
+	down faults.Gate // shut while the host is dead or paused
 }
 
 func newLink(d driver.Driver, latency time.Duration, slow func(time.Time)) (*link, error) {
@@ -27,18 +26,7 @@ func newLink(d driver.Driver, latency time.Duration, slow func(time.Time)) (*lin
 	if !ok || !d.Traits().Marks {
 		return nil, errors.Join(errors.New("the store keeps no marks"), d.Close())
 	}
-	l := &link{Driver: d, marks: m, latency: latency, slow: slow, open: make(chan struct{})}
-	close(l.open)
-	return l, nil
-}
-
-// shut holds everything back until resume is called.
-func (l *link) shut() (resume func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	open := make(chan struct{})
-	l.open = open
-	return sync.OnceFunc(func() { close(open) })
+	return &link{Driver: d, marks: m, latency: latency, slow: slow}, nil
 }
 
 // delay waits for the network.
@@ -48,33 +36,20 @@ func (l *link) delay(ctx context.Context) {
 	}
 }
 
-// pass waits for the host.
-func (l *link) pass(ctx context.Context) error {
-	l.mu.Lock()
-	open := l.open
-	l.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	case <-ctx.Done():
-		return driver.Wrap(driver.Unknown, context.Cause(ctx))
-	}
-}
-
 // send sends a request; either it or its answer may be lost.
 func send[A any](ctx context.Context, l *link, request func() (A, error)) (A, error) {
 	var none A
 	begun := time.Now()
 	l.delay(ctx)
 	there := time.Since(begun)
-	if err := l.pass(ctx); err != nil {
+	if err := l.down.Pass(ctx); err != nil {
 		return none, err
 	}
 	arrived := time.Now()
 	a, err := request()
 	l.delay(ctx)
 	l.slow(arrived.Add(-there)) // without the time for which the host was cut off
-	if lost := l.pass(ctx); lost != nil {
+	if lost := l.down.Pass(ctx); lost != nil {
 		return none, lost
 	}
 	return a, err
@@ -103,13 +78,8 @@ func (l *link) Inspect(ctx context.Context, name string) (driver.Queue, error) {
 // Watch implements [driver.Driver]. Pushes to a host that is cut off are lost.
 func (l *link) Watch(ctx context.Context, notify func(string, driver.Status)) error {
 	return l.Driver.Watch(ctx, func(id string, s driver.Status) {
-		l.mu.Lock()
-		open := l.open
-		l.mu.Unlock()
-		select {
-		case <-open:
+		if !l.down.IsShut() {
 			notify(id, s)
-		default:
 		}
 	})
 }

@@ -368,3 +368,32 @@ func TestDoubledRequestThatIsLate(t *testing.T) {
 		}
 	})
 }
+
+// TestGateOpensWithTheLastShut shuts a gate twice: it opens when both are over, or by Open.
+func TestGateOpensWithTheLastShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g faults.Gate
+		passed := func() error {
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			return g.Pass(ctx)
+		}
+		first, second := g.Shut(), g.Shut()
+		second()
+		second()
+		if err := passed(); !g.IsShut() || driver.ClassOf(err) != driver.Unknown {
+			t.Errorf("it passes after one of two: %v", err)
+		}
+		time.AfterFunc(time.Second/2, first)
+		if err := passed(); g.IsShut() || err != nil {
+			t.Errorf("it does not open: %v", err)
+		}
+		old := g.Shut()
+		g.Open()
+		g.Shut()
+		old()
+		if err := passed(); err == nil {
+			t.Error("what an earlier Open has ended opens it")
+		}
+	})
+}
