@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -67,7 +68,7 @@ func TestF105_PlaceOutlastsASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
 		s := memlock.NewStore()
-		silent := &silence{Driver: memlock.New(s)}
+		silent := newSilence(s)
 		c, err := newClient(silent, func() time.Duration { return time.Duration(slept.Load()) })
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +117,7 @@ func TestF105_PlaceOutlastsASuspend(t *testing.T) {
 
 // silence is a driver whose store can fall silent.
 type silence struct {
-	driver.Driver
+	*faults.Hooked
 	mode atomic.Int32
 }
 
@@ -126,40 +127,20 @@ const (
 	toAll
 )
 
-func (d *silence) wait(ctx context.Context, from int32) error {
-	if d.mode.Load() < from {
-		return nil
-	}
-	<-ctx.Done()
-	return driver.Wrap(driver.Unknown, ctx.Err())
-}
-
-func (d *silence) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.wait(ctx, toTickets); err != nil {
-		return driver.Status{}, err
-	}
-	return d.Driver.Join(ctx, t, wait)
-}
-
-func (d *silence) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.wait(ctx, toTickets); err != nil {
-		return nil, err
-	}
-	return d.Driver.Renew(ctx, refs)
-}
-
-func (d *silence) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.wait(ctx, toTickets); err != nil {
-		return nil, err
-	}
-	return d.Driver.Leave(ctx, refs)
-}
-
-func (d *silence) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	if err := d.wait(ctx, toAll); err != nil {
-		return driver.Queue{}, err
-	}
-	return d.Driver.Inspect(ctx, name)
+func newSilence(s *memlock.Store) *silence {
+	d := new(silence)
+	d.Hooked = faults.Passing(memlock.New(s), func(ctx context.Context, r *faults.Request) error {
+		from := int32(toTickets)
+		if r.Op == faults.Inspect {
+			from = toAll
+		}
+		if d.mode.Load() < from {
+			return nil
+		}
+		<-ctx.Done()
+		return driver.Wrap(driver.Unknown, ctx.Err())
+	})
+	return d
 }
 
 // TestF17_WallClockStep covers F17. The wall clock steps without a sleep. The

@@ -2,7 +2,6 @@ package memlock_test
 
 import (
 	"context"
-	"iter"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ func TestDriverConformance(t *testing.T) {
 		g := new(faults.Gate)
 		return drivertest.Harness{
 			TellsLeft: true,
-			Open:      func(drivertest.T) driver.Driver { return gated{memlock.New(s), g} },
+			Open:      func(drivertest.T) driver.Driver { return gated(s, g) },
 			TTL:       30 * time.Second,
 			Pause:     func(drivertest.T) func() { return g.Shut() },
 			LoseData:  func(drivertest.T) { s.LoseData() },
@@ -46,49 +45,13 @@ func TestConformanceInRealTime(t *testing.T) {
 func TestLocks(t *testing.T) {
 	s, g := memlock.NewStore(), new(faults.Gate)
 	drivertest.RunLocks(t, drivertest.Harness{
-		Open:  func(drivertest.T) driver.Driver { return gated{memlock.New(s), g} },
+		Open:  func(drivertest.T) driver.Driver { return gated(s, g) },
 		TTL:   2 * time.Second, // a busy machine can renew its leases in time
 		Pause: func(drivertest.T) func() { return g.Shut() },
 	})
 }
 
-// gated is a driver whose requests wait before the store while the gate is shut.
-type gated struct {
-	*memlock.Driver
-	g *faults.Gate
-}
-
-func (d gated) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.g.Pass(ctx); err != nil {
-		return driver.Status{}, err
-	}
-	return d.Driver.Join(ctx, t, wait)
-}
-
-func (d gated) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.g.Pass(ctx); err != nil {
-		return nil, err
-	}
-	return d.Driver.Renew(ctx, refs)
-}
-
-func (d gated) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.g.Pass(ctx); err != nil {
-		return nil, err
-	}
-	return d.Driver.Leave(ctx, refs)
-}
-
-func (d gated) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	if err := d.g.Pass(ctx); err != nil {
-		return driver.Queue{}, err
-	}
-	return d.Driver.Inspect(ctx, name)
-}
-
-func (d gated) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	if err := d.g.Pass(ctx); err != nil {
-		return func(yield func(string, error) bool) { yield("", err) }
-	}
-	return d.Driver.Names(ctx, prefix)
+// gated returns a driver whose requests wait before the store while the gate is shut.
+func gated(s *memlock.Store, g *faults.Gate) driver.Driver {
+	return faults.Passing(memlock.New(s), func(ctx context.Context, _ *faults.Request) error { return g.Pass(ctx) })
 }

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"iter"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -55,7 +54,7 @@ func (s *store) restart(ttl time.Duration) {
 func (w *world) drivers() []driver.Driver {
 	var ds []driver.Driver
 	for _, s := range w.nodes {
-		ds = append(ds, &wire{Driver: memlock.New(s.Store), s: s})
+		ds = append(ds, newWire(s))
 	}
 	return ds
 }
@@ -96,10 +95,16 @@ func wireTo(d *Driver, at int) *wire { return d.nodes.all[at].d.(*wire) }
 // wire is the way between one client and one store; its own gate cuts off this
 // client alone.
 type wire struct {
-	*memlock.Driver
+	*faults.Hooked
 	s    *store
 	own  faults.Gate
 	late faults.Gate // answers to joins wait at it
+}
+
+func newWire(s *store) *wire {
+	d := &wire{s: s}
+	d.Hooked = &faults.Hooked{Driver: memlock.New(s.Store), OnRequest: d.request}
+	return d
 }
 
 func (d *wire) pass(ctx context.Context) error {
@@ -121,68 +126,40 @@ func (d *wire) pass(ctx context.Context) error {
 	return nil
 }
 
-func (d *wire) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.pass(ctx); err != nil {
-		return driver.Status{}, err
-	}
-	if left := d.s.guarded.Load() - time.Now().UnixNano(); left > 0 {
-		return driver.Status{}, driver.NotReady(time.Duration(left), "restarted without its data")
-	}
-	p, err := d.Driver.Join(ctx, t, wait)
-	if late := d.late.Pass(ctx); late != nil {
-		return driver.Status{}, late
-	}
-	return p, err
-}
-
-func (d *wire) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+func (d *wire) request(ctx context.Context, r *faults.Request) (any, error) {
 	if err := d.pass(ctx); err != nil {
 		return nil, err
 	}
-	return d.Driver.Renew(ctx, refs)
-}
-
-func (d *wire) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.pass(ctx); err != nil {
-		return nil, err
-	}
-	for _, r := range refs {
-		if r.JoinPending {
-			d.s.unsure.Add(1)
+	switch r.Op {
+	case faults.Join:
+		if left := d.s.guarded.Load() - time.Now().UnixNano(); left > 0 {
+			return nil, driver.NotReady(time.Duration(left), "restarted without its data")
+		}
+		p, err := r.Send(ctx)
+		if late := d.late.Pass(ctx); late != nil {
+			return nil, late
+		}
+		return p, err
+	case faults.Leave:
+		for _, ref := range r.Refs {
+			if ref.JoinPending {
+				d.s.unsure.Add(1)
+			}
+		}
+	case faults.Watch:
+		if d.s.deaf.Load() {
+			return nil, driver.Errorf(driver.Unavailable, "no connection to listen on")
 		}
 	}
-	return d.Driver.Leave(ctx, refs)
+	return r.Send(ctx)
 }
 
-func (d *wire) Watch(ctx context.Context, moved func(string, driver.Status)) error {
-	if err := d.pass(ctx); err != nil {
-		return err
-	}
-	if d.s.deaf.Load() {
-		return driver.Errorf(driver.Unavailable, "no connection to listen on")
-	}
-	return d.Driver.Watch(ctx, moved)
-}
-
-func (d *wire) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	if err := d.pass(ctx); err != nil {
-		return driver.Queue{}, err
-	}
-	return d.Driver.Inspect(ctx, name)
-}
-
+// Identity implements [driver.Identifier].
 func (d *wire) Identity(ctx context.Context) (string, error) {
 	if err := d.pass(ctx); err != nil {
 		return "", err
 	}
-	return d.Driver.Identity(ctx)
-}
-
-func (d *wire) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	if err := d.pass(ctx); err != nil {
-		return func(yield func(string, error) bool) { yield("", err) }
-	}
-	return d.Driver.Names(ctx, prefix)
+	return d.Hooked.Identity(ctx)
 }
 
 // A record checks the holds of one lock: that none overlaps with another, and

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // TestWaitersBehindAnotherKeepTheirOrder lets clients wait for permits at one server, which
@@ -57,7 +56,7 @@ func TestWaitersBehindAnotherKeepTheirOrder(t *testing.T) {
 func TestServerWithoutItsStoreKeepsNoWaiterBehindOthers(t *testing.T) {
 	for _, behind := range []int{1, 2, 5} {
 		bubble(t, func(w *world) {
-			d := &cuttable{Driver: memlock.New(w.store)}
+			d := newCuttable(w.store)
 			w.startOver(w.hosts[0], d)
 			direct := w.direct()
 			all := permitsOf3(t, direct, 3)

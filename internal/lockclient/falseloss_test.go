@@ -187,7 +187,7 @@ func TestBalancerWithAServerThatIsCutOff(t *testing.T) {
 	for _, cut := range []int{0, 1} {
 		for before := range 3 { // requests of others, which change whose turn it is
 			bubble(t, func(w *world) {
-				d := &cuttable{Driver: memlock.New(w.store)}
+				d := newCuttable(w.store)
 				w.startOver(w.hosts[cut], d)
 				w.net.set("localhost:7420", &inTurn{servers: []http.Handler{w.net.servers[w.hosts[0]], w.net.servers[w.hosts[1]]}})
 				straight := w.client()

@@ -164,7 +164,7 @@ func TestServerWithoutItsStoreIsLeft(t *testing.T) {
 	for _, renewed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("renewed=%v", renewed), func(t *testing.T) {
 			bubble(t, func(w *world) {
-				d := &cuttable{Driver: memlock.New(w.store)}
+				d := newCuttable(w.store)
 				w.startOver(w.hosts[0], d)
 				c := w.client()
 				h := w.lock(c, "n")

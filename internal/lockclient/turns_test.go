@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // TestSilentServerIsLeftWithinACall lets a server carry requests out and answer nothing.
@@ -64,7 +63,7 @@ func first(sts []driver.Status, err error) (driver.Status, error) {
 // the store: the other one renews it in the same call.
 func TestServerThatCannotServeIsLeftWithinACall(t *testing.T) {
 	bubble(t, func(w *world) {
-		cut := &cuttable{Driver: memlock.New(w.store)}
+		cut := newCuttable(w.store)
 		w.startOver(w.hosts[0], cut)
 		d := w.open()
 		defer d.Close()

@@ -176,7 +176,7 @@ func TestOldServersExpiryEndsNoWait(t *testing.T) {
 // waits there: it holds by the other server.
 func TestServerThatLostItsPlaceIsLeft(t *testing.T) {
 	bubble(t, func(w *world) {
-		d := &cuttable{Driver: memlock.New(w.store)}
+		d := newCuttable(w.store)
 		w.startOver(w.hosts[0], d)
 		holder := w.lock(w.direct(), "n")
 		waiter := w.lockAsync(w.client(), "n")
@@ -203,7 +203,7 @@ func TestServerThatLostItsPlaceIsLeft(t *testing.T) {
 // TestServerThatLostThePlacesOfPermitsIsLeft is the same for two waits for permits.
 func TestServerThatLostThePlacesOfPermitsIsLeft(t *testing.T) {
 	bubble(t, func(w *world) {
-		d := &cuttable{Driver: memlock.New(w.store)}
+		d := newCuttable(w.store)
 		w.startOver(w.hosts[0], d)
 		all := permitsOf3(t, w.direct(), 3)
 		got := make(chan *holdfast.Hold, 2)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/lockserver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
@@ -167,44 +168,20 @@ func (w *world) startOver(host string, d driver.Driver) *lockserver.Server {
 
 // cuttable is a way to a store that can be cut: requests are then answered never.
 type cuttable struct {
-	*memlock.Driver
+	*faults.Hooked
 	cut atomic.Bool
 }
 
-func (d *cuttable) pass(ctx context.Context) error {
-	if !d.cut.Load() {
-		return nil
-	}
-	<-ctx.Done()
-	return driver.Wrap(driver.Unknown, context.Cause(ctx))
-}
-
-func (d *cuttable) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.pass(ctx); err != nil {
-		return driver.Status{}, err
-	}
-	return d.Driver.Join(ctx, t, wait)
-}
-
-func (d *cuttable) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.pass(ctx); err != nil {
-		return nil, err
-	}
-	return d.Driver.Renew(ctx, refs)
-}
-
-func (d *cuttable) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.pass(ctx); err != nil {
-		return nil, err
-	}
-	return d.Driver.Leave(ctx, refs)
-}
-
-func (d *cuttable) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	if err := d.pass(ctx); err != nil {
-		return driver.Queue{}, err
-	}
-	return d.Driver.Inspect(ctx, name)
+func newCuttable(s *memlock.Store) *cuttable {
+	d := new(cuttable)
+	d.Hooked = faults.Passing(memlock.New(s), func(ctx context.Context, _ *faults.Request) error {
+		if !d.cut.Load() {
+			return nil
+		}
+		<-ctx.Done()
+		return driver.Wrap(driver.Unknown, context.Cause(ctx))
+	})
+	return d
 }
 
 // kill ends a server as far as others can see.

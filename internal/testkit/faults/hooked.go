@@ -26,6 +26,17 @@ var (
 	_ driver.Marker     = (*Hooked)(nil)
 )
 
+// Passing returns a driver whose requests are sent when pass has returned nil. A request
+// for which it returns an error fails with that.
+func Passing(d driver.Driver, pass func(ctx context.Context, r *Request) error) *Hooked {
+	return &Hooked{Driver: d, OnRequest: func(ctx context.Context, r *Request) (any, error) {
+		if err := pass(ctx, r); err != nil {
+			return nil, err
+		}
+		return r.Send(ctx)
+	}}
+}
+
 // Request is a request on its way to a driver.
 type Request struct {
 	Op       Op
