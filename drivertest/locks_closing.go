@@ -335,7 +335,7 @@ type silencedClient struct {
 // work ends when it is asked to.
 func (w *lockWorld) silencedClient(other *holdfast.Client, name string) *silencedClient {
 	w.Helper()
-	d := &link{Driver: w.h.Open(w.T)}
+	d := newLink(w.h.Open(w.T))
 	c := &silencedClient{Client: w.clientThrough(d), w: w, name: name}
 	h := w.lock(c.Mutex(name + "/held"))
 	c.calls.Go(func() {

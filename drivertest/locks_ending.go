@@ -47,7 +47,7 @@ var endCases = []lockCase{
 		}
 	}},
 	{name: "several locks and a silent store", about: "a lock of several names returns when its context ends, and leaves nothing (F112)", run: func(w *lockWorld) {
-		d := &link{Driver: w.h.Open(w.T)}
+		d := newLink(w.h.Open(w.T))
 		c, other := w.clientThrough(d), w.client()
 		a, b := w.name+"/a", w.name+"/b"
 		h := w.lock(other.Mutex(b))

@@ -44,7 +44,7 @@ var hardCases = []lockCase{
 		}
 	}},
 	{name: "dead holder", about: "a holder cut off blocks for one lease, and knows first (F86, G3)", run: func(w *lockWorld) {
-		d := &link{Driver: w.h.Open(w.T)}
+		d := newLink(w.h.Open(w.T))
 		c, other := w.clientThrough(d), w.client()
 		h := w.lock(c.Mutex(w.name))
 		next := make(chan uint64, 1)
@@ -84,7 +84,7 @@ var hardCases = []lockCase{
 		h := w.lock(holder.Mutex(w.name))
 		var links []*link
 		for i := range 3 { // on a slow machine this may take longer than a lease
-			d := &link{Driver: w.h.Open(w.T)}
+			d := newLink(w.h.Open(w.T))
 			c := w.clientThrough(d)
 			links = append(links, d)
 			go func() { _, _ = c.Mutex(w.name).Lock(w.limit()) }()

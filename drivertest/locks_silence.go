@@ -79,7 +79,7 @@ func (w *lockWorld) refused(effect string) (use func(), told func() bool) {
 
 var silenceCases = []lockCase{
 	{name: "silence longer than a lease", about: "a wait with a place outlasts it, and those behind it in its process do (F105)", run: func(w *lockWorld) {
-		d := &link{Driver: w.h.Open(w.T)}
+		d := newLink(w.h.Open(w.T))
 		c, other := w.clientThrough(d), w.clientWithLongTTL()
 		h := w.lock(other.Mutex(w.name))
 		first := w.lockInBackground(c.Mutex(w.name))
@@ -104,7 +104,7 @@ var silenceCases = []lockCase{
 		}
 	}},
 	{name: "a store silent for longer than a lease", about: "waits outlast it, whatever the driver makes of it (F105)", pause: true, run: func(w *lockWorld) {
-		d := &link{Driver: w.h.Open(w.T)}
+		d := newLink(w.h.Open(w.T))
 		c, other := w.clientThrough(d), w.clientWithLongTTL()
 		h := w.lock(other.Mutex(w.name))
 		first := w.lockInBackground(c.Mutex(w.name))
@@ -124,7 +124,7 @@ var silenceCases = []lockCase{
 		}
 	}},
 	{name: "deaf client", about: "one whose answers are lost keeps nobody out for longer than a lease, and goes on when it hears (F105)", run: func(w *lockWorld) {
-		d := &link{Driver: w.h.Open(w.T)}
+		d := newLink(w.h.Open(w.T))
 		c, other := w.clientThrough(d), w.clientWithLongTTL()
 		h := w.lock(other.Mutex(w.name))
 		done := w.lockInBackground(c.Mutex(w.name))
