@@ -39,7 +39,7 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(context.
 		c.write(checker.Event{What: broke, Text: err.Error()})
 		return err
 	}
-	c.drv = &disturbedDriver{Driver: d}
+	c.drv = newDisturbedDriver(d)
 	c.locks, err = holdfast.New(c.drv, holdfast.WithTTL(c.TTL), holdfast.WithPrefix(c.Prefix), holdfast.WithObserver(c.observer()))
 	if err != nil {
 		c.write(checker.Event{What: broke, Text: err.Error()})

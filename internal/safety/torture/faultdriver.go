@@ -11,56 +11,29 @@ import (
 // disturbedDriver is a driver whose requests and pushes meet a plan of faults
 // for a time.
 type disturbedDriver struct {
-	driver.Driver
+	faults.Hooked
 
 	mu      sync.Mutex
-	moved   func(string, driver.Status) // the function given to Watch
-	current *fault                      // nil: no fault
+	current *fault // nil: no fault
 }
 
-// fault is the time in which one plan is in force. Requests and pushes have
-// separate drivers, so that the plan of requests does not affect the Watch of
-// the pushes.
+// fault is the time in which one plan is in force.
 type fault struct {
-	requests, pushes *faults.Driver
-	push             func(string, driver.Status) // receives the pushes of the store
-	calls            sync.WaitGroup              // requests and pushes under way
+	*faults.Run
+	calls sync.WaitGroup // requests and pushes under way
 }
 
-// keptOpen is the driver behind a fault. It outlasts the fault.
-type keptOpen struct {
-	driver.Driver
-	f *fault
-}
-
-// Close keeps the driver open: only the fault is over.
-func (keptOpen) Close() error { return nil }
-
-// Watch keeps notify as the receiver of the store's pushes.
-func (o keptOpen) Watch(_ context.Context, notify func(string, driver.Status)) error {
-	o.f.push = notify
-	return nil
+func newDisturbedDriver(d driver.Driver) *disturbedDriver {
+	x := new(disturbedDriver)
+	x.Hooked = faults.Hooked{Driver: d, OnRequest: x.request, OnPush: x.push}
+	return x
 }
 
 // begin puts a plan into force.
 func (d *disturbedDriver) begin(p faults.Plan) {
-	f := &fault{}
-	requests, pushes := faults.Plan{Seed: p.Seed}, faults.Plan{Seed: p.Seed}
-	for _, r := range p.Rules {
-		if r.On == faults.Push {
-			pushes.Rules = append(pushes.Rules, r)
-		} else {
-			requests.Rules = append(requests.Rules, r)
-		}
-	}
-	f.requests = faults.Wrap(keptOpen{d.Driver, f}, requests)
-	f.pushes = faults.Wrap(keptOpen{d.Driver, f}, pushes)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.moved != nil {
-		_ = f.pushes.Watch(context.Background(), d.moved) // keptOpen.Watch returns no error
-	}
-	d.current = f
+	d.current = &fault{Run: p.Begin()}
 }
 
 // lift ends the current plan and returns its fault, nil if there was none. The
@@ -81,78 +54,49 @@ func (f *fault) end() (met int64) {
 		return 0
 	}
 	f.calls.Wait()
-	for _, w := range []*faults.Driver{f.requests, f.pushes} {
-		_ = w.Close()
-		for _, n := range w.Applied() {
-			met += int64(n)
-		}
+	f.End()
+	for _, n := range f.Applied() {
+		met += int64(n)
 	}
 	return met
 }
 
-// currentDriver returns the driver for a request, and a function to call when
-// the request is done.
-func (d *disturbedDriver) currentDriver() (to driver.Driver, done func()) {
+// meet returns the current fault, of which the caller says when its request or push is
+// done. It returns nil if there is none.
+func (d *disturbedDriver) meet() *fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if f := d.current; f != nil {
-		f.calls.Add(1)
-		return f.requests, f.calls.Done
+	if d.current != nil {
+		d.current.calls.Add(1)
 	}
-	return d.Driver, func() {}
+	return d.current
 }
 
-func (d *disturbedDriver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	to, done := d.currentDriver()
-	defer done()
-	return to.Join(ctx, t, wait)
+// request sends a request by the current plan. Watch is not disturbed.
+func (d *disturbedDriver) request(ctx context.Context, r *faults.Request) (any, error) {
+	if r.Op == faults.Watch {
+		return r.Send(ctx)
+	}
+	f := d.meet()
+	if f == nil {
+		return r.Send(ctx)
+	}
+	defer f.calls.Done()
+	return f.Request(ctx, r)
 }
 
-func (d *disturbedDriver) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	to, done := d.currentDriver()
-	defer done()
-	return to.Renew(ctx, refs)
-}
-
-func (d *disturbedDriver) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	to, done := d.currentDriver()
-	defer done()
-	return to.Leave(ctx, refs)
-}
-
-func (d *disturbedDriver) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	to, done := d.currentDriver()
-	defer done()
-	return to.Inspect(ctx, name)
-}
-
-// Watch is not disturbed itself, but its pushes are.
-func (d *disturbedDriver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
-	d.mu.Lock()
-	d.moved = notify
-	d.mu.Unlock()
-	return d.Driver.Watch(ctx, func(id string, p driver.Status) {
-		d.mu.Lock()
-		f := d.current
-		if f != nil {
-			f.calls.Add(1)
-		}
-		d.mu.Unlock()
-		if f == nil {
-			notify(id, p)
-			return
-		}
-		defer f.calls.Done()
-		if f.push == nil { // the fault began before Watch
-			notify(id, p)
-			return
-		}
-		f.push(id, p)
-	})
+func (d *disturbedDriver) push(id string, s driver.Status, notify func(string, driver.Status)) {
+	f := d.meet()
+	if f == nil {
+		notify(id, s)
+		return
+	}
+	defer f.calls.Done()
+	f.Push(id, s, notify)
 }
 
 // Close ends a fault and the driver.
 func (d *disturbedDriver) Close() error {
 	d.lift().end()
-	return d.Driver.Close()
+	return d.Hooked.Close()
 }

@@ -103,7 +103,7 @@ func certain(c Config) bool {
 // ended on the client is separate: requests that the last one holds are waited
 // for separately.
 func TestFaultAfterFault(t *testing.T) {
-	d := &disturbedDriver{Driver: memlock.Open("")}
+	d := newDisturbedDriver(memlock.Open(""))
 	ask := func() error {
 		_, err := d.Join(t.Context(), &driver.Ticket{ID: "00000000-0000-4000-8000-000000000001:1", Name: "n", Units: 1, Limit: 1, TTL: time.Minute}, true)
 		return err

@@ -13,10 +13,29 @@ import (
 // Driver is a driver with a plan of faults before it.
 type Driver struct {
 	Hooked
+	*Run
+}
+
+// Wrap puts a plan before a driver. It panics when a rule of the plan cannot
+// happen to what it is for.
+func Wrap(d driver.Driver, p Plan) *Driver {
+	r := p.Begin()
+	return &Driver{Hooked: Hooked{Driver: d, OnRequest: r.Request, OnPush: r.Push}, Run: r}
+}
+
+// Close implements [driver.Driver]. Requests that are still on their way
+// arrive before the driver is closed; pushes do not.
+func (d *Driver) Close() error {
+	d.End()
+	return d.Hooked.Close()
+}
+
+// Run is a plan in force.
+type Run struct {
 	plan  Plan
 	start time.Time
 
-	ctx    context.Context // ends with Close, which delivers what is held
+	ctx    context.Context // ends with End, which delivers what is held
 	cancel context.CancelFunc
 	held   sync.WaitGroup // requests and pushes that are still on their way
 
@@ -33,22 +52,20 @@ type Driver struct {
 // ErrLost is in the errors of Lost.
 var ErrLost = errors.New("lost on the way, as planned")
 
-// Wrap puts a plan before a driver. It panics when a rule of the plan cannot
-// happen to what it is for.
-func Wrap(d driver.Driver, p Plan) *Driver {
+// Begin puts the plan into force. It panics when a rule cannot happen to what it is for.
+func (p Plan) Begin() *Run {
 	for _, r := range p.Rules {
 		if err := r.check(); err != nil {
 			panic("faults: " + err.Error())
 		}
 	}
-	f := &Driver{plan: p, start: time.Now(), applied: make([]int, len(p.Rules))}
-	f.Hooked = Hooked{Driver: d, OnRequest: f.request, OnPush: f.push}
+	f := &Run{plan: p, start: time.Now(), applied: make([]int, len(p.Rules))}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }
 
 // Log returns the faults so far, one line each.
-func (f *Driver) Log() []string {
+func (f *Run) Log() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.log...)
@@ -56,7 +73,7 @@ func (f *Driver) Log() []string {
 
 // Applied returns the number of requests that each rule of the plan applied to
 // so far.
-func (f *Driver) Applied() []int {
+func (f *Run) Applied() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]int(nil), f.applied...)
@@ -64,14 +81,14 @@ func (f *Driver) Applied() []int {
 
 // Heal ends the plan: from now on requests and pushes are sent unchanged. Those that it holds
 // arrive when their time is over.
-func (f *Driver) Heal() {
+func (f *Run) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.healed = true
 }
 
 // next counts a request and returns the rule that decides about it, or nil.
-func (f *Driver) next(op Op, what string) *Rule {
+func (f *Run) next(op Op, what string) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count[op]++
@@ -88,9 +105,9 @@ func (f *Driver) next(op Op, what string) *Rule {
 	return nil
 }
 
-// request sends one request by the plan. A Watch is never carried out twice, nor when its
+// Request sends one request by the plan. A Watch is never carried out twice, nor when its
 // caller is told that it failed: a rule that would do that cuts the request.
-func (f *Driver) request(ctx context.Context, q *Request) (any, error) {
+func (f *Run) Request(ctx context.Context, q *Request) (any, error) {
 	f.mu.Lock()
 	closed := f.closed
 	f.mu.Unlock()
@@ -185,7 +202,7 @@ func isSurelyNotDone(err error) bool {
 }
 
 // inBackground does something that Close waits for, unless it is too late for that.
-func (f *Driver) inBackground(do func()) bool {
+func (f *Run) inBackground(do func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
@@ -195,7 +212,7 @@ func (f *Driver) inBackground(do func()) bool {
 }
 
 // sleep sleeps until d is over, ctx ends, or the driver is closed.
-func (f *Driver) sleep(ctx context.Context, d time.Duration) {
+func (f *Run) sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -216,8 +233,8 @@ func Lost(ctx context.Context) error {
 	return &driver.Error{Class: driver.Unknown, Err: ErrLost}
 }
 
-// push passes a push on by the plan.
-func (f *Driver) push(id string, p driver.Status, notify func(string, driver.Status)) {
+// Push passes a push on by the plan.
+func (f *Run) Push(id string, p driver.Status, notify func(string, driver.Status)) {
 	r := f.next(Push, "of "+id)
 	f.mu.Lock()
 	before := f.swap
@@ -251,13 +268,12 @@ func (f *Driver) push(id string, p driver.Status, notify func(string, driver.Sta
 	}
 }
 
-// Close implements [driver.Driver]. Requests that are still on their way
-// arrive before the driver is closed; pushes do not.
-func (f *Driver) Close() error {
+// End ends the plan when every request that is still on its way has arrived. Pushes that
+// are held do not arrive.
+func (f *Run) End() {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
 	f.cancel()
 	f.held.Wait()
-	return f.Hooked.Close()
 }
