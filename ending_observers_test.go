@@ -92,7 +92,7 @@ func TestLeadHasTheObserversValues(t *testing.T) {
 // closes.
 func TestExistingSizeWhoseStoreIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: memlock.New(memlock.NewStore())}
+		d := hook(memlock.NewStore())
 		d.look = func(ctx context.Context, _ lookFunc) (driver.Queue, error) {
 			<-ctx.Done()
 			return driver.Queue{}, driver.Errorf(driver.Unavailable, "silent")

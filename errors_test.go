@@ -197,8 +197,8 @@ func TestCallsAfterCloseHaveErrClosed(t *testing.T) {
 // matches ErrUnsupported, and sends nothing.
 func TestStoresWithoutAnAbility(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := &plain{hooked: hook(memlock.NewStore())}
-		c := client(t, d)
+		d := hook(memlock.NewStore())
+		c := client(t, plain{d})
 		_, lock := c.RWMutex("a").Lock(bg)
 		_, read := c.RWMutex("a").RLock(bg)
 		_, acquire := c.Semaphore("a", 2).Acquire(bg, 1)
@@ -223,10 +223,10 @@ func TestStoresWithoutAnAbility(t *testing.T) {
 }
 
 // plain is a store with mutexes alone, whose driver has no methods beyond a Driver's.
-type plain struct{ *hooked }
+type plain struct{ driver.Driver }
 
-func (p *plain) Traits() driver.Traits {
-	t := p.hooked.Driver.Traits()
+func (p plain) Traits() driver.Traits {
+	t := p.Driver.Traits()
 	t.Shared, t.Owner, t.Marks = false, false, false
 	return t
 }

@@ -10,13 +10,14 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // hooked is a driver whose requests a test can watch, delay and lose. A nil
 // hook passes the request on.
 type hooked struct {
-	driver.Driver
+	faults.Hooked
 	mu    sync.Mutex
 	join  func(ctx context.Context, t *driver.Ticket, next joinFunc) (driver.Status, error)
 	renew func(ctx context.Context, refs []driver.Ref, next batchFunc) ([]driver.Status, error)
@@ -24,8 +25,11 @@ type hooked struct {
 	push  func(id string, p driver.Status, next func(string, driver.Status))
 	look  func(ctx context.Context, next lookFunc) (driver.Queue, error)
 
-	joins, renews, leaves int // requests sent
-	renewed               int // tickets in them
+	mark    func(ctx context.Context, next func() (driver.Mark, error)) (driver.Mark, error)
+	setMark func(ctx context.Context, next func() error) error
+
+	joins, renews, leaves, reads, sets int // requests sent
+	renewed                            int // tickets in the renewals
 }
 
 type (
@@ -34,17 +38,18 @@ type (
 	lookFunc  func() (driver.Queue, error)
 )
 
-func (d *hooked) count(n *int, by int) {
-	d.mu.Lock()
-	*n += by
-	d.mu.Unlock()
-}
-
 // sentRenews returns the number of renewals sent.
 func (d *hooked) sentRenews() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.renews
+}
+
+// sent returns the numbers of Marks, SetMarks and Joins sent.
+func (d *hooked) sent() (reads, sets, joins int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.reads, d.sets, d.joins
 }
 
 // sentJoins returns the number of Joins sent.
@@ -54,65 +59,59 @@ func (d *hooked) sentJoins() int {
 	return d.joins
 }
 
-func (d *hooked) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	d.count(&d.joins, 1)
-	next := func() (driver.Status, error) { return d.Driver.Join(ctx, t, wait) }
+// request counts a request, and lets its hook answer it.
+func (d *hooked) request(ctx context.Context, r *faults.Request) (any, error) {
 	d.mu.Lock()
-	hook := d.join
-	d.mu.Unlock()
-	if hook != nil {
-		return hook(ctx, t, next)
+	join, renew, leave, look, mark, setMark := d.join, d.renew, d.leave, d.look, d.mark, d.setMark
+	switch r.Op {
+	case faults.Join:
+		d.joins++
+	case faults.Renew:
+		d.renews++
+		d.renewed += len(r.Refs)
+	case faults.Leave:
+		d.leaves++
+	case faults.Mark:
+		d.reads++
+	case faults.SetMark:
+		d.sets++
 	}
-	return next()
+	d.mu.Unlock()
+	switch {
+	case r.Op == faults.Join && join != nil:
+		return join(ctx, r.Ticket, next[driver.Status](ctx, r))
+	case r.Op == faults.Renew && renew != nil:
+		return renew(ctx, r.Refs, next[[]driver.Status](ctx, r))
+	case r.Op == faults.Leave && leave != nil:
+		return leave(ctx, r.Refs, next[[]driver.Status](ctx, r))
+	case r.Op == faults.Inspect && look != nil:
+		return look(ctx, next[driver.Queue](ctx, r))
+	case r.Op == faults.Mark && mark != nil:
+		return mark(ctx, next[driver.Mark](ctx, r))
+	case r.Op == faults.SetMark && setMark != nil:
+		return nil, setMark(ctx, func() error { _, err := r.Send(ctx); return err })
+	}
+	return r.Send(ctx)
 }
 
-func (d *hooked) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	d.count(&d.renews, 1)
-	d.count(&d.renewed, len(refs))
-	next := func() ([]driver.Status, error) { return d.Driver.Renew(ctx, refs) }
-	d.mu.Lock()
-	hook := d.renew
-	d.mu.Unlock()
-	if hook != nil {
-		return hook(ctx, refs, next)
+// next returns a function that sends a request.
+func next[A any](ctx context.Context, r *faults.Request) func() (A, error) {
+	return func() (A, error) {
+		a, err := r.Send(ctx)
+		answer, _ := a.(A)
+		return answer, err
 	}
-	return next()
 }
 
-func (d *hooked) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	d.count(&d.leaves, 1)
-	next := func() ([]driver.Status, error) { return d.Driver.Leave(ctx, refs) }
+func (d *hooked) passPush(id string, p driver.Status, moved func(string, driver.Status)) {
 	d.mu.Lock()
-	hook := d.leave
+	hook := d.push
 	d.mu.Unlock()
 	if hook != nil {
-		return hook(ctx, refs, next)
+		hook(id, p, moved)
+		return
 	}
-	return next()
-}
-
-func (d *hooked) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	next := func() (driver.Queue, error) { return d.Driver.Inspect(ctx, name) }
-	d.mu.Lock()
-	hook := d.look
-	d.mu.Unlock()
-	if hook != nil {
-		return hook(ctx, next)
-	}
-	return next()
-}
-
-func (d *hooked) Watch(ctx context.Context, moved func(string, driver.Status)) error {
-	return d.Driver.Watch(ctx, func(id string, p driver.Status) {
-		d.mu.Lock()
-		hook := d.push
-		d.mu.Unlock()
-		if hook != nil {
-			hook(id, p, moved)
-			return
-		}
-		moved(id, p)
-	})
+	moved(id, p)
 }
 
 // set changes hooks while requests are in flight.
@@ -146,7 +145,11 @@ func (d *hooked) heal() {
 	d.set(func(d *hooked) { d.join, d.renew, d.leave, d.push, d.look = nil, nil, nil, nil, nil })
 }
 
-func hook(s *memlock.Store) *hooked { return &hooked{Driver: memlock.New(s)} }
+func hook(s *memlock.Store) *hooked {
+	d := new(hooked)
+	d.Hooked = faults.Hooked{Driver: memlock.New(s), OnRequest: d.request, OnPush: d.passPush}
+	return d
+}
 
 func client(tb testing.TB, d driver.Driver, opts ...holdfast.ClientOption) *holdfast.Client {
 	tb.Helper()

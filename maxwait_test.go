@@ -78,7 +78,6 @@ func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
 		*testing.T
 		c, other *holdfast.Client
 		h        *hooked
-		m        *marked
 		opts     []holdfast.Option // bound the wait
 	}
 	hold := func(w *world, m *holdfast.Mutex, lasts time.Duration) {
@@ -131,7 +130,7 @@ func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
 		},
 		"Once behind another": func(w *world, ctx context.Context) error {
 			hold(w, w.other.Mutex("job"), time.Minute)
-			w.m.mark = func(_ context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
+			w.h.mark = func(_ context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
 				time.Sleep(2 * time.Second)
 				return next()
 			}
@@ -139,14 +138,14 @@ func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
 			return err
 		},
 		"Once that cannot read the slot": func(w *world, ctx context.Context) error {
-			w.m.mark = silentRead
+			w.h.mark = silentRead
 			_, err := w.c.Once(ctx, "job", noon, work, w.opts...)
 			return err
 		},
 		"Once that cannot read the slot under the lock": func(w *world, ctx context.Context) error {
-			w.m.mark = func(_ context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
+			w.h.mark = func(_ context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
 				time.Sleep(time.Second)
-				w.m.set(func(m *marked) { m.mark = silentRead })
+				w.h.set(func(h *hooked) { h.mark = silentRead })
 				return next()
 			}
 			_, err := w.c.Once(ctx, "job", noon, work, w.opts...)
@@ -156,7 +155,7 @@ func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
 			if len(w.opts) > 0 {
 				return nil // it has no MaxWait
 			}
-			w.m.mark = silentRead
+			w.h.mark = silentRead
 			_, err := w.c.TryOnce(ctx, "job", noon, work)
 			return err
 		},
@@ -166,7 +165,7 @@ func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, observed %v, MaxWait %v", name, observed, maxWait), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
 						s := memlock.NewStore()
-						w := &world{T: t, h: hook(s), m: markedOn(s), other: client(t, memlock.New(s))}
+						w := &world{T: t, h: hook(s), other: client(t, memlock.New(s))}
 						var opts []holdfast.ClientOption
 						var told time.Duration // to the Observer, in the error
 						if observed {
@@ -185,7 +184,7 @@ func TestWaitedIsTheTimeSinceTheCall(t *testing.T) {
 								},
 							}))
 						}
-						w.c = client(t, markedHook{w.h, w.m}, opts...)
+						w.c = client(t, w.h, opts...)
 						ctx := bg
 						if maxWait {
 							w.opts = []holdfast.Option{holdfast.WithMaxWait(end)}

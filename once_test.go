@@ -16,64 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// marked is a memory store whose marks a test can delay and lose. A nil hook
-// passes the request on.
-type marked struct {
-	*memlock.Driver
-	mu      sync.Mutex
-	mark    func(ctx context.Context, next func() (driver.Mark, error)) (driver.Mark, error)
-	setMark func(ctx context.Context, next func() error) error
-
-	reads, sets, joins int // requests sent
-}
-
-func (d *marked) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	d.mu.Lock()
-	d.joins++
-	d.mu.Unlock()
-	return d.Driver.Join(ctx, t, wait)
-}
-
-func (d *marked) Mark(ctx context.Context, name string) (driver.Mark, error) {
-	d.mu.Lock()
-	d.reads++
-	hook := d.mark
-	d.mu.Unlock()
-	next := func() (driver.Mark, error) { return d.Driver.Mark(ctx, name) }
-	if hook != nil {
-		return hook(ctx, next)
-	}
-	return next()
-}
-
-func (d *marked) SetMark(ctx context.Context, name string, m driver.Mark) error {
-	d.mu.Lock()
-	d.sets++
-	hook := d.setMark
-	d.mu.Unlock()
-	next := func() error { return d.Driver.SetMark(ctx, name, m) }
-	if hook != nil {
-		return hook(ctx, next)
-	}
-	return next()
-}
-
-// set changes hooks while requests run.
-func (d *marked) set(change func(d *marked)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	change(d)
-}
-
-// sent returns the numbers of requests sent.
-func (d *marked) sent() (reads, sets, joins int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.reads, d.sets, d.joins
-}
-
-func markedOn(s *memlock.Store) *marked { return &marked{Driver: memlock.New(s)} }
-
 // noon is a slot.
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
@@ -138,7 +80,7 @@ func TestOnceRunsASlotOnOneMachine(t *testing.T) {
 		}
 		asked.Wait()
 		time.Sleep(time.Hour)
-		d := markedOn(s)
+		d := hook(s)
 		late := runOnce(t, client(t, d), noon, counted(&ran, nil))
 		if reads, sets, joins := d.sent(); reads != 1 || sets != 0 || joins != 0 {
 			t.Errorf("a late machine sends %d reads, %d sets and %d joins, want one read", reads, sets, joins)
@@ -216,7 +158,7 @@ func TestOnceSlotsAreInstants(t *testing.T) {
 // runs.
 func TestOnceCostsThreeRequestsMoreThanALock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := markedOn(memlock.NewStore())
+		d := hook(memlock.NewStore())
 		var ran atomic.Int32
 		runOnce(t, client(t, d), noon, counted(&ran, nil))
 		if reads, sets, joins := d.sent(); reads != 2 || sets != 1 || joins != 1 {
@@ -285,7 +227,7 @@ func TestOnceDeadMachineIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
 		d := hook(s)
-		a, b := client(t, markedHook{d, markedOn(s)}), client(t, memlock.New(s))
+		a, b := client(t, d), client(t, memlock.New(s))
 		started := make(chan struct{})
 		var ended atomic.Int64
 		first := make(chan error, 1)
@@ -320,26 +262,12 @@ func TestOnceDeadMachineIsFollowed(t *testing.T) {
 	})
 }
 
-// markedHook is a hooked store that keeps marks.
-type markedHook struct {
-	*hooked
-	m *marked
-}
-
-func (d markedHook) Mark(ctx context.Context, name string) (driver.Mark, error) {
-	return d.m.Mark(ctx, name)
-}
-
-func (d markedHook) SetMark(ctx context.Context, name string, m driver.Mark) error {
-	return d.m.SetMark(ctx, name, m)
-}
-
 // TestOncePausedHolderCannotRecord checks that a machine that was paused past its
 // lease, and whose clock does not show it, cannot replace a later mark.
 func TestOncePausedHolderCannotRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
-		d := markedOn(s)
+		d := hook(s)
 		a, b := client(t, d), client(t, memlock.New(s))
 		d.setMark = func(ctx context.Context, next func() error) error {
 			// The request is on its way when the lock is broken, and another machine
@@ -372,7 +300,7 @@ func TestOncePausedHolderCannotRecord(t *testing.T) {
 // function ran does not keep the slot from being recorded.
 func TestOnceRepeatsTheMark(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := markedOn(memlock.NewStore())
+		d := hook(memlock.NewStore())
 		var tries atomic.Int32
 		d.setMark = func(ctx context.Context, next func() error) error {
 			switch tries.Add(1) {
@@ -417,11 +345,11 @@ func TestOnceSaysWhyASlotIsNotRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memlock.NewStore()
-				d, h := markedOn(s), hook(s)
-				c := client(t, markedHook{h, d})
+				d := hook(s)
+				c := client(t, d)
 				d.setMark = func(ctx context.Context, next func() error) error {
 					if x.lost {
-						h.cut()
+						d.cut()
 					}
 					return x.answer(ctx)
 				}
@@ -450,7 +378,6 @@ func TestOnceTellsWhetherTheSlotIsRecorded(t *testing.T) {
 		*testing.T
 		c, other *holdfast.Client
 		h        *hooked
-		m        *marked
 	}
 	for name, x := range map[string]struct {
 		opts    []holdfast.Option
@@ -513,11 +440,11 @@ func TestOnceTellsWhetherTheSlotIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memlock.NewStore()
-				w := world{T: t, h: hook(s), m: markedOn(s), other: client(t, memlock.New(s))}
-				w.c = client(t, markedHook{w.h, w.m})
+				w := world{T: t, h: hook(s), other: client(t, memlock.New(s))}
+				w.c = client(t, w.h)
 				w.h.push = func(string, driver.Status, func(string, driver.Status)) {} // a loss is noticed by requests alone
 				if x.setMark != nil {
-					w.m.setMark = func(ctx context.Context, next func() error) error { return x.setMark(w, ctx, next) }
+					w.h.setMark = func(ctx context.Context, next func() error) error { return x.setMark(w, ctx, next) }
 				}
 				done, err := w.c.Once(bg, "job", noon, func(ctx context.Context) error { return x.fn(w, ctx) }, x.opts...)
 				last, lastErr := w.other.LastDone(bg, "job")
@@ -545,7 +472,7 @@ func TestOnceTellsWhetherTheSlotIsRecorded(t *testing.T) {
 // error before the function runs.
 func TestOnceWaitsForAStoreThatIsSlow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := markedOn(memlock.NewStore())
+		d := hook(memlock.NewStore())
 		var reads atomic.Int32
 		d.mark = func(ctx context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
 			switch reads.Add(1) {
@@ -580,7 +507,7 @@ func TestOnceWaitsForAStoreThatIsSlow(t *testing.T) {
 func TestOnceTakesAnotherHoldAfterALossBeforeTheFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memlock.NewStore()
-		d := markedOn(s)
+		d := hook(s)
 		c, operator := client(t, d), client(t, memlock.New(s))
 		var reads atomic.Int32
 		d.mark = func(ctx context.Context, next func() (driver.Mark, error)) (driver.Mark, error) {
