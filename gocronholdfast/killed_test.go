@@ -11,60 +11,22 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/gocronholdfast"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// mortal is the driver of a process that can be killed: from then on, none of its
-// requests reaches the store.
-type mortal struct {
-	*memlock.Driver
-	dead chan struct{}
-}
-
-// killed reports whether the process is dead. Then it returns when ctx ends.
-func (d mortal) killed(ctx context.Context) bool {
-	select {
-	case <-d.dead:
-		<-ctx.Done()
-		return true
-	default:
-		return false
-	}
-}
-
-func (d mortal) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if d.killed(ctx) {
-		return driver.Status{}, ctx.Err()
-	}
-	return d.Driver.Join(ctx, t, wait)
-}
-
-func (d mortal) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if d.killed(ctx) {
-		return nil, ctx.Err()
-	}
-	return d.Driver.Renew(ctx, refs)
-}
-
-func (d mortal) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if d.killed(ctx) {
-		return nil, ctx.Err()
-	}
-	return d.Driver.Leave(ctx, refs)
-}
-
-func (d mortal) Mark(ctx context.Context, name string) (driver.Mark, error) {
-	if d.killed(ctx) {
-		return driver.Mark{}, ctx.Err()
-	}
-	return d.Driver.Mark(ctx, name)
-}
-
-func (d mortal) SetMark(ctx context.Context, name string, m driver.Mark) error {
-	if d.killed(ctx) {
-		return ctx.Err()
-	}
-	return d.Driver.SetMark(ctx, name, m)
+// mortal returns the driver of a process that can be killed: once dead is closed, none of
+// its requests reaches the store, and each returns when its ctx ends.
+func mortal(s *memlock.Store, dead <-chan struct{}) driver.Driver {
+	return faults.Passing(memlock.New(s), func(ctx context.Context, _ *faults.Request) error {
+		select {
+		case <-dead:
+			<-ctx.Done()
+			return ctx.Err()
+		default:
+			return nil
+		}
+	})
 }
 
 // mortalMachine is a machine that can be killed.
@@ -75,8 +37,8 @@ type mortalMachine struct {
 
 func newMortalMachine(t *testing.T, store *memlock.Store, opts func(*holdfast.Client) []gocron.SchedulerOption) *mortalMachine {
 	t.Helper()
-	d := mortal{memlock.New(store), make(chan struct{})}
-	return &mortalMachine{newMachineOf(t, d, opts), d.dead}
+	dead := make(chan struct{})
+	return &mortalMachine{newMachineOf(t, mortal(store, dead), opts), dead}
 }
 
 // work runs the job for 10 s, or until the machine is killed. A dead machine runs none.

@@ -20,45 +20,23 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/otelholdfast"
 )
 
-// dying is a store in memory that can be dead, and that has no rights to "denied".
-type dying struct {
-	*memlock.Driver
-	dead atomic.Bool
-}
-
-func (d *dying) state() error {
-	if d.dead.Load() {
-		return driver.Errorf(driver.Unavailable, "the store is dead")
-	}
-	return nil
-}
-
-func (d *dying) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if t.Name == "denied" {
-		return driver.Status{}, driver.Errorf(driver.Refused, "no rights")
-	}
-	if err := d.state(); err != nil {
-		return driver.Status{}, err
-	}
-	return d.Driver.Join(ctx, t, wait)
-}
-
-func (d *dying) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.state(); err != nil {
-		return nil, err
-	}
-	return d.Driver.Renew(ctx, refs)
-}
-
-func (d *dying) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.state(); err != nil {
-		return nil, err
-	}
-	return d.Driver.Leave(ctx, refs)
+// dying returns a store in memory that is dead while dead is set, and that has no rights
+// to "denied".
+func dying(s *memlock.Store, dead *atomic.Bool) driver.Driver {
+	return faults.Passing(memlock.New(s), func(_ context.Context, r *faults.Request) error {
+		switch {
+		case r.Op == faults.Join && r.Ticket.Name == "denied":
+			return driver.Errorf(driver.Refused, "no rights")
+		case dead.Load() && (r.Op == faults.Join || r.Op == faults.Renew || r.Op == faults.Leave):
+			return driver.Errorf(driver.Unavailable, "the store is dead")
+		}
+		return nil
+	})
 }
 
 // scene has events of each kind at a client, which has the Observer o: grants at once
@@ -67,8 +45,8 @@ func (d *dying) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, 
 func scene(t *testing.T, opts ...holdfast.ClientOption) {
 	t.Helper()
 	s := memlock.NewStore()
-	d := &dying{Driver: memlock.New(s)}
-	c, err := holdfast.New(d, opts...)
+	var dead atomic.Bool
+	c, err := holdfast.New(dying(s, &dead), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +91,13 @@ func scene(t *testing.T, opts ...holdfast.ClientOption) {
 	if _, err := c.Mutex("kept").Lock(bg); err != nil { // held to the end
 		t.Fatal(err)
 	}
-	d.dead.Store(true)
+	dead.Store(true)
 	_ = c.Do(bg, "dead", work(0), holdfast.WithMaxWait(time.Second))
 	time.Sleep(time.Minute)
 	if err := lost.Unlock(); !errors.Is(err, holdfast.ErrLost) {
 		t.Error(err)
 	}
-	d.dead.Store(false)
+	dead.Store(false)
 	if _, err := c.Mutex("kept").Lock(bg); err != nil {
 		t.Fatal(err)
 	}

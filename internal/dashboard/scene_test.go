@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 	"github.com/holdfast-go/holdfast/otelholdfast"
 	"github.com/holdfast-go/holdfast/promholdfast"
@@ -47,42 +48,18 @@ type scrape struct {
 	text        []byte
 }
 
-// store is a store in memory that can die, and that refuses names of the group
-// "denied".
-type store struct {
-	*memlock.Driver
-	dead *atomic.Bool
-}
-
-func (s store) state() error {
-	if s.dead.Load() {
-		return driver.Errorf(driver.Unavailable, "the store is dead")
-	}
-	return nil
-}
-
-func (s store) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := s.state(); err != nil {
-		return driver.Status{}, err
-	}
-	if t.Name == "denied/x" {
-		return driver.Status{}, driver.Errorf(driver.Refused, "no rights")
-	}
-	return s.Driver.Join(ctx, t, wait)
-}
-
-func (s store) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := s.state(); err != nil {
-		return nil, err
-	}
-	return s.Driver.Renew(ctx, refs)
-}
-
-func (s store) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := s.state(); err != nil {
-		return nil, err
-	}
-	return s.Driver.Leave(ctx, refs)
+// store returns a driver of a store in memory that is dead while dead is set, and that
+// refuses names of the group "denied".
+func store(s *memlock.Store, dead *atomic.Bool) driver.Driver {
+	return faults.Passing(memlock.New(s), func(_ context.Context, r *faults.Request) error {
+		switch {
+		case dead.Load() && (r.Op == faults.Join || r.Op == faults.Renew || r.Op == faults.Leave):
+			return driver.Errorf(driver.Unavailable, "the store is dead")
+		case r.Op == faults.Join && r.Ticket.Name == "denied/x":
+			return driver.Errorf(driver.Refused, "no rights")
+		}
+		return nil
+	})
 }
 
 // reported returns an Observer of a process of the scene, and the endpoint of what it
@@ -122,7 +99,7 @@ func play(t *testing.T) []scrape {
 		defer cancel()
 		memory, dead := memlock.NewStore(), &atomic.Bool{}
 		client := func(opts ...holdfast.ClientOption) *holdfast.Client {
-			c, err := holdfast.New(store{memlock.New(memory), dead}, opts...)
+			c, err := holdfast.New(store(memory, dead), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +114,7 @@ func play(t *testing.T) []scrape {
 			endpoints[job], clients = endpoint, append(clients, c)
 			process(ctx, &all, c, job)
 		}
-		all.Go(func() { faults(ctx, t, clients[0], dead) })
+		all.Go(func() { disturb(ctx, t, clients[0], dead) })
 		for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(interval) {
 			for _, job := range jobs {
 				page := httptest.NewRecorder()
@@ -198,8 +175,8 @@ func process(ctx context.Context, all *sync.WaitGroup, locks *holdfast.Client, j
 	})
 }
 
-// faults lets the faults of the scene happen.
-func faults(ctx context.Context, t *testing.T, operator *holdfast.Client, dead *atomic.Bool) {
+// disturb lets the faults of the scene happen.
+func disturb(ctx context.Context, t *testing.T, operator *holdfast.Client, dead *atomic.Bool) {
 	sleep(ctx, broken)
 	for _, job := range jobs {
 		seen, err := operator.Inspect(ctx, "leader/"+job)

@@ -14,12 +14,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testkit/faults"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // rough is a way to a store with random delays before and after each effect, and lost pushes.
 type rough struct {
-	*memlock.Driver
+	*faults.Hooked
 	mu    sync.Mutex
 	rnd   *rand.Rand
 	rough atomic.Bool
@@ -46,52 +47,30 @@ func (d *rough) delay(ctx context.Context) error {
 	}
 }
 
-func (d *rough) Watch(ctx context.Context, notify func(string, driver.Status)) error {
-	return d.Driver.Watch(ctx, func(id string, st driver.Status) {
-		if !d.rough.Load() || d.draw(4) > 0 {
-			notify(id, st)
-		}
-	})
+func newRough(s *memlock.Store, rnd *rand.Rand) *rough {
+	d := &rough{rnd: rnd}
+	d.Hooked = &faults.Hooked{Driver: memlock.New(s), OnRequest: d.request, OnPush: d.push}
+	return d
 }
 
-func (d *rough) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.Status, error) {
-	if err := d.delay(ctx); err != nil {
-		return driver.Status{}, err
+func (d *rough) push(id string, st driver.Status, notify func(string, driver.Status)) {
+	if !d.rough.Load() || d.draw(4) > 0 {
+		notify(id, st)
 	}
-	st, err := d.Driver.Join(ctx, t, wait)
-	if e := d.delay(ctx); e != nil {
-		return driver.Status{}, e
-	}
-	return st, err
 }
 
-func (d *rough) Renew(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
+func (d *rough) request(ctx context.Context, r *faults.Request) (any, error) {
+	if r.Op == faults.Watch {
+		return r.Send(ctx)
+	}
 	if err := d.delay(ctx); err != nil {
 		return nil, err
 	}
-	st, err := d.Driver.Renew(ctx, refs)
+	a, err := r.Send(ctx)
 	if e := d.delay(ctx); e != nil {
 		return nil, e
 	}
-	return st, err
-}
-
-func (d *rough) Leave(ctx context.Context, refs []driver.Ref) ([]driver.Status, error) {
-	if err := d.delay(ctx); err != nil {
-		return nil, err
-	}
-	st, err := d.Driver.Leave(ctx, refs)
-	if e := d.delay(ctx); e != nil {
-		return nil, e
-	}
-	return st, err
-}
-
-func (d *rough) Inspect(ctx context.Context, name string) (driver.Queue, error) {
-	if err := d.delay(ctx); err != nil {
-		return driver.Queue{}, err
-	}
-	return d.Driver.Inspect(ctx, name)
+	return a, err
 }
 
 // wayOf is the way of one client to the servers, by a balancer: it may be cut.
@@ -269,7 +248,7 @@ func playStorm(t *testing.T, rw bool, seed uint64) {
 	var servers []http.Handler
 	var stores []*rough
 	for i := range 2 {
-		d := &rough{Driver: memlock.New(s.store), rnd: s.random(uint64(10 + i))}
+		d := newRough(s.store, s.random(uint64(10+i)))
 		stores = append(stores, d)
 		servers = append(servers, s.startOver(fmt.Sprintf("server-%c:7420", 'a'+i), d))
 	}
