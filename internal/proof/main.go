@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		k.archive(ctx, dir)
 		k.Needs = !checked || *traces > buildSchedules
-		k.Jobs = max(*jobs-1, 1) // beside them run those that have to be refused
+		k.Jobs = max(*jobs-2, 1) // beside them run, in two parts, those that have to be refused
 		return runTraces(ctx, k, *traces, *result)
 	}
 	if torture.Stores != "" {
