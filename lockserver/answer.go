@@ -202,6 +202,11 @@ func draining() *problem {
 	return p
 }
 
+// unanswered is the problem of a request that the store has not answered.
+func unanswered() *problem {
+	return newProblem(http.StatusServiceUnavailable, "store_unknown", "the store has not answered in time")
+}
+
 // lostReason returns the name of a reason in answers.
 func lostReason(why holdfast.LossReason) string {
 	switch why {
@@ -236,7 +241,7 @@ func problemOf(err error) *problem {
 		case e.Refused():
 			return newProblem(http.StatusInternalServerError, "internal", "the store refuses the request")
 		case e.Unknown():
-			return newProblem(http.StatusServiceUnavailable, "store_unknown", "the store has not answered in time")
+			return unanswered()
 		}
 		p := newProblem(http.StatusServiceUnavailable, "store_unavailable", "the store cannot be reached, or refuses service at present")
 		p.after = e.RetryAfter()

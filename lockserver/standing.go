@@ -86,6 +86,10 @@ func (st *standing) answer() (status int, f fields, bad *problem) {
 		return 0, nil, justEnded()
 	case st.holds():
 		status, f = http.StatusOK, append(make(fields, 0, 8), field{"state", "held"}, field{"token", st.token}, field{"left_ms", st.left})
+	case st.left == 0 && st.draining:
+		return 0, nil, draining()
+	case st.left == 0: // the client asks the next server, which may reach the store
+		return 0, nil, unanswered()
 	default:
 		status, f = http.StatusAccepted, st.waiting(nil)
 	}
@@ -116,7 +120,7 @@ func (st *standing) entry(err error) fields {
 	case st.state == waiting && st.left > 0:
 		return st.waiting(fields{{"id", st.id}})
 	case st.state == joining || st.state == waiting || st.ended:
-		return newProblem(http.StatusServiceUnavailable, "store_unknown", "the store has not answered in time").entry(st.id)
+		return unanswered().entry(st.id)
 	case err != nil:
 		return problemOf(err).with("left_ms", st.left).entry(st.id)
 	}
