@@ -19,8 +19,11 @@ elseif min_token <= 4503599627370496 and ARGV[9] ~= 'mode' and ARGV[10] == '' an
 	there = 0
 end
 
+local v -- all of three fields of the holders; a hash with more is left to join.lua
+if there and there > 0 then v = call('HRANDFIELD', KEYS[1], 4, 'WITHVALUES') or {} end -- 6.2 says nil for no hash
+
 -- Tombstones alone refuse no ticket but their own.
-if there == 1 and call('EXISTS', KEYS[1], KEYS[2]) == 0 and call('HGET', KEYS[4], id) ~= '1x' then there = 0 end
+if there == 1 and not v[1] and call('EXISTS', KEYS[2]) == 0 and call('HGET', KEYS[4], id) ~= '1x' then there = 0 end
 
 if there == 0 then
 	local last, mark = tonumber(call('ZSCORE', KEYS[6], KEYS[1]) or 0), tonumber(call('GET', KEYS[5]) or 0)
@@ -66,8 +69,6 @@ if there == 0 then
 		return token
 	end
 elseif there then
-	-- This returns all of three fields; a hash with more is left to join.lua.
-	local v = call('HRANDFIELD', KEYS[1], 4, 'WITHVALUES') or {} -- 6.2 says nil for no hash
 	local holder, mark, record, mode
 	for i = 1, #v, 2 do
 		if v[i] == 'mode' then
