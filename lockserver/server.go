@@ -71,7 +71,8 @@ type route struct {
 	serve func(s *Server, c *call)
 }
 
-// New returns a server over client, which must outlive it and stays the caller's. New
+// New returns a server over client, which must outlive it and stays the caller's. A client
+// belongs to one server: two that share one do not know of each other's pinned waiters. New
 // does not block. It returns an error for a nil client and for bad options.
 func New(client *holdfast.Client, o Options) (*Server, error) {
 	if client == nil {
