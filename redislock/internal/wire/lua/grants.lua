@@ -123,10 +123,11 @@ end
 
 -- advance drops expired tickets and grants in order, up to the first place that
 -- does not fit. A place whose client does not listen keeps its place and is
--- passed over: a grant must reach its client.
-local function advance(requester)
+-- passed over: a grant must reach its client. After a sweep of the same request,
+-- swept saves another one.
+local function advance(requester, swept)
 	clear = false
-	sweep()
+	if not swept then sweep() end
 	local i = 0
 	while not idle and more() and not (limit and used >= limit) do
 		local p = call('LINDEX', Q, i)

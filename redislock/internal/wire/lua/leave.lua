@@ -23,7 +23,7 @@ local function rest()
 		state = t.held and 2 or 1
 		remove(ARGV[1], t)
 	end
-	advance()
+	advance(nil, true)
 	if ARGV[3] then add_tombstone(ARGV[1]) end
 end
 
