@@ -3,6 +3,7 @@ package drivertest
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -171,6 +172,76 @@ func (w *world) checkFreed(all []*restrictedUser) {
 	}
 }
 
+// queueForRefusal is a queue that a user without a right joins.
+type queueForRefusal struct {
+	t      *driver.Ticket // of the user
+	holder *driver.Ticket // of another client; nil for a free queue
+	err    error          // of the user's Join
+}
+
+// queuesForRefusal returns queues of each kind: free ones, some with a holder, and
+// some with a holder and a waiter whose time will be over, which a Join drops.
+func (l *restrictedUser) queuesForRefusal(o *client, part string) (qs []*queueForRefusal) {
+	l.w.Helper()
+	for _, state := range []string{"free ", "held ", "dead "} {
+		for _, t := range l.ticketOfEachKind(part + state) {
+			t.TTL = l.w.longTTL()
+			q := &queueForRefusal{t: t}
+			name := strings.TrimPrefix(t.Name, l.w.tag)
+			if state != "free " {
+				q.holder = o.ticket(name, t.Limit, t.Limit)
+				o.join(q.holder, driver.Held)
+			}
+			if state == "dead " {
+				o.join(o.shortLived(o.ticket(name, t.Units, t.Limit)), driver.Waiting)
+			}
+			qs = append(qs, q)
+		}
+	}
+	return qs
+}
+
+// joinForRefusal joins the queues, all at once: a driver whose pushes are refused may
+// let each Join wait for them.
+func (l *restrictedUser) joinForRefusal(qs []*queueForRefusal) {
+	l.w.Helper()
+	var joins sync.WaitGroup
+	for _, q := range qs {
+		joins.Go(func() {
+			ctx, cancel := l.w.limit()
+			defer cancel()
+			_, q.err = l.d.Join(ctx, q.t, true)
+			for q.err != nil && driver.ClassOf(q.err) == driver.NotDone && ctx.Err() == nil {
+				_, q.err = l.d.Join(ctx, q.t, true)
+			}
+		})
+	}
+	joins.Wait()
+	for _, q := range qs {
+		checkRefusal(l.w, l.right, "Join", q.err)
+	}
+}
+
+// checkRefusedLeavesNothing checks that a Join which was refused keeps nobody out.
+func (w *world) checkRefusedLeavesNothing(l *restrictedUser, o *client, q *queueForRefusal) {
+	w.Helper()
+	if q.err == nil {
+		o.breakAny(q.t)
+	}
+	if q.holder != nil {
+		o.leave(q.holder, driver.Held)
+	}
+	name := strings.TrimPrefix(q.t.Name, w.tag)
+	next := o.ticket(name, q.t.Limit, q.t.Limit)
+	for begun := time.Now(); q.err != nil && o.joinWith(next, false).State != driver.Held; time.Sleep(w.pollInterval()) {
+		if took := time.Since(begun); w.still.exceed(took, w.h.TTL+w.h.Slack, begun) {
+			w.Errorf("a Join that was refused without %s keeps others out (line %s): the line is %s", l.right, name, formatQueue(w.queueOf(q.t.Name)))
+			break
+		}
+	}
+	o.leaveAnyway(next)
+}
+
 // leaveAnyway leaves and ignores the error.
 func (c *client) leaveAnyway(t *driver.Ticket) {
 	ctx, cancel := c.w.limit()
@@ -228,6 +299,38 @@ var rightsCases = []Case{
 		for _, l := range all {
 			l.checkFindings()
 		}
+	}},
+	{Name: "rights-refused", Rules: "Driver 5, F114", Needs: HasRights, Alone: true, run: func(w *world) {
+		// A Join of a user who lacks a right is carried out, or leaves nothing: the
+		// next client holds as soon as the holder has left, and need not wait until
+		// the refused ticket's time is over. No Leave follows a refused Join.
+		o := w.client()
+		type userAndQueues struct {
+			*restrictedUser
+			queues []*queueForRefusal
+		}
+		var all []userAndQueues
+		begun := time.Now()
+		for i, right := range w.h.Rights.Needed {
+			if c := w.openAs(w.h.Rights.User(w.T, right), right); c != nil {
+				l := &restrictedUser{client: c, right: right}
+				checkRefusal(w, right, "Watch", c.watchOnce()) // a place that nobody hears may be passed over
+				all = append(all, userAndQueues{l, l.queuesForRefusal(o, fmt.Sprintf("%d ", i))})
+				begun = time.Now()
+			}
+		}
+		time.Sleep(time.Until(begun.Add(w.latestExpiry(w.h.TTL))))
+		refused := 0
+		for _, u := range all {
+			u.joinForRefusal(u.queues)
+			for _, q := range u.queues {
+				w.checkRefusedLeavesNothing(u.restrictedUser, o, q)
+				if q.err != nil {
+					refused++
+				}
+			}
+		}
+		w.Logf("%d Joins were refused", refused)
 	}},
 	{Name: "rights-withdrawn", Rules: "Driver 5, F114", Needs: HasRights, Alone: true, run: func(w *world) {
 		// A right is revoked from a user who holds and waits. The user's requests

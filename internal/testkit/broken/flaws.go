@@ -142,6 +142,7 @@ var flaws = []Flaw{
 	{"idle-forgotten", "idle-counter", "forgets the counter of a line that is idle for an hour"},
 	{"floor-forgotten", "idle-counter", "forgets a token that a floor took ahead of the clock an hour later"},
 	{"refused-in-part", "rights-lacking", "takes a place before it finds that it may not set its end"},
+	{"refused-takes", "rights-refused", "refuses for want of a right and has taken the place, which ends with its TTL"},
 	{"rights-unseen", "rights-lacking", "does not see by its check that a right lacks"},
 	{"withdrawn-stays", "rights-withdrawn", "leaves a place without an end when it may not renew it"},
 	{"successor-stays", "rights-withdrawn", "grants the next in line without an end when it may not set one"},

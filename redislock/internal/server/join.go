@@ -23,8 +23,8 @@ func (d *Driver) Join(ctx context.Context, t *driver.Ticket, wait bool) (driver.
 	if err == nil {
 		p, err = d.Confirms.confirmed(ctx, d, t, p)
 	} else if wire.DeniedOf(err) != "" {
-		// A script that lacks a right on other tickets' behalf may have
-		// stopped after it had taken the place.
+		// A script that lacks a right for other tickets, or for its answer, may
+		// have stopped after it had taken the place.
 		_, _ = d.leave(ctx, []driver.Ref{{Ticket: t, State: driver.Held}})
 	}
 	if d.Confirms != nil && (err != nil && driver.ClassOf(err) != driver.Unknown || p.State == driver.Gone) {
