@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +74,9 @@ func (h *keepAlive) run() {
 			h.doublings = min(h.doublings+1, maxDoublings)
 		}
 		retry.Wait(life)
+		if h.closeOverdue() {
+			retry.Reset()
+		}
 	}
 }
 
@@ -102,6 +106,15 @@ func (s *session) silenceLimit() time.Duration {
 	return s.all.pace.times(2, max(min(s.ttl/4, 5*time.Second), 300*time.Millisecond), max(s.ttl/3, 300*time.Millisecond))
 }
 
+// closeAt returns when keepAlive gives silent connections up, for the keep-alive of
+// this session that was requested last.
+func (s *session) closeAt() time.Time {
+	s.all.mu.Lock()
+	since := s.since
+	s.all.mu.Unlock()
+	return since.Add(s.silenceLimit())
+}
+
 // sentKeepAlive is a keep-alive that has no answer yet.
 type sentKeepAlive struct {
 	s       *session
@@ -112,10 +125,7 @@ type sentKeepAlive struct {
 
 // newSentKeepAlive returns the sentKeepAlive of a keep-alive that is sent at now.
 func (s *session) newSentKeepAlive(now time.Time, slow int) sentKeepAlive {
-	s.all.mu.Lock()
-	since := s.since
-	s.all.mu.Unlock()
-	b := sentKeepAlive{s: s, at: now, retryAt: now.Add(s.keepAliveTimeout(slow)), closeAt: since.Add(s.silenceLimit())}
+	b := sentKeepAlive{s: s, at: now, retryAt: now.Add(s.keepAliveTimeout(slow)), closeAt: s.closeAt()}
 	if b.closeAt.After(now) && b.closeAt.Before(b.retryAt) {
 		b.retryAt = b.closeAt
 	}
@@ -131,6 +141,21 @@ func (h *keepAlive) closeSilentConns(inFlight map[int64]sentKeepAlive) {
 			h.conns.closeSilent(b.s.silenceLimit() / 2)
 		}
 	}
+}
+
+// closeOverdue does so between two streams, whose keep-alives may have become too late
+// in the pause, and reports whether it closed a connection.
+func (h *keepAlive) closeOverdue() (closed bool) {
+	h.mu.Lock()
+	want := slices.Clone(h.want)
+	h.mu.Unlock()
+	now := time.Now()
+	for _, s := range want {
+		if !now.Before(s.closeAt()) {
+			closed = h.conns.closeSilent(s.silenceLimit()/2) || closed
+		}
+	}
+	return closed
 }
 
 // stream runs one stream until it breaks, and reports whether an answer came.

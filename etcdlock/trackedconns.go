@@ -42,10 +42,10 @@ func newTrackedConns() *trackedConns {
 
 // closeSilent ends the connections that have been silent for that long. Their
 // deadline for reading is over at once. Their readers look for data once more,
-// and gRPC closes the connections that have none.
-func (ws *trackedConns) closeSilent(silent time.Duration) {
+// and gRPC closes the connections that have none. It reports whether there were any.
+func (ws *trackedConns) closeSilent(silent time.Duration) (some bool) {
 	if ws == nil { // a client and connections of the user's own
-		return
+		return false
 	}
 	now := time.Now()
 	age := now.Sub(ws.begun)
@@ -55,8 +55,10 @@ func (ws *trackedConns) closeSilent(silent time.Duration) {
 		if since := w.owesSince.Load(); since != 0 && age-time.Duration(since) >= silent {
 			w.suspected.Store(true)
 			_ = w.SetReadDeadline(now)
+			some = true
 		}
 	}
+	return some
 }
 
 // Read implements [net.Conn].

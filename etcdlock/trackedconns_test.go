@@ -86,3 +86,26 @@ func TestF115_AnswersThatArrivedAreNoSilence(t *testing.T) {
 		t.Errorf("a silent connection: %v", err)
 	}
 }
+
+// TestF115_LateInThePauseClosesConnections checks that a silent connection is closed
+// where a keep-alive becomes too late in the pause between two streams: the next
+// stream may wait for its answer until the lease is over.
+func TestF115_LateInThePauseClosesConnections(t *testing.T) {
+	t.Parallel()
+	ws := newTrackedConns()
+	ws.begun = ws.begun.Add(-time.Minute)
+	near, _ := trackedPair(t, ws)
+	near.(*trackedConn).owesSince.Store(1)
+	c := &cluster{conns: ws}
+	s := (&sessions{cluster: c}).newSession(2*time.Second, 1, 3*time.Second, false)
+	h := &keepAlive{cluster: c, want: []*session{s}}
+	if s.since = time.Now().Add(time.Minute); h.closeOverdue() {
+		t.Error("closed, and no keep-alive is late")
+	}
+	if s.since = time.Now().Add(-s.silenceLimit()); !h.closeOverdue() {
+		t.Error("a keep-alive is late, and the connection stays")
+	}
+	if _, err := near.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read of the silent connection: %v", err)
+	}
+}
