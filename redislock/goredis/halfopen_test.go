@@ -24,7 +24,7 @@ import (
 func TestF115_HalfOpenLosesNoHold(t *testing.T) {
 	t.Parallel()
 	s := servers.SharedRedis(t)
-	faultproxy.HalfOpen(t, faultproxy.Subject{Target: s.Addr(), Open: func(t testing.TB, addr string) driver.Driver {
+	faultproxy.HalfOpen(t, faultproxy.Subject{Target: s.Addr(), OneByOne: true, Open: func(t testing.TB, addr string) driver.Driver {
 		return on(t, redis.NewClient(&redis.Options{Addr: addr}))
 	}}, 3*time.Second, 5*time.Second)
 }
@@ -37,7 +37,8 @@ func TestF115_ClusterHalfOpenLosesNoHold(t *testing.T) {
 	c := servers.SharedRedisCluster(t)
 	target := c.Nodes[0].Addr()
 	faultproxy.HalfOpen(t, faultproxy.Subject{
-		Target: target,
+		Target:   target,
+		OneByOne: true,
 		Open: func(t testing.TB, addr string) driver.Driver {
 			return on(t, redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs: c.Addrs(),

@@ -23,9 +23,11 @@ func (p *Proxy) SilenceOpen() {
 // HalfOpen silences a client's connections while it holds locks of these TTLs,
 // each alone and then together with other work, and serves new connections. No
 // hold is lost: the driver gives up an unanswered request in time for another
-// try.
+// try. A little more than a TTL later at most, the client locks other names again,
+// for which the driver may have other connections than for renewals.
 //
-// It fails a driver that waits for an answer longer than its holds last.
+// It fails a driver that waits for an answer longer than its holds last, and one
+// that keeps a silent connection because the requests on it are no renewals.
 func HalfOpen(t *testing.T, s Subject, ttls ...time.Duration) {
 	for _, ttl := range ttls {
 		for _, crowd := range []int{1, 8} { // a driver that was never alone takes another path
@@ -117,6 +119,12 @@ func (s *Subject) silenceTwice(t *testing.T, p *Proxy, ttl time.Duration, crowd,
 	}
 	for round := range 2 {
 		p.SilenceOpen()
+		locked := make(chan error, 1)
+		if s.OneByOne {
+			locked <- nil
+		} else {
+			go func() { locked <- lockAgain(ctx, c.Mutex(name(crowd+round)), ttl+ttl/4) }()
+		}
 		timer := time.NewTimer(ttl + ttl/4) // a hold that nobody renews is over by then
 		for i, h := range holds {
 			select {
@@ -127,6 +135,9 @@ func (s *Subject) silenceTwice(t *testing.T, p *Proxy, ttl time.Duration, crowd,
 			}
 		}
 		timer.Stop()
+		if err := <-locked; err != nil {
+			lost = append(lost, fmt.Sprintf("round %d: another name: %v", round, err))
+		}
 	}
 	for i, h := range holds {
 		if err := h.Err(); err != nil {
@@ -135,6 +146,27 @@ func (s *Subject) silenceTwice(t *testing.T, p *Proxy, ttl time.Duration, crowd,
 		_ = h.Unlock()
 	}
 	return lost, 0
+}
+
+// lockAgain locks a free name and leaves it held. A Lock may give the store up; then it
+// tries again.
+func lockAgain(ctx context.Context, m *holdfast.Mutex, within time.Duration) error {
+	begun, failed := time.Now(), error(nil)
+	for {
+		_, err := m.Lock(ctx)
+		took := time.Since(begun)
+		switch {
+		case err != nil && took < within:
+			failed = err
+			time.Sleep(10 * time.Millisecond)
+		case err != nil:
+			return err
+		case took > within:
+			return fmt.Errorf("locked after %v (before that: %v)", took.Round(time.Millisecond), failed)
+		default:
+			return nil
+		}
+	}
 }
 
 // unclosed is a driver that its test closes.

@@ -37,6 +37,10 @@ type Subject struct {
 	Named   func(name string) string
 	Ready   func(ctx context.Context, d driver.Driver, line string) error
 	Settles bool
+	// OneByOne says that each request finds out about one silent connection of a
+	// pool at most, so that HalfOpen does not ask when a client locks other names
+	// again.
+	OneByOne bool
 	// MinCuts is how many cuts there are at least; 0 is one for each request and
 	// way. Not every request needs every server.
 	MinCuts int64
