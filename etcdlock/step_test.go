@@ -1,6 +1,7 @@
 package etcdlock_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -40,4 +41,20 @@ func TestF115_HalfOpen(t *testing.T) {
 		t.Cleanup(func() { _ = d.Close() })
 		return d
 	}}, 2*time.Second, 5*time.Second)
+}
+
+// TestF123_SilentWhileOpened checks that Open ends in time when the server falls
+// silent after any of its answers.
+//
+// Covers: F123 on etcd.
+func TestF123_SilentWhileOpened(t *testing.T) {
+	t.Parallel()
+	s := servers.SharedEtcd(t, servers.EtcdNewest)
+	faultproxy.Opening(t, faultproxy.Subject{Target: s.Members[0].Addr()}, 2, func(ctx context.Context, addr string) (driver.Driver, error) {
+		d, err := etcdlock.Open(ctx, "etcd://"+addr+"?prefix=opening")
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	})
 }

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -46,4 +47,18 @@ func TestF115_HalfOpen(t *testing.T) {
 			return openOn(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&%s", addr, prefix))
 		},
 	}, 2*time.Second)
+}
+
+// TestF123_SilentAfterLogin checks that Open ends in time when the server, or a pooler
+// in front of it, consents to the connection and then says nothing.
+//
+// Covers: F123.
+func TestF123_SilentAfterLogin(t *testing.T) {
+	t.Parallel()
+	faultproxy.Opening(t, faultproxy.Subject{
+		Target:   fmt.Sprintf("127.0.0.1:%d", servers.SharedPostgres(t).Port),
+		Protocol: faultproxy.Postgres,
+	}, 1, func(ctx context.Context, addr string) (driver.Driver, error) {
+		return Open(ctx, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&%s", addr, own()))
+	})
 }

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -38,4 +39,16 @@ func TestF115_HalfOpenLosesNoHold(t *testing.T) {
 	faultproxy.HalfOpen(t, faultproxy.Subject{Target: s.Addr(), Open: func(t testing.TB, addr string) driver.Driver {
 		return openAt(t, Open, "redis://"+addr+"?prefix=half")
 	}}, ttls...)
+}
+
+// TestF123_SilentWhileOpened checks that Open ends in time when the server falls
+// silent after any of its answers.
+//
+// Covers: F123 on redis.
+func TestF123_SilentWhileOpened(t *testing.T) {
+	t.Parallel()
+	s := servers.SharedRedis(t)
+	faultproxy.Opening(t, faultproxy.Subject{Target: s.Addr()}, 4, func(ctx context.Context, addr string) (driver.Driver, error) {
+		return opened(Open(ctx, "redis://"+addr))
+	})
 }

@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -40,4 +41,20 @@ func TestF115_HalfOpen(t *testing.T) {
 		t.Cleanup(func() { _ = d.Close() })
 		return d
 	}}, 2*time.Second, 5*time.Second)
+}
+
+// TestF123_SilentWhileOpened checks that Open ends in time when the server falls
+// silent after any of its answers.
+//
+// Covers: F123 on zookeeper.
+func TestF123_SilentWhileOpened(t *testing.T) {
+	t.Parallel()
+	s := servers.SharedZooKeeper(t)
+	faultproxy.Opening(t, faultproxy.Subject{Target: s.Members[0].Addr()}, 4, func(ctx context.Context, addr string) (driver.Driver, error) {
+		d, err := zklock.Open(ctx, "zk://"+addr+"?root=/opening&tick="+(2*s.Tick).String())
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	})
 }
