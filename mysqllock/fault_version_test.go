@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"net"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +52,92 @@ func TestF126_EveryPoolInterrupts(t *testing.T) {
 		})
 		_ = d.Close()
 	}
+}
+
+// TestF126_InterruptionsAreNotPrepared checks on the wire that no pool prepares the
+// statement that interrupts a waiter: MySQL refuses that since 9.7, with 6413 for a
+// placeholder, and earlier servers do not, on which [TestF126_EveryPoolInterrupts]
+// sees nothing of it.
+func TestF126_InterruptionsAreNotPrepared(t *testing.T) {
+	url := servers.SharedMariaDB(t).URL("holdfast", own())
+	e := openOn(t, url)
+	told := make(chan string, 10)
+	if err := e.Watch(t.Context(), func(id string, _ driver.Status) { told <- id }); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for what, edit := range pools {
+		var sent commandLog
+		db := poolOf(t, url, func(c *mysql.Config) {
+			if edit != nil {
+				edit(c)
+			}
+			c.DialFunc = sent.dial
+		})
+		d, err := New(db, &Options{TablePrefix: prefixOf(url)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += 2
+		sqlcases.HandsOff(t, d, e, told, n)
+		_ = d.Close()
+		texts, prepared := sent.with("KILL ")
+		if texts == 0 || prepared > 0 {
+			t.Errorf("a pool that %s: %d interruptions as text, %d prepared; want some, and none", what, texts, prepared)
+		}
+	}
+}
+
+// commandLog records the commands of a pool that have a text.
+type commandLog struct {
+	mu              sync.Mutex
+	texts, prepared []string
+}
+
+// dial connects, and records what is sent.
+func (l *commandLog) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &loggedConn{Conn: c, log: l}, nil
+}
+
+// with returns how many commands have a text with this part, as text and prepared.
+func (l *commandLog) with(part string) (texts, prepared int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := func(all []string) (n int) {
+		for _, text := range all {
+			if strings.Contains(text, part) {
+				n++
+			}
+		}
+		return n
+	}
+	return count(l.texts), count(l.prepared)
+}
+
+// loggedConn is a connection of a pool with a commandLog.
+type loggedConn struct {
+	net.Conn
+	log *commandLog
+}
+
+// Write implements [net.Conn]. The client library writes a packet at a time.
+func (c *loggedConn) Write(b []byte) (int, error) {
+	const head, query, prepare = 4, 0x03, 0x16
+	if len(b) > head && b[3] == 0 {
+		c.log.mu.Lock()
+		switch b[head] {
+		case query:
+			c.log.texts = append(c.log.texts, string(b[head+1:]))
+		case prepare:
+			c.log.prepared = append(c.log.prepared, string(b[head+1:]))
+		}
+		c.log.mu.Unlock()
+	}
+	return c.Conn.Write(b)
 }
 
 // TestF126_InvalidNamesAreNotInterrupted checks that only possible names of
