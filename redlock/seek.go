@@ -30,6 +30,7 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 	asked := false    // the other nodes were asked, after the home was won
 	wrote := 0        // rounds that raised the votes' tokens
 	overtime := false // nodeWait has passed once since the last request
+	pause := maxNodeWait
 	slow := time.NewTimer(s.e.nodes.nodeWait())
 	defer slow.Stop()
 	for {
@@ -87,20 +88,21 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 			return s.failLocked(ctx)
 		}
 		if moved {
-			overtime = false
+			overtime, pause = false, maxNodeWait
 			slow.Reset(s.e.nodes.nodeWait())
 			continue
 		}
 		changed := s.e.changed
 		s.e.mu.Unlock()
 		var err error
+		again := false
 		select {
 		case <-changed:
 		case <-slow.C:
-			if s.markSlow(overtime); !overtime {
-				slow.Reset(maxNodeWait)
-			}
-			overtime = true
+			s.markSlow(overtime)
+			overtime, again = true, true
+			slow.Reset(pause)
+			pause *= 2
 		case <-ctx.Done():
 			err = s.e.nodes.ended(ctx)
 		case <-s.e.nodes.life.Done():
@@ -114,6 +116,26 @@ func (s seek) runLocked(ctx context.Context) (driver.Status, error) {
 				}
 			}
 			return driver.Status{}, err
+		}
+		if again && s.wait {
+			s.askRefusersLocked(time.Now())
+		}
+	}
+}
+
+// askRefusersLocked asks the nodes again that have refused their vote, if the home was
+// won and the majority hangs on slow nodes, whose votes may still come. The ticket
+// for which they have refused may have left since.
+func (s seek) askRefusersLocked(now time.Time) {
+	held, inTime, late := s.e.tallyLocked(now)
+	home := &s.e.votes[s.e.home]
+	ttl := home.Until.Sub(now)
+	if s.e.MustLeave || !home.holds(now) || held+inTime >= s.e.nodes.quorum || late == 0 || ttl < s.e.d.traits.MinTTL/5 {
+		return
+	}
+	for i, n := range s.e.nodes.all {
+		if v := &s.e.votes[i]; i != s.e.home && v.t != nil && !v.busy && v.err == nil && v.State == driver.Gone && n.usable() {
+			s.e.requestVoteLocked(i, false, ttl, home.Token, nil)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // TestHomeThatAnswersLateAfterAllOthersRefused lets the home grant a ticket after
@@ -41,4 +42,40 @@ func TestHomeThatAnswersLateAfterAllOthersRefused(t *testing.T) {
 			t.Errorf("the try ended with %v, %v after %v", p.State, err, time.Since(sent))
 		}
 	})
+}
+
+// TestRefusingNodeIsAskedAgainBesideASilentOne lets one node of three be silent and
+// another one refuse its vote for a moment: the refusing one is asked again before the
+// silent one's whole time is over, which is a tenth of the TTL.
+func TestRefusingNodeIsAskedAgainBesideASilentOne(t *testing.T) {
+	for _, refused := range []time.Duration{30 * time.Millisecond, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(3)
+			c, d := w.client(t, 4*time.Second)
+			order := d.nodes.homes("n")
+			silent, refuses := w.nodes[order[1]], w.nodes[order[2]]
+			silent.Shut()
+			defer silent.Open()
+			other := memlock.New(refuses.Store)
+			defer other.Close()
+			k := &driver.Ticket{ID: "00000000-0000-4000-8000-000000000001:1", Name: "n", Units: 1, Limit: 1, TTL: time.Minute}
+			if p, err := other.Join(t.Context(), k, true); err != nil || p.State != driver.Held {
+				t.Fatal(p, err)
+			}
+			time.AfterFunc(refused, func() {
+				_, _ = other.Leave(context.Background(), []driver.Ref{{Ticket: k, State: driver.Held}})
+			})
+			begun := time.Now()
+			h, err := c.Mutex("n").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took, most := time.Since(begun), 2*refused+20*time.Millisecond; took > most {
+				t.Errorf("refused for %v, locked after %v, want at most %v", refused, took, most)
+			}
+			if err := h.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
