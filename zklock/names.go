@@ -29,6 +29,8 @@ func encodeName(name string) string {
 	return s
 }
 
+func (d *Driver) queuePath(name string) string { return d.base + "/" + encodeName(name) }
+
 // isHashed reports whether a written name is a hash, which cannot be decoded.
 func isHashed(enc string) bool { return strings.HasPrefix(enc, "~") }
 

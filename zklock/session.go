@@ -3,6 +3,8 @@ package zklock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +77,48 @@ func newSession(d *Driver, tap *Tap) *session {
 		taskReady: make(chan struct{}, 1),
 		slots:     make(chan struct{}, 16),
 	}
+}
+
+// session returns the session for tickets of a TTL, and opens it when there is
+// none.
+func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, error) {
+	if d.only != nil {
+		return d.only, d.only.ready(ctx)
+	}
+	ask := timeoutFor(ttl, d.tick)
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, driver.ErrClosed
+	}
+	s := d.sessions[ask]
+	if s == nil {
+		var err error
+		if s, err = d.dial(ask); err != nil {
+			d.mu.Unlock()
+			return nil, err
+		}
+		s.serve()
+		d.sessions[ask] = s
+	}
+	d.mu.Unlock()
+	return s, s.ready(ctx)
+}
+
+// any returns a session for requests that belong to no ticket.
+func (d *Driver) any(ctx context.Context) (*session, error) {
+	if d.only != nil {
+		return d.only, d.only.ready(ctx)
+	}
+	d.mu.Lock()
+	sessions := slices.Collect(maps.Values(d.sessions))
+	d.mu.Unlock()
+	for _, s := range sessions { // never under d.mu: session.mu is taken before Driver.mu
+		if s.up() {
+			return s, s.ready(ctx)
+		}
+	}
+	return d.session(ctx, min(max(10*time.Second, d.traits.MinTTL), d.traits.MaxTTL))
 }
 
 // dial opens a session that asks for the time-out ask. It does not wait until
@@ -183,6 +227,18 @@ func (s *session) close(abandon bool) {
 		}
 	}
 	s.done.Wait()
+}
+
+// inUse reports whether the session has tickets that were not given up.
+func (s *session) inUse() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.entries {
+		if r.path != "" && !r.MustLeave && r.State != driver.Gone {
+			return true
+		}
+	}
+	return false
 }
 
 // event handles an event of the client library. It runs on the library's own

@@ -21,8 +21,6 @@ const (
 	layoutNode   = "%layout" // a number; a version that cannot share the root with this one writes it
 )
 
-func (d *Driver) queuePath(name string) string { return d.base + "/" + encodeName(name) }
-
 // syncPath returns a path that the server accepts in any request.
 func (d *Driver) syncPath() string {
 	if d.base == "" {

@@ -213,48 +213,6 @@ func (d *Driver) checkOpen(ctx context.Context) error {
 	return driver.Before(ctx)
 }
 
-// session returns the session for tickets of a TTL, and opens it when there is
-// none.
-func (d *Driver) session(ctx context.Context, ttl time.Duration) (*session, error) {
-	if d.only != nil {
-		return d.only, d.only.ready(ctx)
-	}
-	ask := timeoutFor(ttl, d.tick)
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil, driver.ErrClosed
-	}
-	s := d.sessions[ask]
-	if s == nil {
-		var err error
-		if s, err = d.dial(ask); err != nil {
-			d.mu.Unlock()
-			return nil, err
-		}
-		s.serve()
-		d.sessions[ask] = s
-	}
-	d.mu.Unlock()
-	return s, s.ready(ctx)
-}
-
-// any returns a session for requests that belong to no ticket.
-func (d *Driver) any(ctx context.Context) (*session, error) {
-	if d.only != nil {
-		return d.only, d.only.ready(ctx)
-	}
-	d.mu.Lock()
-	sessions := slices.Collect(maps.Values(d.sessions))
-	d.mu.Unlock()
-	for _, s := range sessions { // never under d.mu: session.mu is taken before Driver.mu
-		if s.up() {
-			return s, s.ready(ctx)
-		}
-	}
-	return d.session(ctx, min(max(10*time.Second, d.traits.MinTTL), d.traits.MaxTTL))
-}
-
 // Watch implements [driver.Driver]. Pushes come from the watches of waiting
 // tickets; a session that had to connect again reports the gap.
 func (d *Driver) Watch(ctx context.Context, notify func(string, driver.Status)) error {
@@ -289,16 +247,4 @@ func (d *Driver) Close() error {
 	inParallel(len(sessions), func(i int) { sessions[i].close(sessions[i].inUse()) })
 	d.calls.Wait()
 	return nil
-}
-
-// inUse reports whether the session has tickets that were not given up.
-func (s *session) inUse() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for r := range s.entries {
-		if r.path != "" && !r.MustLeave && r.State != driver.Gone {
-			return true
-		}
-	}
-	return false
 }
