@@ -110,7 +110,7 @@ func (ss *sessions) session(ctx context.Context, ttl time.Duration) (*session, e
 			return nil, &driver.Error{Class: driver.Unavailable, Err: context.Cause(ctx)}
 		}
 		if op.err != nil {
-			return nil, unsent(op.err)
+			return nil, op.err
 		}
 		if !op.s.isOver() {
 			return op.s, nil
@@ -131,7 +131,7 @@ func (ss *sessions) open(op *opening, ttl time.Duration) {
 	s, err := ss.request(ctx, ttl, false)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if op.s, op.err = s, err; err != nil {
+	if op.s, op.err = s, unsent(err); err != nil {
 		delete(ss.byTTL, ttl)
 	}
 	close(op.done)
