@@ -37,7 +37,7 @@ func TestF102_Galera(t *testing.T) {
 	})
 	write := func(text string) *sqlqueue.Stmt { return &sqlqueue.Stmt{Text: &sqlqueue.Text{SQL: text, Writes: true}} }
 	undone := make(chan struct{})
-	err := d.Tx(ctx, func(tx sqlqueue.Tx) ([]*sqlqueue.Stmt, error) {
+	err := d.db.Tx(ctx, func(tx sqlqueue.Tx) ([]*sqlqueue.Stmt, error) {
 		go func() {
 			defer close(undone)
 			until(t, func() bool {

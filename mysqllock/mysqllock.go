@@ -51,9 +51,6 @@ var traits = driver.Traits{
 	Granularity:      time.Millisecond,
 }
 
-// Describe returns the Traits of every [Driver].
-func Describe() driver.Traits { return traits }
-
 // requests are the methods of [driver.Driver] that the SQL stores share. The
 // alias keeps the embedded field unexported.
 type requests = sqlqueue.Requests
@@ -105,12 +102,4 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 	}
 	err := d.db.queryRow(ctx, "SELECT DATABASE(), CONCAT(@@hostname, ':', @@port)", nil, &database, &host)
 	return strings.Join([]string{"mysql", host, database, d.db.opt.prefix(), d.db.tables.ID()}, "|"), err
-}
-
-// Auto implements [sqlqueue.DB].
-func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error { return d.db.Auto(ctx, s) }
-
-// Tx implements [sqlqueue.DB].
-func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
-	return d.db.Tx(ctx, f)
 }

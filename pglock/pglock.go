@@ -49,9 +49,6 @@ var traits = driver.Traits{
 	Granularity:      time.Millisecond,
 }
 
-// Describe returns the Traits of every [Driver].
-func Describe() driver.Traits { return traits }
-
 // requests are the methods of [driver.Driver] that the SQL stores share. The
 // alias keeps the embedded field unexported.
 type requests = sqlqueue.Requests
@@ -121,12 +118,4 @@ func (d *Driver) Identity(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return strings.Join([]string{"postgres", system, database, d.db.opt.tables(), d.db.tables.ID()}, "|"), nil
-}
-
-// Auto implements [sqlqueue.DB].
-func (d *Driver) Auto(ctx context.Context, s *sqlqueue.Stmt) error { return d.db.Auto(ctx, s) }
-
-// Tx implements [sqlqueue.DB].
-func (d *Driver) Tx(ctx context.Context, f func(sqlqueue.Tx) ([]*sqlqueue.Stmt, error)) error {
-	return d.db.Tx(ctx, f)
 }
