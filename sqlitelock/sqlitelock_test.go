@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/sqlqueue"
 	"github.com/holdfast-go/holdfast/internal/testkit/multiproc"
 )
 
@@ -217,5 +218,15 @@ func TestLocks(t *testing.T) {
 		Open:  func(t drivertest.T) driver.Driver { return of(t).client(t) },
 		Pause: func(t drivertest.T) func() { return of(t).pause() },
 		TTL:   4 * time.Second, // a busy machine can renew its leases in time
+	})
+}
+
+// reopen drops the connection; the next request opens it again.
+func (d *Driver) reopen() {
+	_ = d.worker.do(context.Background(), false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
+		err := d.worker.conn.close()
+		d.worker.conn = nil
+		d.reportGap()
+		return nil, err
 	})
 }

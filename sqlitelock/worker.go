@@ -347,13 +347,3 @@ func (j *job) end(err error) {
 	j.err = err
 	close(j.done)
 }
-
-// reopen drops the connection; the next request opens it again.
-func (d *Driver) reopen() {
-	_ = d.worker.do(context.Background(), false, func(sqlqueue.DB) ([]sqlqueue.Push, error) {
-		err := d.worker.conn.close()
-		d.worker.conn = nil
-		d.reportGap()
-		return nil, err
-	})
-}
