@@ -43,11 +43,7 @@ func (j join) share(v *view) (shared bool, err error) {
 				j.r.s.mu.Unlock()
 				return true, err
 			}
-			token := d.Token
-			if token == 0 {
-				token = uint64(stat.Czxid) + v.base(n.seq)
-			}
-			joined, err := j.shareNodeLocked(n, token)
+			joined, err := j.shareNodeLocked(n, v.tokenOf(n, d, stat))
 			if err != nil {
 				return false, err
 			}
@@ -140,11 +136,7 @@ func (j join) mergeLocked() error {
 		if j.t.Units > v.unitsAt(n.seq) {
 			return j.r.unresolvedLocked(&driver.Error{Class: driver.Refused, Err: driver.ErrUpgrade})
 		}
-		token := d.Token
-		if token == 0 {
-			token = uint64(stat.Czxid) + v.base(n.seq)
-		}
-		joined, err := j.shareNodeLocked(n, token)
+		joined, err := j.shareNodeLocked(n, v.tokenOf(n, d, stat))
 		if err != nil {
 			return j.r.unresolvedLocked(err)
 		}

@@ -101,9 +101,7 @@ func (q queueNode) entries(v *view) ([]driver.Entry, error) {
 		}
 		if held[n.seq] {
 			e.State = driver.Held
-			if e.Token = d.Token; e.Token == 0 {
-				e.Token = uint64(stat.Czxid) + v.base(n.seq)
-			}
+			e.Token = v.tokenOf(n, d, stat)
 		}
 		entries[i] = e
 	})

@@ -3,6 +3,8 @@ package zklock
 import (
 	"strconv"
 	"strings"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // A base is the amount that a queue's tickets add to their zxids. A token is
@@ -43,6 +45,15 @@ func (v *view) base(seq int32) uint64 {
 		}
 	}
 	return plus
+}
+
+// tokenOf returns the token of a node's ticket. A ticket that shares its owner's place
+// has the token of that place in its node.
+func (v *view) tokenOf(n node, d nodeData, stat *zk.Stat) uint64 {
+	if d.Token != 0 {
+		return d.Token
+	}
+	return uint64(stat.Czxid) + v.base(n.seq)
 }
 
 // plusFor returns the base with which the tokens of zxids above low reach
