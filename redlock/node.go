@@ -62,20 +62,17 @@ func (n *node) up() bool         { return n.known() && !n.down.Load() }
 func (n *node) responsive() bool { return n.up() && !n.slow.Load() }
 func (n *node) notHung() bool    { return n.up() && !n.hung.Load() }
 
+// usable reports whether joins are sent to the node.
+func (n *node) usable() bool { return n.known() && (n.up() || !n.of.majority((*node).up)) }
+
+// inTime reports whether calls wait for the node's answer.
+func (n *node) inTime() bool {
+	return n.usable() && (n.responsive() || !n.of.majority((*node).responsive))
+}
+
 // canBeHome reports whether the node can be the home of a queue.
 func (n *node) canBeHome() bool {
 	return n.usable() && (n.notHung() || !n.of.majority((*node).notHung))
-}
-
-// majority reports whether is holds for a majority of nodes.
-func (ns *nodeSet) majority(is func(n *node) bool) bool {
-	count := 0
-	for _, n := range ns.all {
-		if is(n) {
-			count++
-		}
-	}
-	return count >= ns.quorum
 }
 
 // note updates the estimate of a node's health with an answer.

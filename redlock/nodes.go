@@ -76,14 +76,6 @@ func (ns *nodeSet) close() bool {
 	return first
 }
 
-// usable reports whether joins are sent to the node.
-func (n *node) usable() bool { return n.known() && (n.up() || !n.of.majority((*node).up)) }
-
-// inTime reports whether calls wait for the node's answer.
-func (n *node) inTime() bool {
-	return n.usable() && (n.responsive() || !n.of.majority((*node).responsive))
-}
-
 // nodeWait returns the time to wait for nodes whose answers are outstanding.
 func (ns *nodeSet) nodeWait() time.Duration {
 	longest := time.Duration(0)
@@ -93,6 +85,17 @@ func (ns *nodeSet) nodeWait() time.Duration {
 		}
 	}
 	return min(max(4*longest, minNodeWait), maxNodeWait)
+}
+
+// majority reports whether is holds for a majority of nodes.
+func (ns *nodeSet) majority(is func(n *node) bool) bool {
+	count := 0
+	for _, n := range ns.all {
+		if is(n) {
+			count++
+		}
+	}
+	return count >= ns.quorum
 }
 
 // homes returns the nodes in the order in which they are a name's home.
