@@ -230,7 +230,7 @@ func (d *database) Compound(ctx context.Context, s *sqlqueue.Stmt) error {
 			return nil
 		}
 		c.rollback(ctx) // an interruption skips the handler that does it
-		if undoneByServer(ctx, err) {
+		if undoneByServer(ctx, err) || code(err) == rowExists && ctx.Err() == nil {
 			return nil
 		}
 		return err

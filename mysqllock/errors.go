@@ -24,6 +24,7 @@ const (
 	tableExists   = 1050
 	columnExists  = 1060
 	keyExists     = 1061
+	rowExists     = 1062
 	notOwner      = 1095 // of the connection to interrupt
 	interrupted   = 1317
 )
@@ -103,6 +104,9 @@ func classify(ctx context.Context, err error, commits bool) error {
 	switch n {
 	case 1213, 1205, 1020, 1206, 1412, 3572, 1614, 3101:
 		return driver.Wrap(driver.NotDone, serverErr)
+	case rowExists:
+		// The ticket has a place already, from an earlier request.
+		return driver.Wrap(driver.Unknown, serverErr)
 	case interrupted, 3024, 1969:
 		if commits {
 			return driver.Wrap(driver.Unknown, serverErr)

@@ -22,6 +22,7 @@ func TestClassesOfErrors(t *testing.T) {
 		1020: driver.NotDone,     // a row was changed since the transaction began
 		1206: driver.NotDone,     // the table of locks is full
 		1412: driver.NotDone,     // the table was changed meanwhile
+		1062: driver.Unknown,     // an earlier request has taken the ticket's place
 		1317: driver.Unknown,     // interrupted, perhaps after the commit
 		1180: driver.Unknown,     // during the commit
 		1637: driver.Unavailable, // too many transactions
