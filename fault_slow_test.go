@@ -269,12 +269,14 @@ func TestStoreErrors(t *testing.T) {
 		}
 		d.heal()
 		tries := 0
-		d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Status, error) {
-			if tries++; tries < 5 {
-				return driver.Status{}, driver.Errorf(driver.Unavailable, "failing over")
+		d.set(func(d *hooked) {
+			d.join = func(_ context.Context, _ *driver.Ticket, next joinFunc) (driver.Status, error) {
+				if tries++; tries < 5 {
+					return driver.Status{}, driver.Errorf(driver.Unavailable, "failing over")
+				}
+				return next()
 			}
-			return next()
-		}
+		})
 		unlock(t, must(t)(c.Mutex("a").Lock(bg)))
 	})
 }
