@@ -252,12 +252,11 @@ func (w *wait) awaitJoinAllowed(ctx context.Context, t *ticket) bool {
 	var pause time.Duration
 	var after instant
 	q.mu.Lock()
-	now := q.c.clock.now()
 	if t.joinsSent > 0 {
 		pause = backOff(int(t.joinsSent), q.key.ttl)
 	}
 	if t.extra != nil {
-		pause = max(pause, t.extra.notBefore.sub(now))
+		pause = max(pause, t.extra.notBefore.sub(q.c.clock.now()))
 		after = t.extra.awaitReplyAfter
 	}
 	placed := w.hadPlace()

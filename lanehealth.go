@@ -202,7 +202,7 @@ func (lh *laneHealth) silenceWithin(budget time.Duration) time.Duration {
 func (lh *laneHealth) silentLongerThan(lease time.Duration) (since instant, long bool) {
 	lh.mu.Lock()
 	defer lh.mu.Unlock()
-	return lh.silentSince, lh.silenceLocked(lh.c.clock.now()) >= lease
+	return lh.silentSince, lh.silentSince != never && lh.silenceLocked(lh.c.clock.now()) >= lease
 }
 
 // requestTimeout bounds one request. The bound is at least least; where replies
