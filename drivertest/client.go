@@ -226,15 +226,17 @@ func (c *client) tryBreak(t *driver.Ticket) error {
 }
 
 // awaitGrant waits until a ticket is held, as the core does: it waits for
-// pushes, and renews at Recheck and every third of the harness's TTL.
+// pushes, and renews at Recheck and every third of the harness's TTL. A ticket that
+// the machine was too slow to renew in time joins anew, with another ID.
 func (c *client) awaitGrant(t *driver.Ticket, p driver.Status) driver.Status {
 	c.w.Helper()
-	var start = time.Now()
+	start := time.Now()
+	last, ttl := start, min(t.TTL, c.w.h.TTL)
 	for p.State == driver.Waiting {
 		if time.Since(start) > c.w.maxWait() {
 			c.w.Fatalf("%s waits for ever", t.ID)
 		}
-		wait := min(t.TTL, c.w.h.TTL) / 3
+		wait := ttl / 3
 		if p.Recheck > 0 {
 			wait = min(wait, p.Recheck)
 		}
@@ -242,7 +244,14 @@ func (c *client) awaitGrant(t *driver.Ticket, p driver.Status) driver.Status {
 			wait = min(wait, c.w.pollInterval())
 		}
 		c.waitForPush(t, wait)
-		p = c.renewAny(t)
+		now := time.Now()
+		if p = c.renewAny(t); p.State == driver.Gone && time.Since(last) > 2*ttl/3 {
+			c.w.Logf("renewals were %v apart: joins anew", time.Since(last))
+			c.tickets.joinsAnew(t)
+			now = time.Now()
+			p = c.joinAny(t)
+		}
+		last = now
 	}
 	if p.State != driver.Held {
 		c.w.Fatalf("%s is %v, want held", t.ID, p.State)

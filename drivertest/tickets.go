@@ -42,6 +42,15 @@ func (ts *tickets) ticket(name string, units, limit int64) *driver.Ticket {
 	return t
 }
 
+// joinsAnew gives a ticket that the store has dropped another ID, as the core does.
+func (ts *tickets) joinsAnew(t *driver.Ticket) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.n++
+	t.ID, t.DriverData = fmt.Sprintf("%s:%d", ts.uuid, ts.n), nil
+	t.Meta = "meta of " + t.ID
+}
+
 // shortLived gives a ticket the harness's TTL, for cases that await its expiry.
 func (ts *tickets) shortLived(t *driver.Ticket) *driver.Ticket {
 	t.TTL = ts.w.h.TTL
