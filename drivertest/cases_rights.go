@@ -235,7 +235,7 @@ func (w *world) checkRefusedLeavesNothing(l *restrictedUser, o *client, q *queue
 	next := o.ticket(name, q.t.Limit, q.t.Limit)
 	for begun := time.Now(); q.err != nil && o.joinWith(next, false).State != driver.Held; time.Sleep(w.pollInterval()) {
 		if took := time.Since(begun); w.still.exceed(took, w.h.TTL+w.h.Slack, begun) {
-			w.Errorf("a Join that was refused without %s keeps others out (line %s): the line is %s", l.right, name, formatQueue(w.queueOf(q.t.Name)))
+			w.Errorf("a Join that was refused without %s keeps others out of %s: the queue is %s", l.right, name, formatQueue(w.queueOf(q.t.Name)))
 			break
 		}
 	}

@@ -143,8 +143,8 @@ func (h *keepAlive) closeSilentConns(inFlight map[int64]sentKeepAlive) {
 	}
 }
 
-// closeOverdue does so between two streams, whose keep-alives may have become too late
-// in the pause, and reports whether it closed a connection.
+// closeOverdue closes silent connections between two streams: a keep-alive may have
+// become too late in the pause. It reports whether it closed a connection.
 func (h *keepAlive) closeOverdue() (closed bool) {
 	h.mu.Lock()
 	want := slices.Clone(h.want)

@@ -13,8 +13,8 @@ import (
 // answers is the class of each error that servers answer, by its first word.
 // None of the requests so answered has had an effect: the scripts do nothing
 // that can fail after a write, and for these reasons a server refuses a
-// request before it runs. A right that lacks is found in the middle of a script:
-// a Join takes its place back then.
+// request before it runs. A missing right is found in the middle of a script: the
+// driver takes the place of that Join back.
 var answers = map[string]driver.Class{
 	"READONLY":    driver.Unavailable, // a replica, perhaps since a failover
 	"LOADING":     driver.Unavailable,
