@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/plainhttp"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -227,7 +228,7 @@ func handoffMessages(socket string) error {
 
 // handoffLocks takes a lock and releases it, while another process wants it, too.
 func handoffLocks(socket, pinned string) error {
-	web := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	web := &http.Client{Transport: &plainhttp.Transport{MaxIdle: 1, IdleTimeout: time.Minute, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	post := func(path string, form url.Values) (token int64, err error) {

@@ -96,7 +96,9 @@ var rows = []Row{
 	{"internal/sqlqueue", "driver", "",
 		"what the SQL stores share speaks database/sql and nothing of one database"},
 
-	{"internal/lockclient", "driver internal/backoff internal/tlsurl", "",
+	{"internal/plainhttp", "", "",
+		"how requests and answers travel knows neither locks nor servers"},
+	{"internal/lockclient", "driver internal/backoff internal/plainhttp internal/tlsurl", "",
 		"a client of lock servers knows the seam and their HTTP, and not the handler"},
 
 	{"anylock", ". driver internal/backoff internal/lockclient " + linked, "",

@@ -12,27 +12,35 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/plainhttp"
 )
 
 // maxAnswer is the length of the longest answer that is read.
 const maxAnswer = 64 << 20
 
 // newTransport returns the connections to the servers of an address.
-func newTransport(a *address) *http.Transport {
-	tr := &http.Transport{
-		TLSClientConfig: a.tls, TLSHandshakeTimeout: driver.OpenLimit, ForceAttemptHTTP2: true,
-		MaxIdleConns: 64, MaxIdleConnsPerHost: 16, IdleConnTimeout: 60 * time.Second, // a server ends them after 90 s
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
-	}
+func newTransport(a *address) http.RoundTripper {
 	dialer := net.Dialer{Timeout: driver.OpenLimit}
-	tr.DialContext = dialer.DialContext
+	dial := dialer.DialContext
 	if a.unix {
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", a.hosts[0])
 		}
 	}
-	return tr
+	if a.tls == nil {
+		return &plainhttp.Transport{Dial: dial, MaxIdle: maxIdle, IdleTimeout: idleTimeout}
+	}
+	return &http.Transport{
+		TLSClientConfig: a.tls, TLSHandshakeTimeout: driver.OpenLimit, ForceAttemptHTTP2: true, DialContext: dial,
+		MaxIdleConns: 64, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
 }
+
+const (
+	maxIdle     = 16               // connections to a server
+	idleTimeout = 60 * time.Second // a server ends them after 90 s
+)
 
 // bases returns what the URLs of requests to each server begin with.
 func (a *address) bases() []string {

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/plainhttp"
 	"github.com/holdfast-go/holdfast/internal/testkit/servers"
 	"github.com/holdfast-go/holdfast/lockserver"
 	"github.com/holdfast-go/holdfast/memlock"
@@ -94,8 +96,10 @@ func measureTime(t *testing.T) {
 	defer web.Close()
 	bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	defer bare.Close()
+	caller := &http.Client{Transport: &plainhttp.Transport{MaxIdle: 1, IdleTimeout: time.Minute, Dial: new(net.Dialer).DialContext}}
+	defer caller.CloseIdleConnections()
 	post := func(at, path string, form url.Values) {
-		resp, err := web.Client().PostForm(at+path, form)
+		resp, err := caller.PostForm(at+path, form)
 		if err != nil {
 			t.Fatal(err)
 		}
