@@ -56,17 +56,21 @@ type hold struct {
 	// prefixes are those of the grants that bound the waits for its name.
 	prefixes []string
 	opts     []holdfast.Option // for the store
-	try      bool              // the first try does not wait for a turn
 	maxHold  time.Duration     // 0: no bound
+	try      bool              // the first try does not wait for a turn
 
 	// Guarded by table.mu.
 	state     state
+	removed   bool               // no longer in table.holds
+	counted   bool               // in the quota
+	live      bool               // in table.live
+	starts    int32              // number of goroutines that have joined
+	polls     int32              // requests that wait for a change
 	want      uint64             // of an owner check: the token that it compares
-	starts    int                // number of goroutines that have joined
 	cancel    context.CancelFunc // ends the goroutine that joins; nil: none does
 	ended     chan struct{}      // closed when that goroutine has ended
 	changed   chan struct{}      // closed at the next change; nil: nobody looks
-	place     holdfast.Waiting   // while waiting
+	place     *holdfast.Waiting  // while waiting, and never changed; nil: none is known
 	queue     *localQueue        // of a pinned hold; nil: it is in none
 	keptUntil time.Time          // the end of the place, as answers have said
 	// question is about a grant of which its client has heard elsewhere; nil: none is under way.
@@ -77,14 +81,10 @@ type hold struct {
 	since    time.Time      // of the last grant
 	until    time.Time      // end of the claim, as the last request extended it
 	seen     time.Time      // when the client was last heard of
-	polls    int            // requests that wait for a change
 	timer    *time.Timer    // of the state: see onTimer
 	due      time.Time      // when timer does something
 	reason   string         // over: why
 	failed   *problem       // why the last attempt ended without a hold
-	removed  bool           // no longer in table.holds
-	counted  bool           // in the quota
-	live     bool           // in table.live
 }
 
 // resumable reports whether another server can go on with the hold.

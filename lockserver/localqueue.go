@@ -97,8 +97,10 @@ func placeEndLocked(h *hold) time.Time {
 	switch {
 	case h.state != waiting:
 		return time.Time{}
-	case h.place.Until.IsZero() && h.queue != nil:
+	case h.place != nil && !h.place.Until.IsZero():
+		return h.place.Until
+	case h.queue != nil:
 		return h.queue.until
 	}
-	return h.place.Until
+	return time.Time{}
 }

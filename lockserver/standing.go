@@ -31,7 +31,7 @@ type standing struct {
 // in until, and the client library counts it.
 func (h *hold) standLocked(begun time.Time) standing {
 	st := standing{
-		id: h.id, state: h.state, settled: h.settledLocked(), failed: h.failed, reason: h.reason, token: h.token, place: h.place,
+		id: h.id, state: h.state, settled: h.settledLocked(), failed: h.failed, reason: h.reason, token: h.token, place: knownOf(h.place),
 		resumable: h.resumable(), draining: h.t.isEnding(),
 	}
 	switch {

@@ -14,7 +14,7 @@ func (h *hold) startLocked(want uint64) {
 	t := h.t
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	h.state, h.want, h.cancel, h.ended, h.failed, h.place = joining, want, cancel, ended, nil, holdfast.Waiting{Ahead: -1}
+	h.state, h.want, h.cancel, h.ended, h.failed, h.place = joining, want, cancel, ended, nil, nil
 	h.starts++
 	start := h.starts
 	h.seen = time.Now()
@@ -101,11 +101,11 @@ func coverPlace(ctx context.Context, h *hold, lock *holdfast.Hold) (*holdfast.Ho
 	end := lock.Deadline()
 	h.t.mu.Lock()
 	until := h.keptUntil
-	if place := placeEndLocked(h); place.IsZero() || place.After(end) {
-		h.place.Until = end // later answers say no more
-	} else {
-		h.place.Until = place
+	place := knownOf(h.place)
+	if place.Until = placeEndLocked(h); place.Until.IsZero() || place.Until.After(end) {
+		place.Until = end // later answers say no more
 	}
+	h.place = &place
 	h.t.mu.Unlock()
 	if !end.Before(until) {
 		return lock, nil
@@ -139,15 +139,23 @@ func (h *hold) onWaiting(w holdfast.Waiting) {
 	}
 	before := placeEndLocked(h)
 	first := h.state == joining
-	h.state, h.place = waiting, w
+	h.state, h.place = waiting, &w
 	if first || !before.After(time.Now()) {
 		h.changeLocked()
 	}
 	h.queue.confirmLocked(w.Until)
 }
 
+// knownOf returns what is known of a place.
+func knownOf(place *holdfast.Waiting) holdfast.Waiting {
+	if place == nil {
+		return holdfast.Waiting{Ahead: -1}
+	}
+	return *place
+}
+
 // onTaken notes the end of the goroutine that joined, which was the start-th of h.
-func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
+func (h *hold) onTaken(start int32, lock *holdfast.Hold, err error) {
 	t := h.t
 	t.mu.Lock()
 	if h.removed || h.starts != start { // released, its client was silent, or an owner check came after
@@ -157,7 +165,7 @@ func (h *hold) onTaken(start int, lock *holdfast.Hold, err error) {
 		}
 		return
 	}
-	h.cancel, h.ended = nil, nil
+	h.cancel, h.ended, h.place = nil, nil, nil
 	t.countWaitLocked(h, false)
 	if err != nil {
 		h.onFailedLocked(err)
