@@ -13,6 +13,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -33,12 +36,14 @@ import (
 var costs = flag.Bool("lockserver.costs", false, "measure what a lock server adds to a lock on Redis, and the memory of holds and waits")
 
 // TestCosts measures a lock and its release by HTTP on one connection, in turn with the
-// same by a client of the store in this process, and the memory of holds and waits.
+// same by a client of the store in this process, the processor time of a command under a lock,
+// and the memory of holds and waits.
 func TestCosts(t *testing.T) {
 	if !*costs {
 		return // make serve-costs
 	}
 	t.Run("time", measureTime)
+	t.Run("command", measureCommand)
 	t.Run("memory with the store's", func(t *testing.T) { measureMemory(t, memlock.New(memlock.NewStore())) })
 	t.Run("memory", func(t *testing.T) { measureMemory(t, &storeless{Driver: memlock.New(memlock.NewStore())}) })
 }
@@ -149,6 +154,58 @@ func measureTime(t *testing.T) {
 	}
 	t.Logf("lock and release, p50 of %d: in process %v, and with an owner %v; by a server %v, pinned %v; two bare requests %v",
 		rounds, p50(inProcess), p50(owned), p50(served), p50(pinned), p50(empty))
+}
+
+// measureCommand measures the processor time of a short command under a lock: of all processes
+// that it starts and waits for.
+func measureCommand(t *testing.T) {
+	dir := t.TempDir()
+	command, socket := filepath.Join(dir, "holdfast"), filepath.Join(dir, "s")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", command, "./cmd/holdfast") // as a release has it
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, text)
+	}
+	redis := servers.Redis(t, servers.RedisOptions{}).URL("")
+	agent := exec.CommandContext(t.Context(), command, "serve", "--store", redis, "--unix", socket)
+	agent.Stderr = t.Output()
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = agent.Process.Signal(os.Interrupt)
+		_ = agent.Wait()
+	}()
+	for {
+		if c, err := net.Dial("unix", socket); err == nil {
+			_ = c.Close()
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ways := []struct {
+		name string
+		args []string
+		took []time.Duration
+	}{
+		{name: "straight at Redis", args: []string{command, "run", "--store", redis, "x", "--", "true"}},
+		{name: "by a server on a Unix socket", args: []string{command, "run", "--store", "holdfast-unix:" + socket, "x", "--", "true"}},
+		{name: "holdfast version", args: []string{command, "version"}},
+		{name: "true", args: []string{"true"}},
+	}
+	for range 40 {
+		for i := range ways {
+			cmd := exec.CommandContext(t.Context(), ways[i].args[0], ways[i].args[1:]...)
+			if text, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v: %s", ways[i].args, err, text)
+			}
+			ways[i].took = append(ways[i].took, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+		}
+	}
+	for _, w := range ways {
+		slices.Sort(w.took)
+		t.Logf("processor time of a run, p50 of %d: %s %v", len(w.took), w.name, w.took[len(w.took)/2].Round(100*time.Microsecond))
+	}
 }
 
 func measureMemory(t *testing.T, d holdfast.Driver) {
