@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -77,10 +78,42 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, 
 		return nil, false, badRequest("the body ended early")
 	}
 	_ = limits.SetReadDeadline(time.Time{})
-	if !utf8.Valid(body) {
+	if !utf8.Valid(body) || isJSON && hasLoneSurrogate(body) {
 		return nil, false, badRequest("the body is not valid UTF-8")
 	}
 	return body, isJSON, nil
+}
+
+// hasLoneSurrogate reports whether a string of a JSON text has half of a pair \ud800\udc00,
+// which encoding/json replaces: different names would be one.
+func hasLoneSurrogate(text []byte) bool {
+	for i := bytes.IndexByte(text, '\\'); i >= 0 && i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if i++; i == len(text) || text[i] != 'u' {
+			continue
+		}
+		high := escaped(text[i:])
+		if !utf16.IsSurrogate(high) {
+			continue
+		}
+		rest, ok := bytes.CutPrefix(text[min(i+5, len(text)):], []byte{'\\'})
+		if !ok || utf16.DecodeRune(high, escaped(rest)) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped returns the rune of an escape u0000, 0 for other text.
+func escaped(text []byte) rune {
+	if len(text) < 5 || text[0] != 'u' {
+		return 0
+	}
+	r, _ := strconv.ParseUint(string(text[1:5]), 16, 32) // 0 with an error
+	return rune(r)
 }
 
 // readParams returns the fields of a request with a small body.

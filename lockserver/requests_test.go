@@ -70,6 +70,7 @@ func TestBadRequestsHaveOneClearCode(t *testing.T) {
 			{"POST", "/v1/acquire", asJSON, `{"id":"` + id(1) + `","name":"a"}`, 400, "bad_ttl"},
 			{"POST", "/v1/acquire", asJSON, `{"id":"` + id(1) + `","name":"a","ttl_ms":999}`, 400, "bad_ttl"},
 			{"POST", "/v1/acquire", asJSON, `{"id":"` + id(1) + `","name":"a","ttl_ms":600001}`, 400, "bad_ttl"},
+			{"POST", "/v1/acquire", asJSON, `{"id":"` + id(1) + `","name":"a\ud800","ttl_ms":9000}`, 400, "bad_request"},
 			{"POST", "/v1/acquire", asForm, "id=%zz", 400, "bad_request"},
 			{"POST", "/v1/acquire", asForm, "name=a&name=b", 400, "bad_request"},
 			{"POST", "/v1/acquire", asForm, "name=%ff", 400, "bad_request"},
@@ -342,4 +343,17 @@ func FuzzIDs(f *testing.F) {
 			t.Errorf("%q", id)
 		}
 	})
+}
+
+// TestLoneSurrogates checks which texts have half of a pair: the decoder replaces it, and
+// different names would be one.
+func TestLoneSurrogates(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"name":"\ud83d\ude00"}`: false, `"\uD83D\uDE00\u00e9"`: false, `"\\ud800"`: false, `"\ufffd"`: false, `"ud800"`: false, ``: false,
+		`"\ud800"`: true, `"\udc00"`: true, `"\ud800\ud800"`: true, `"\ud800\n\udc00"`: true, `"\ud83d\ude00\udc00"`: true, `"\\\ud800"`: true,
+	} {
+		if got := hasLoneSurrogate([]byte(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
 }
