@@ -90,7 +90,7 @@ func (q *question) run(ctx context.Context) {
 // hear waits until this server has heard of the grant by which a client resumes, for an
 // eighth of the TTL at most. It returns a problem if it has not, or has heard of another.
 func (t *table) hear(ctx context.Context, h *hold, want uint64) *problem {
-	ctx, cancel := requestContext(ctx, h.spec.ttl/8)
+	ctx, cancel := requestContext(ctx, answerLimit(h.spec.ttl))
 	defer cancel()
 	t.mu.Lock()
 	q := h.askLocked(want)

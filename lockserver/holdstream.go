@@ -122,7 +122,7 @@ func (c *call) streamHold(h *hold, resume uint64) (left bool) {
 // renewStream renews the hold of a stream, and reports whether the store has confirmed
 // that. A failure leaves the claim as it is: the next beat asks again.
 func (h *hold) renewStream(ctx context.Context, lock *holdfast.Hold) bool {
-	ctx, cancel := requestContext(ctx, h.spec.ttl/8)
+	ctx, cancel := requestContext(ctx, answerLimit(h.spec.ttl))
 	defer cancel()
 	if lock.Renew(ctx) != nil {
 		return false

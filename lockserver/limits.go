@@ -33,6 +33,10 @@ const (
 	releasedFor  = 2 * time.Minute // how long a released id is remembered
 )
 
+// answerLimit returns how long the store has to answer for a hold with a TTL before a
+// request is answered without it.
+func answerLimit(ttl time.Duration) time.Duration { return min(ttl/8, maxWait) }
+
 // withDefaults returns l with a value in each field.
 func (l Limits) withDefaults(minTTL, maxTTL time.Duration) Limits {
 	setDefault(&l.MinTTL, max(time.Second, minTTL))

@@ -22,9 +22,9 @@ func (h *hold) poll(ctx context.Context, begun time.Time, wait time.Duration) st
 		case <-changed:
 		case <-timer.C:
 			// An answer says where the id stands, so the store's first one is waited for.
-			atOnce = waited || h.spec.ttl/8 <= wait
+			atOnce = waited || answerLimit(h.spec.ttl) <= wait
 			waited = true
-			timer.Reset(max(h.spec.ttl/8-wait, 0))
+			timer.Reset(max(answerLimit(h.spec.ttl)-wait, 0))
 		case <-h.t.ending:
 			atOnce = true
 		case <-ctx.Done():

@@ -90,7 +90,7 @@ func (t *table) renew(ctx context.Context, from *sender, ids []string) []fields 
 			locks = append(locks, h.lock)
 		}
 		due = append(due, r)
-		limit = min(limit, h.spec.ttl/8)
+		limit = min(limit, answerLimit(h.spec.ttl))
 	}
 	t.mu.Unlock()
 	bounded, cancel := requestContext(ctx, limit)
@@ -135,7 +135,7 @@ func (h *hold) extend(ctx context.Context, begun time.Time) *problem {
 	}
 	h.sentLocked() // the client has the token
 	t.mu.Unlock()
-	ctx, cancel := requestContext(ctx, h.spec.ttl/8)
+	ctx, cancel := requestContext(ctx, answerLimit(h.spec.ttl))
 	defer cancel()
 	err := lock.Renew(ctx)
 	switch {

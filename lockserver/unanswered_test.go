@@ -36,3 +36,27 @@ func TestAcquireWithoutTheStoreIsNotAnsweredWaiting(t *testing.T) {
 		})
 	}
 }
+
+// TestRequestWithoutAnAnswerLastsNoLongerThanAPoll asks a server whose store has fallen
+// silent for places with the longest TTL: each request is answered within 30 s.
+func TestRequestWithoutAnAnswerLastsNoLongerThanAPoll(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &cuttable{Driver: memlock.New(w.store)}
+		s := w.serverWith(w.clientOf(d), Options{})
+		form := []string{"name", "a", "ttl_ms", "600000", "wait_ms", "0", "id"}
+		token := w.post(s, "/v1/acquire", append(form, id(1))...).text("token")
+		d.cut.Store(true)
+		ask := func(what string, more ...string) {
+			began := time.Now()
+			r := w.post(s, "/v1/acquire", append(form, more...)...)
+			if took := time.Since(began); r.status != 503 || took > 30*time.Second {
+				t.Errorf("%s: %s after %v", what, r.raw, took)
+			}
+		}
+		ask("a resume", id(1), "resume", token)
+		ask("another id", id(2))
+		ask("a resume in a long silence", id(1), "resume", token)
+		d.cut.Store(false)
+		settle()
+	})
+}
