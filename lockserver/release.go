@@ -107,6 +107,11 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 	}
 	again := h == nil && t.released.has(key)
 	t.released.add(key)
+	r := t.releases[key]
+	if r != nil && h == nil && r.spec.name == e.name {
+		t.mu.Unlock()
+		return fields{{"id", e.id}, {"result", t.repeat(context.WithoutCancel(ctx), e, r)}}
+	}
 	var lock *holdfast.Hold
 	ttl := t.longest
 	waited := false
@@ -121,17 +126,14 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 		if h.question != nil {
 			leaving = append(leaving, h.question.ended)
 		}
+		r = t.beginReleaseLocked(h)
 		t.removeLocked(h)
 	}
 	t.mu.Unlock()
-	// The core gives the wait up with its ticket left, or after a third of the TTL.
-	if !endWithin(leaving, releaseLimit(ttl)*9/10) {
-		if lock != nil {
-			t.unlock(lock)
-		}
-		return fields{{"id", e.id}, {"result", resultUnknown}}
+	result := t.carryOut(ctx, e, key, ttl, lock, leaving, waited)
+	if h != nil {
+		t.endRelease(r, result)
 	}
-	result := t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, waited)
 	if result == resultGone && again {
 		result = resultReleased
 	}
@@ -139,6 +141,18 @@ func (t *table) release(ctx context.Context, who string, e ending) fields {
 		h.report(HoldReleased, "")
 	}
 	return fields{{"id", e.id}, {"result", result}}
+}
+
+// carryOut ends the tickets of an id, once those that are leaving have left.
+func (t *table) carryOut(ctx context.Context, e ending, key holdKey, ttl time.Duration, lock *holdfast.Hold, leaving []<-chan struct{}, waited bool) string {
+	// The core gives the wait up with its ticket left, or after a third of the TTL.
+	if !endWithin(leaving, releaseLimit(ttl)*9/10) {
+		if lock != nil {
+			t.unlock(lock)
+		}
+		return resultUnknown
+	}
+	return t.releaseAtStore(context.WithoutCancel(ctx), e, key, ttl, lock, waited)
 }
 
 // releaseLimit returns the time that the store has for the release of a place with a TTL.

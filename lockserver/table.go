@@ -31,14 +31,15 @@ type table struct {
 	holds    map[holdKey]*hold
 	queues   map[queueKey]*localQueue
 	released releasedIDs
-	live     int           // holds that a drain waits for
-	drained  chan struct{} // closed when the server drains and none is left
+	releases map[holdKey]*release // under way, or not confirmed
+	live     int                  // holds that a drain waits for
+	drained  chan struct{}        // closed when the server drains and none is left
 }
 
 func newTable(st *store, o Options, traits holdfast.Traits, q *quota, subs *subscribers) *table {
 	return &table{
 		store: st, owners: traits.Owner, realm: o.Realm, longest: o.Limits.MaxTTL, quota: q, subscribers: subs, onHold: o.Events.Hold,
-		ending: make(chan struct{}), holds: make(map[holdKey]*hold), queues: make(map[queueKey]*localQueue), drained: make(chan struct{}),
+		ending: make(chan struct{}), holds: make(map[holdKey]*hold), queues: make(map[queueKey]*localQueue), releases: make(map[holdKey]*release), drained: make(chan struct{}),
 	}
 }
 
