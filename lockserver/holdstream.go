@@ -27,10 +27,20 @@ const maxHoldBeat = 3 * time.Second
 // can keep.
 func (s *Server) serveHold(c *call) {
 	c.withHold(holdParams, c.parseHoldStream, func(h *hold, a *acquireRequest) {
+		if holdsSince(h, c.begun) {
+			_ = h.extend(c.r.Context(), c.begun) // the first event tells what is left
+		}
 		if c.streamHold(h, a.resume) && a.release {
 			c.release(ending{id: a.id, name: a.spec.name})
 		}
 	})
+}
+
+// holdsSince reports whether h held before then.
+func holdsSince(h *hold, then time.Time) bool {
+	h.t.mu.Lock()
+	defer h.t.mu.Unlock()
+	return (h.state == granted || h.state == held) && h.since.Before(then)
 }
 
 func (c *call) parseHoldStream(p params) (*acquireRequest, *problem) {
@@ -98,10 +108,8 @@ func (c *call) streamHold(h *hold, resume uint64) (left bool) {
 		if st.state == over {
 			return false
 		}
-		if st.holds() && !st.ended && time.Since(renewed) >= h.spec.ttl/4 {
-			if renewed.IsZero() || h.renewStream(c.r.Context(), lock) {
-				renewed = time.Now()
-			}
+		if st.holds() && !st.ended && st.left < h.spec.ttl.Milliseconds()*3/4 && time.Since(renewed) >= h.spec.ttl/4 && h.renewStream(c.r.Context(), lock) {
+			renewed = time.Now()
 		}
 		select {
 		case <-changed:

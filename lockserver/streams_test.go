@@ -423,3 +423,21 @@ func (d ownerless) Traits() holdfast.Traits {
 	t.Owner = false
 	return t
 }
+
+// TestHoldStreamGoesOnWithAHold opens the stream of a hold whose claim is nearly over, as a
+// client does whose connection has broken: the server renews it first.
+func TestHoldStreamGoesOnWithAHold(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.server()
+		w.want("acquire", w.acquire(s, 1, "a"), 200, "state", "held")
+		time.Sleep(8500 * time.Millisecond)
+		st := w.openHold(s, 1, "a", "on_close", "release")
+		time.Sleep(20 * time.Second)
+		events := st.events()
+		for _, e := range events {
+			if w.want("an event", e, 200, "event", "held"); e.number("left_ms") < 5000 {
+				t.Error(e.raw)
+			}
+		}
+	})
+}
