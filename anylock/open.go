@@ -25,9 +25,10 @@ var ErrConfig = errors.New("wrong URL or option")
 // the time that the URL's options name, or 5 s.
 //
 // Every error is a *holdfast.StoreError with the Op "open": Unavailable if the
-// store cannot be reached yet (see OpenRetry), Refused if the store does not let
-// this user in, and Refused and matching ErrConfig if the URL or an option of the
-// client is wrong. An empty URL, and a URL with an empty part, are such errors.
+// store cannot be reached yet, Unknown if it fell silent after its first answer (see
+// OpenRetry for both), Refused if the store does not let this user in, and Refused and
+// matching ErrConfig if the URL or an option of the client is wrong. An empty URL, and
+// a URL with an empty part, are such errors.
 // No error contains a password, or a part of a URL that may contain one.
 func Open(ctx context.Context, url string, opts ...holdfast.ClientOption) (*holdfast.Client, error) {
 	d, err := OpenDriver(ctx, url)
@@ -48,8 +49,8 @@ const (
 )
 
 // OpenRetry is Open for services that may start before their store: it opens
-// again, every 0.1 to 5 s, while the store is unavailable, until ctx ends. It
-// returns all other errors at once. After ctx has ended, the error is that of the
+// again, every 0.1 to 5 s, while the store is unavailable or does not answer, until
+// ctx ends. It returns an error of class Refused at once. After ctx has ended, the error is that of the
 // last attempt, and wraps the context's cause too. A file that the URL names is
 // read for each attempt.
 func OpenRetry(ctx context.Context, url string, opts ...holdfast.ClientOption) (*holdfast.Client, error) {
@@ -62,7 +63,7 @@ func OpenRetry(ctx context.Context, url string, opts ...holdfast.ClientOption) (
 			return c, nil
 		}
 		failed, ok := errors.AsType[*holdfast.StoreError](err)
-		if ok && failed.Unavailable() {
+		if ok && !failed.Refused() { // an opening that has no answer leaves nothing to find out
 			last = failed
 		} else if last == nil || ctx.Err() == nil {
 			return nil, err
