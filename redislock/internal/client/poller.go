@@ -17,6 +17,9 @@ import (
 //
 // Under mu, only the mutexes of the contexts are taken.
 type Poller struct {
+	// Look is called at each poll, without the mutex, if it is not nil. It does not block.
+	Look func()
+
 	mu     sync.Mutex
 	active []*PollContext // the contexts of waiting requests, in no order
 	spare  []*PollContext
@@ -131,6 +134,9 @@ func (o *Poller) End(b *PollContext) {
 // poll runs when the timer fires. It asks the contexts without the mutex,
 // because a context may be of any type, and may do anything when it is asked.
 func (o *Poller) poll() {
+	if o.Look != nil {
+		o.Look()
+	}
 	o.mu.Lock()
 	polled := o.polled[:0]
 	for _, b := range o.active {

@@ -96,10 +96,17 @@ func (d *dedicated) Pipe(commands [][]string) []wire.Reply {
 // Close implements [client.Conn].
 func (d *dedicated) Close() { d.c.Close() }
 
+// dedicate returns a connection that is not shared.
+func (c *Client) dedicate() rueidis.DedicatedClient {
+	c.loneCall.dedicating.Add(1)
+	defer c.loneCall.dedicating.Add(-1)
+	conn, _ := c.lib.Dedicate()
+	return conn
+}
+
 // Conn implements [client.Client].
 func (c *Client) Conn() client.Conn {
-	conn, _ := c.lib.Dedicate()
-	return &dedicated{c: conn}
+	return &dedicated{c: c.dedicate()}
 }
 
 // subscriber is a subscribed connection of rueidis as a [client.Subscriber].
@@ -130,7 +137,7 @@ func (e *subscriber) Close() { e.c.Close() }
 
 // Listen implements [client.Client].
 func (c *Client) Listen(sharded bool, onMessage func(message string), onDropped func(channel string)) client.Subscriber {
-	conn, _ := c.lib.Dedicate()
+	conn := c.dedicate()
 	e := &subscriber{c: conn, sharded: sharded, lost: make(chan struct{}), poller: &c.poller}
 	ended := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { onMessage(m.Message) },

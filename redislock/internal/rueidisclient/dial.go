@@ -46,6 +46,19 @@ func Dial(life context.Context, end func(), o Options) (*Library, error) {
 	}
 	opt.Dialer.Timeout = o.DialTimeout
 	lone := &loneCall{ownConns: true}
+	lone.doubt.over = life
+	lone.doubt.dial = func(ctx context.Context) (net.Conn, error) {
+		raw, err := opt.Dialer.DialContext(ctx, "tcp", o.Addr)
+		if err != nil || o.TLS == nil {
+			return raw, err
+		}
+		secure := tls.Client(raw, o.TLS)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, err
+		}
+		return secure, nil
+	}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout) // the handshake of TLS included
 		defer cancel()
@@ -57,7 +70,9 @@ func Dial(life context.Context, end func(), o Options) (*Library, error) {
 		if err != nil {
 			return nil, err
 		}
-		conn := lone.add(&boundConn{Conn: raw, loneCall: lone, stop: context.AfterFunc(life, func() { raw.Close() })})
+		conn := lone.add(&boundConn{
+			Conn: raw, loneCall: lone, dedicated: lone.dedicating.Load() > 0, stop: context.AfterFunc(life, func() { raw.Close() }),
+		})
 		if config == nil {
 			return &measured{Conn: conn}, nil
 		}

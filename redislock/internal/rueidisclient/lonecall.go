@@ -29,6 +29,9 @@ type loneCall struct {
 	ownConns bool // the connections are the driver's own, and look after the context
 	slow     atomic.Int32
 	underWay atomic.Int32 // requests that their callers send
+	doubt    doubt
+	// dedicating counts the connections being opened that are not shared.
+	dedicating atomic.Int32
 
 	mu    sync.Mutex
 	ctx   context.Context         // nil when no request is under way alone
@@ -96,9 +99,14 @@ func (a *loneCall) closeSilent(limit time.Duration) {
 	}
 	a.mu.Unlock()
 	for _, m := range dead {
-		m.suspected.Store(true)
-		_ = m.Conn.SetReadDeadline(time.Now())
+		m.suspect()
 	}
+}
+
+// suspect lets the reader look for an answer once more, and then close the connection.
+func (m *boundConn) suspect() {
+	m.suspected.Store(true)
+	_ = m.Conn.SetReadDeadline(time.Now())
 }
 
 func (a *loneCall) context() context.Context {
@@ -113,8 +121,9 @@ func (a *loneCall) context() context.Context {
 // No mutex is taken under mu.
 type boundConn struct {
 	net.Conn
-	stop     func() bool // detaches the connection from the driver's life
-	loneCall *loneCall
+	stop      func() bool // detaches the connection from the driver's life
+	loneCall  *loneCall
+	dedicated bool // not shared: a command may keep it waiting while others are answered
 
 	mu    sync.Mutex
 	limit time.Time // deadline of a single caller's request; zero when there are many callers
@@ -220,6 +229,7 @@ func (m *boundConn) Read(b []byte) (int, error) {
 			continue
 		}
 		m.loneCall.noteSlow()
+		m.loneCall.look()
 		ctx := m.loneCall.context()
 		if !time.Now().Before(limit) || ctx != nil && ctx.Err() != nil {
 			return n, os.ErrDeadlineExceeded

@@ -17,6 +17,8 @@
 //   - The error that a server answers while a connection is opened is returned
 //     for every later command: dedicated.classify
 //     (TestF35_RenewalsWorkAfterRefusal).
+//   - A connection that is silent is kept until the client's time-out, though the
+//     server answers on others: doubt.go (TestF115_LockBesideSilentConnections).
 //   - A connection with a single caller shows only at the next request that it
 //     is broken: Heal.
 //   - Requests are repeated, and answers cached, unless that is turned off:
@@ -47,7 +49,10 @@ func Of(c rueidis.Client) *Library { return &Library{client: c, loneCall: new(lo
 
 // In implements [client.Library].
 func (l *Library) In(life client.Life) client.Client {
-	return &Client{lib: l.client, loneCall: l.loneCall, end: l.end, life: life}
+	l.loneCall.doubt.life.Store(&life)
+	c := &Client{lib: l.client, loneCall: l.loneCall, end: l.end, life: life}
+	c.poller.Look = l.loneCall.look
+	return c
 }
 
 // Client is a client of rueidis, as one driver has it.
