@@ -88,7 +88,10 @@ func TestClusterRights(t *testing.T) {
 		if err == nil {
 			k, w := a.ticket(name), a.ticket(name)
 			a.take(k, driver.Held)
-			a.take(w, driver.Waiting)
+			begun := time.Now()
+			if a.take(w, driver.Waiting); rule == "+ssubscribe" && time.Since(begun) > 2*time.Second {
+				t.Errorf("a place without pushes took %v", time.Since(begun))
+			}
 			a.leaves(k, driver.Held)
 			a.keeps(w, driver.Held) // a waiter without pushes polls
 			a.leaves(w, driver.Held)

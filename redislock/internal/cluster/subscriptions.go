@@ -23,9 +23,10 @@ type subscriptions struct {
 	ctx        context.Context
 	notifyCore func(string, driver.Status)
 
-	mu    sync.Mutex
-	slots map[int]*slotSubscription
-	nodes map[*server.Driver]*nodeSubscriber
+	mu      sync.Mutex
+	slots   map[int]*slotSubscription
+	nodes   map[*server.Driver]*nodeSubscriber
+	refused chan struct{} // closed while the last answer of a node to a subscription was a refusal
 }
 
 // slotSubscription is a slot whose pushes flow, or are to flow. The mutex of
@@ -60,7 +61,10 @@ const (
 )
 
 func newSubscriptions(ctx context.Context, c *Cluster, notify func(string, driver.Status)) *subscriptions {
-	return &subscriptions{c: c, ctx: ctx, notifyCore: notify, slots: make(map[int]*slotSubscription), nodes: make(map[*server.Driver]*nodeSubscriber)}
+	return &subscriptions{
+		c: c, ctx: ctx, notifyCore: notify, slots: make(map[int]*slotSubscription), nodes: make(map[*server.Driver]*nodeSubscriber),
+		refused: make(chan struct{}),
+	}
 }
 
 func (e *subscriptions) over() bool { return e.c.life.Over() || e.ctx.Err() != nil }
@@ -71,8 +75,9 @@ func (e *subscriptions) notify(id string, p driver.Status) {
 	}
 }
 
-// await returns once pushes of a slot flow, or after a time limit. It reports
-// whether they flow now and did not before.
+// await returns once pushes of a slot flow, after a time limit, or when a node has refused
+// a subscription: then the waiter polls. It reports whether they flow now and did not
+// before.
 func (e *subscriptions) await(ctx context.Context, slot int) bool {
 	e.mu.Lock()
 	h := e.slots[slot]
@@ -89,13 +94,14 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 		}
 		e.mu.Lock()
 	}
-	live := h.live
+	live, refused := h.live, e.refused
 	e.mu.Unlock()
 	limit := time.NewTimer(subscribeWait)
 	defer limit.Stop()
 	select {
 	case <-live:
 		return true
+	case <-refused:
 	case <-ctx.Done():
 	case <-limit.C:
 	case <-e.c.life.Done:
@@ -104,12 +110,25 @@ func (e *subscriptions) await(ctx context.Context, slot int) bool {
 	return false
 }
 
-func (h *slotSubscription) flowsLocked() bool {
+func (h *slotSubscription) flowsLocked() bool { return isClosed(h.live) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-h.live:
+	case <-c:
 		return true
 	default:
 		return false
+	}
+}
+
+// noteAnswerLocked notes whether a node has refused a subscription, for want of a right.
+func (e *subscriptions) noteAnswerLocked(err error) {
+	refused := err != nil && driver.ClassOf(server.Classify(err)) == driver.Refused
+	switch before := isClosed(e.refused); {
+	case refused && !before:
+		close(e.refused)
+	case err == nil && before:
+		e.refused = make(chan struct{})
 	}
 }
 
@@ -270,6 +289,7 @@ func (p *nodeSubscriber) subscribe(ear client.Subscriber, work []*slotSubscripti
 			continue
 		}
 		p.all.mu.Lock()
+		p.all.noteAnswerLocked(err)
 		if err != nil {
 			p.todo = append(p.todo, work[i:]...)
 			p.all.mu.Unlock()
