@@ -27,6 +27,10 @@ const maxHoldBeat = 3 * time.Second
 // can keep.
 func (s *Server) serveHold(c *call) {
 	c.withHold(holdParams, c.parseHoldStream, func(h *hold, a *acquireRequest) {
+		if h.maxHold == 0 || h.maxHold > a.maxHold {
+			c.fail(newProblem(http.StatusConflict, "id_in_use", "the id holds or waits with a longer max_hold_ms, or with none"))
+			return
+		}
 		if holdsSince(h, c.begun) {
 			_ = h.extend(c.r.Context(), c.begun) // the first event tells what is left
 		}

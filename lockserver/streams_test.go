@@ -429,7 +429,10 @@ func (d ownerless) Traits() holdfast.Traits {
 func TestHoldStreamGoesOnWithAHold(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := w.server()
-		w.want("acquire", w.acquire(s, 1, "a"), 200, "state", "held")
+		w.want("acquire", w.acquire(s, 1, "a", "max_hold_ms", "60000"), 200, "state", "held")
+		w.want("a longer hold", w.acquire(s, 2, "b"), 200, "state", "held")
+		r := w.post(s, "/v1/hold", "id", id(2), "name", "b", "ttl_ms", "9000", "max_hold_ms", "60000")
+		w.want("a stream that would not end it", r, 409, "code", "id_in_use")
 		time.Sleep(8500 * time.Millisecond)
 		st := w.openHold(s, 1, "a", "on_close", "release")
 		time.Sleep(20 * time.Second)
