@@ -10,7 +10,7 @@ import (
 
 // Multi holds several mutexes at once, all or none. It takes them in the order
 // of their names, whatever order the caller gave, so that two Multis never wait
-// for each other in a circle.
+// for each other in a circle. The loss of one ends the wait for the others.
 type Multi struct {
 	ms  []*Mutex
 	err error
@@ -60,20 +60,38 @@ func (m *Multi) lock(ctx context.Context, try bool) (*MultiHold, error) {
 		wait, cancel = m.ms[0].s.bounded(ctx)
 		defer cancel()
 	}
-	mh := &MultiHold{ctx: ctx}
-	for _, mu := range m.ms {
-		h, err := mu.s.lockWithin(&attempt{ctx: mh.ctx, wait: wait, calledAt: begun, try: try}, 1)
+	mh, next := &MultiHold{ctx: ctx}, wait
+	for i, mu := range m.ms {
+		h, err := mu.s.lockWithin(&attempt{ctx: mh.ctx, wait: next, calledAt: begun, try: try}, 1)
 		if err == nil {
 			mh.holds = append(mh.holds, h)
 			mh.ctx = h.workParent(mh.ctx)
-			err = mh.Err() // one of the earlier may be lost meanwhile
+		}
+		if lost := mh.lost(); lost != nil { // of an earlier one, which has ended the wait
+			err = lost
 		}
 		if err != nil {
 			mh.releasePartial(wait)
 			return nil, err
 		}
+		if !try && i < len(m.ms)-1 { // without h, the wait for the others is of no use
+			over, cancel := context.WithCancelCause(next)
+			stop := context.AfterFunc(h.Context(), func() { cancel(h.Err()) })
+			defer func() { stop(); cancel(nil) }()
+			next = over
+		}
 	}
 	return mh, nil
+}
+
+// lost returns why one of the names that m has taken so far is not held, or nil.
+func (m *MultiHold) lost() error {
+	for _, h := range m.holds {
+		if err := h.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check refuses a call that cannot be carried out.
@@ -134,12 +152,7 @@ func (m *MultiHold) Err() error {
 	if !m.made() {
 		return ErrReleased
 	}
-	for _, h := range m.holds {
-		if err := h.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.lost()
 }
 
 // beginFunction notes that a function of Do runs under all the holds.

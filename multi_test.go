@@ -227,3 +227,38 @@ func TestF112_CloseWhileSeveralAreGivenBack(t *testing.T) {
 		unlock(t, h)
 	})
 }
+
+// TestMultiEndsWhenANameIsLost takes a name away from a Multi that waits for another one:
+// its Lock ends at once, and gives the place up. So does one whose MaxHold is over.
+func TestMultiEndsWhenANameIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memlock.NewStore()
+		a, b := client(t, memlock.New(s)), client(t, memlock.New(s))
+		held := must(t)(b.Mutex("y").Lock(bg))
+		time.AfterFunc(time.Minute, func() {
+			info, err := b.Inspect(bg, "x")
+			if err != nil || len(info.Holders) != 1 {
+				t.Errorf("%v, %v", info.Holders, err)
+				return
+			}
+			if err := b.Break(bg, "x", info.Holders[0].ID); err != nil {
+				t.Error(err)
+			}
+		})
+		for after, opts := range map[time.Duration][]holdfast.Option{time.Minute: nil, 20 * time.Second: {holdfast.WithMaxHold(20 * time.Second)}} {
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(bg, time.Hour)
+			_, err := a.Multi([]string{"x", "y"}, opts...).Lock(ctx)
+			wantErr(t, err, holdfast.ErrLost)
+			if took := time.Since(begun); took > after+time.Second {
+				t.Errorf("MaxHold %d: %v after %v", len(opts), err, took)
+			}
+			cancel()
+			synctest.Wait()
+			if info, err := b.Inspect(bg, "y"); err != nil || len(info.Waiters) != 0 {
+				t.Errorf("%d wait, %v", len(info.Waiters), err)
+			}
+		}
+		unlock(t, held)
+	})
+}
