@@ -25,6 +25,7 @@ type scans struct {
 	mu      sync.Mutex
 	current *scan // nil while nobody watches
 	viewers int   // of current
+	number  int64 // of current, and of the last one
 	ended   bool  // the server drains: there is no new scan
 }
 
@@ -37,7 +38,8 @@ func (s *scans) join() *scan {
 	}
 	if s.current == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		sc := &scan{store: s.store, cancel: cancel, locks: make(map[string]string), changed: make(chan struct{}), version: time.Now().UnixMilli()}
+		s.number++
+		sc := &scan{store: s.store, number: s.number, cancel: cancel, locks: make(map[string]string), changed: make(chan struct{}), version: time.Now().UnixMilli()}
 		s.current = sc
 		s.running.Go(func() { sc.run(ctx) })
 	}
@@ -72,6 +74,7 @@ func (s *scans) count() int {
 // scan looks at the store on behalf of all who watch. One goroutine looks.
 type scan struct {
 	store  *store
+	number int64 // no other scan of the server has it
 	cancel context.CancelFunc
 
 	mu      sync.Mutex

@@ -1,6 +1,7 @@
 package lockserver
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -9,18 +10,22 @@ import (
 	"time"
 )
 
-// mark returns a version as clients see it; versions of another server are of no use.
-func (s *Server) mark(version int64) string { return s.name + ":" + strconv.FormatInt(version, 10) }
+// mark returns a version as clients see it. Versions of another server are of no use, nor
+// are those of another scan: what has changed between two scans, neither has seen.
+func (v *viewer) mark(version int64) string { return v.origin() + strconv.FormatInt(version, 10) }
 
-// unmark reads a mark, -1 for one of another server.
-func (s *Server) unmark(mark string) int64 {
-	rest, own := strings.CutPrefix(mark, s.name+":")
+// unmark reads a mark, -1 for one of another server or scan.
+func (v *viewer) unmark(mark string) int64 {
+	rest, own := strings.CutPrefix(mark, v.origin())
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if !own || err != nil {
 		return -1
 	}
 	return n
 }
+
+// origin begins the marks of a viewer's scan.
+func (v *viewer) origin() string { return fmt.Sprintf("%s:%d:", v.s.name, v.sc.number) }
 
 var watchParams = map[string]paramType{"prefix": isText, "after": isText}
 
@@ -46,7 +51,7 @@ func (s *Server) serveWatch(c *call) {
 	}
 	v := &viewer{s: s, c: c, sc: sc, prefix: p.text("prefix")}
 	if p.has("after") {
-		v.version = s.unmark(p.text("after"))
+		v.version = v.unmark(p.text("after"))
 		if _, known, _ := sc.since(v.version); !known {
 			c.fail(newProblem(http.StatusGone, "too_old", "the changes since then are no longer known: ask for a new snapshot"))
 			return
@@ -141,7 +146,7 @@ func (v *viewer) sendSnapshot() bool {
 
 // bookmark sends the version from which another watch can go on.
 func (v *viewer) bookmark() bool {
-	return v.c.sendEvent(fields{{"event", "bookmark"}, {"after", v.s.mark(v.version)}}) == nil
+	return v.c.sendEvent(fields{{"event", "bookmark"}, {"after", v.mark(v.version)}}) == nil
 }
 
 // send sends a change, unless the viewer may not see it. It reports whether the
