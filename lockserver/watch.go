@@ -60,16 +60,17 @@ func (s *Server) serveWatch(c *call) {
 	v.run(!p.has("after"))
 }
 
-// awaitScan waits for the first look, and answers if there is none.
+// awaitScan waits for the first look, and answers if there is none, or if the last one has
+// failed.
 func (s *Server) awaitScan(c *call, sc *scan) bool {
 	for {
 		ready, changed, err := sc.state()
 		switch {
-		case ready:
-			return true
 		case err != nil:
 			c.fail(problemOf(err))
 			return false
+		case ready:
+			return true
 		}
 		select {
 		case <-changed:
@@ -119,6 +120,9 @@ func (v *viewer) run(snapshot bool) {
 		}
 		select {
 		case <-changed:
+			if _, _, err := v.sc.state(); err != nil {
+				return // a stream that goes on would say that nothing has changed
+			}
 		case <-beat.C:
 			if !v.bookmark() {
 				return
