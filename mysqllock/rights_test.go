@@ -19,11 +19,16 @@ func rights(t *testing.T, s *servers.MariaDBServer, open func(user string) (driv
 
 func usersOf(t *testing.T, s *servers.MariaDBServer, open func(user string) (driver.Driver, error)) sqlcases.Users {
 	return sqlcases.Users{
-		Create: func(user string) {
-			s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+servers.MariaDBPassword+"'")
-			s.Exec(t, "GRANT SELECT ON locks.step TO "+user+"@'%'")
+		Create: func(user string, rights []string) {
+			queries := []string{
+				"CREATE USER " + user + "@'%' IDENTIFIED BY '" + servers.MariaDBPassword + "'",
+				"GRANT SELECT ON locks.step TO " + user + "@'%'",
+			}
+			for _, right := range rights {
+				queries = append(queries, fmt.Sprintf("GRANT %s TO %s@'%%'", right, user))
+			}
+			s.Exec(t, queries...)
 		},
-		Grant:  func(user, right string) { s.Exec(t, fmt.Sprintf("GRANT %s TO %s@'%%'", right, user)) },
 		Revoke: func(user, right string) { s.Exec(t, fmt.Sprintf("REVOKE %s FROM %s@'%%'", right, user)) },
 		Open:   open,
 		Count:  func(query string) int64 { return s.Value(t, query) },

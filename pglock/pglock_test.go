@@ -53,9 +53,7 @@ func openOn(t drivertest.T, url string) *Driver {
 // server's, plus a number in a table that StepClock changes.
 func harness(t *testing.T) drivertest.Harness {
 	s := servers.Postgres(t, servers.PostgresOptions{})
-	s.Exec(t, "CREATE TABLE step (us bigint)")
-	s.Exec(t, "INSERT INTO step VALUES (0)")
-	s.Exec(t, "CREATE SCHEMA earlier")
+	s.Exec(t, "CREATE TABLE step (us bigint)", "INSERT INTO step VALUES (0)", "CREATE SCHEMA earlier")
 	const options = "pool_max_conns=4&search_path=earlier,pg_catalog,public&schema=public"
 	url := s.URL("postgres", options)
 	stepped := func(url string) (driver.Driver, error) {
@@ -99,13 +97,11 @@ func harness(t *testing.T) drivertest.Harness {
 		Snapshot: func(drivertest.T) func() {
 			tables := []string{"store", "line", "ticket", "grave"}
 			for _, name := range tables {
-				s.Exec(t, "DROP TABLE IF EXISTS old_"+name)
-				s.Exec(t, "CREATE TABLE old_"+name+" AS TABLE holdfast_"+name)
+				s.Exec(t, "DROP TABLE IF EXISTS old_"+name, "CREATE TABLE old_"+name+" AS TABLE holdfast_"+name)
 			}
 			return func() {
 				for _, name := range tables {
-					s.Exec(t, "TRUNCATE holdfast_"+name)
-					s.Exec(t, "INSERT INTO holdfast_"+name+" TABLE old_"+name)
+					s.Exec(t, "TRUNCATE holdfast_"+name, "INSERT INTO holdfast_"+name+" TABLE old_"+name)
 				}
 			}
 		},

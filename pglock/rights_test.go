@@ -19,11 +19,13 @@ func rights(t *testing.T, s *servers.PostgresServer, open func(user string) (dri
 
 func usersOf(t *testing.T, s *servers.PostgresServer, open func(user string) (driver.Driver, error)) sqlcases.Users {
 	return sqlcases.Users{
-		Create: func(user string) {
-			s.Exec(t, "CREATE ROLE "+user+" LOGIN")
-			s.Exec(t, "GRANT SELECT ON step TO "+user)
+		Create: func(user string, rights []string) {
+			statements := []string{"CREATE ROLE " + user + " LOGIN", "GRANT SELECT ON step TO " + user}
+			for _, right := range rights {
+				statements = append(statements, fmt.Sprintf("GRANT %s TO %s", right, user))
+			}
+			s.Exec(t, statements...)
 		},
-		Grant:  func(user, right string) { s.Exec(t, fmt.Sprintf("GRANT %s TO %s", right, user)) },
 		Revoke: func(user, right string) { s.Exec(t, fmt.Sprintf("REVOKE %s FROM %s", right, user)) },
 		Open:   open,
 		Count:  func(query string) int64 { return s.Value(t, query) },

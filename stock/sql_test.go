@@ -18,7 +18,7 @@ type database struct {
 	name       string
 	driverName string
 	address    func(user string) string
-	exec       func(testing.TB, string)
+	exec       func(testing.TB, ...string)
 	value      func(testing.TB, string) int64
 	crash      func(testing.TB)
 }

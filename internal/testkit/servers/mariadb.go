@@ -75,11 +75,11 @@ func (s *MariaDBServer) stop() { s.Stop() }
 func newMariaDB(t testing.TB, fresh *freshMariaDB, opts MariaDBOptions, dir string) *MariaDBServer {
 	t.Helper()
 	s := copyMariaDB(t, fresh, opts, dir)
-	s.Exec(t, "CREATE DATABASE locks")
+	queries := []string{"CREATE DATABASE locks"}
 	for _, user := range []string{"holdfast", "app"} {
-		s.Exec(t, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")
+		queries = append(queries, "CREATE USER "+user+"@'%' IDENTIFIED BY '"+MariaDBPassword+"'")
 	}
-	s.Exec(t, "GRANT ALL ON *.* TO holdfast@'%'")
+	s.Exec(t, append(queries, "GRANT ALL ON *.* TO holdfast@'%'")...)
 	return s
 }
 
@@ -209,7 +209,11 @@ func (s *MariaDBServer) boot() error {
 	return nil
 }
 
-// do runs one statement as the superuser, on the socket, with the program that comes
+// delimiter separates the statements that the server's program is given. No text has
+// it, so a statement with semicolons is one statement.
+const delimiter = "/*end*/"
+
+// do runs a statement as the superuser, on the socket, with the program that comes
 // with the server, and returns the rows: a line for each, with a tab between columns.
 // The line of the names of columns comes first, unless options say otherwise.
 func (s *MariaDBServer) do(ctx context.Context, query string, options ...string) (string, error) {
@@ -217,8 +221,7 @@ func (s *MariaDBServer) do(ctx context.Context, query string, options ...string)
 	if err != nil {
 		return "", err
 	}
-	// No text has this delimiter, so a query with semicolons is one statement.
-	args := append([]string{"--no-defaults", "--user=root", "--socket=" + s.socket(), "--batch", "--comments", "--binary-mode", "--delimiter=/*end*/"}, options...)
+	args := append([]string{"--no-defaults", "--user=root", "--socket=" + s.socket(), "--batch", "--comments", "--binary-mode", "--delimiter=" + delimiter}, options...)
 	args = append(args, "--execute="+query)
 	answer, err := output(ctx, path, append(args, "--database=locks")...)
 	if err != nil && strings.Contains(err.Error(), "ERROR 1049 ") { // it has yet to be made
@@ -227,10 +230,10 @@ func (s *MariaDBServer) do(ctx context.Context, query string, options ...string)
 	return answer, err
 }
 
-// Exec runs a statement as the superuser.
-func (s *MariaDBServer) Exec(t testing.TB, query string) {
+// Exec runs statements as the superuser, one after the other.
+func (s *MariaDBServer) Exec(t testing.TB, queries ...string) {
 	t.Helper()
-	s.must(t, query)
+	s.must(t, strings.Join(queries, delimiter))
 }
 
 // Value runs a statement that returns one number.

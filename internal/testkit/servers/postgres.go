@@ -70,12 +70,21 @@ func (s *PostgresServer) stop() { s.Stop() }
 func findPostgres(t testing.TB) string {
 	t.Helper()
 	programs := []string{"postgres"}
-	for v := 30; v >= 13; v-- {
-		programs = append(programs,
-			fmt.Sprintf("/usr/lib/postgresql/%d/bin/postgres", v), fmt.Sprintf("/usr/pgsql-%d/bin/postgres", v),
-			fmt.Sprintf("/opt/homebrew/opt/postgresql@%d/bin/postgres", v))
+	for _, bin := range postgresFolders() {
+		programs = append(programs, bin+"/postgres")
 	}
 	return filepath.Dir(Find(t, "HOLDFAST_POSTGRES_SERVER", "postgresql (13 or later)", programs...))
+}
+
+// postgresFolders returns the folders in which packages of systems put the programs,
+// those of the newest version first.
+func postgresFolders() (folders []string) {
+	for v := 30; v >= 13; v-- {
+		folders = append(folders,
+			fmt.Sprintf("/usr/lib/postgresql/%d/bin", v), fmt.Sprintf("/usr/pgsql-%d/bin", v),
+			fmt.Sprintf("/opt/homebrew/opt/postgresql@%d/bin", v))
+	}
+	return folders
 }
 
 func newPostgres(t testing.TB, opts PostgresOptions, dir string) *PostgresServer {
@@ -113,9 +122,7 @@ func newPostgres(t testing.TB, opts PostgresOptions, dir string) *PostgresServer
 // demand makes the server require the password, and TLS if it has TLS.
 func (s *PostgresServer) demand(t testing.TB) {
 	t.Helper()
-	for _, role := range []string{"postgres", "app"} {
-		s.Exec(t, "ALTER ROLE "+role+" PASSWORD '"+s.Password+"'")
-	}
+	s.Exec(t, "ALTER ROLE postgres PASSWORD '"+s.Password+"'", "ALTER ROLE app PASSWORD '"+s.Password+"'")
 	kind := "host"
 	if s.opts.TLS {
 		kind = "hostssl"
@@ -189,10 +196,10 @@ func (s *PostgresServer) url() string {
 	return s.URL("postgres", query)
 }
 
-// Exec runs a statement as the superuser.
-func (s *PostgresServer) Exec(t testing.TB, sql string) {
+// Exec runs statements as the superuser, as one transaction.
+func (s *PostgresServer) Exec(t testing.TB, statements ...string) {
 	t.Helper()
-	s.mustQuery(t, sql)
+	s.mustQuery(t, strings.Join(statements, "; "))
 }
 
 // Value runs a statement that returns one number.

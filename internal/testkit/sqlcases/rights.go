@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest"
 )
 
-// Users creates users of a server, and grants them rights and revokes these. A
-// right is the text of a grant: "SELECT on holdfast_line".
+// Users creates users of a server and revokes rights from them. A right is the text of
+// a grant: "SELECT on holdfast_line".
 type Users struct {
-	Create        func(user string)
-	Grant, Revoke func(user, right string)
-	Open          func(user string) (driver.Driver, error)
-	Count         func(query string) int64 // the single number that a query returns
+	Create func(user string, rights []string) // a user with these rights
+	Revoke func(user, right string)
+	Open   func(user string) (driver.Driver, error)
+	Count  func(query string) int64 // the single number that a query returns
 }
 
 // Rights describes users of the tables with these names to the suite. The first
@@ -37,12 +37,7 @@ func Rights(tables []string, users Users) *drivertest.Rights {
 		Needed: needed,
 		User: func(_ drivertest.T, without ...string) drivertest.User {
 			user := fmt.Sprintf("user%d", last.Add(1))
-			users.Create(user)
-			for _, right := range needed {
-				if !slices.Contains(without, right) {
-					users.Grant(user, right)
-				}
-			}
+			users.Create(user, slices.DeleteFunc(slices.Clone(needed), func(right string) bool { return slices.Contains(without, right) }))
 			return drivertest.User{
 				Open:   func(drivertest.T) (driver.Driver, error) { return users.Open(user) },
 				Revoke: func(_ drivertest.T, right string) { users.Revoke(user, right) },
@@ -75,15 +70,13 @@ func MarkRights(t *testing.T, tables []string, users Users) {
 	rights := Rights(tables, users)
 	for _, lacks := range append([]string{""}, verbs...) {
 		user := "marks" + strings.ToLower(lacks)
-		users.Create(user)
-		for _, right := range rights.Needed {
-			users.Grant(user, right)
-		}
+		granted := slices.Clone(rights.Needed)
 		for _, verb := range verbs {
 			if verb != lacks {
-				users.Grant(user, verb+" on holdfast_mark")
+				granted = append(granted, verb+" on holdfast_mark")
 			}
 		}
+		users.Create(user, granted)
 		d, err := users.Open(user)
 		if err != nil {
 			t.Fatal(err)
