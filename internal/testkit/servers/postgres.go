@@ -42,8 +42,9 @@ type PostgresServer struct {
 // program than the installed postgres; initdb has to be beside it.
 func Postgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	t.Helper()
+	fresh := freshPostgres(t)
 	return single(t, "postgres", func(dir string) *PostgresServer {
-		return newPostgres(t, opts, dir)
+		return newPostgres(t, fresh, opts, dir)
 	})
 }
 
@@ -51,8 +52,9 @@ func Postgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 // of the package share. The package's TestMain has to be [Main].
 func SharedPostgres(t testing.TB) *PostgresServer {
 	t.Helper()
+	fresh := freshPostgres(t)
 	s := share(t, "postgres", func(dir string) *PostgresServer {
-		return newPostgres(t, PostgresOptions{}, dir)
+		return newPostgres(t, fresh, PostgresOptions{}, dir)
 	})
 	t.Cleanup(func() { s.logOnFailure(t) })
 	return s
@@ -87,18 +89,51 @@ func postgresFolders() (folders []string) {
 	return folders
 }
 
-func newPostgres(t testing.TB, opts PostgresOptions, dir string) *PostgresServer {
+// postgresData is a data folder that no server runs on.
+type postgresData string
+
+func (postgresData) stop() {}
+
+// freshPostgres returns a data folder that servers of the package's tests copy, or "" if
+// the package's TestMain is not [Main], which removes it.
+func freshPostgres(t testing.TB) postgresData {
 	t.Helper()
-	s := &PostgresServer{Password: opts.Password, opts: opts, dir: dir, bin: findPostgres(t)}
+	if !shared.cleaned {
+		return ""
+	}
+	bin := findPostgres(t)
+	return share(t, "postgres-fresh", func(dir string) postgresData {
+		data := filepath.Join(dir, "data")
+		initPostgres(t, bin, dir, data)
+		return postgresData(data)
+	})
+}
+
+// initPostgres creates a data folder in a folder, which gets the user of servers.
+func initPostgres(t testing.TB, bin, dir, data string) {
+	t.Helper()
 	if err := chownToServerUser(dir); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-D", s.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"}
-	path, args := asServerUser(filepath.Join(s.bin, "initdb"), args)
+	path, args := asServerUser(filepath.Join(bin, "initdb"),
+		[]string{"-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"})
 	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+}
+
+func newPostgres(t testing.TB, fresh postgresData, opts PostgresOptions, dir string) *PostgresServer {
+	t.Helper()
+	s := &PostgresServer{Password: opts.Password, opts: opts, dir: dir, bin: findPostgres(t)}
+	if fresh == "" {
+		initPostgres(t, s.bin, dir, s.data())
+	} else if err := copyData(string(fresh), s.data()); err != nil {
+		t.Fatal(err)
+	}
+	if err := chownToServerUser(dir); err != nil {
+		t.Fatal(err)
 	}
 	if opts.TLS {
 		s.Certs = NewCerts(t, dir)

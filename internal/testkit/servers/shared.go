@@ -13,6 +13,7 @@ import (
 // servers they shared, checks that no goroutine is left, and exits.
 func Main(m *testing.M, opts ...goleak.Option) {
 	DefaultSignals()
+	shared.cleaned = true
 	goleak.VerifyTestMain(stopping{m, opts}, opts...)
 }
 
@@ -52,6 +53,7 @@ var shared struct {
 	sync.Mutex
 	servers map[string]sharable
 	dirs    []string
+	cleaned bool // by Main, when the tests have ended
 }
 
 type sharable interface{ stop() }
