@@ -357,3 +357,18 @@ func TestLoneSurrogates(t *testing.T) {
 		}
 	}
 }
+
+// TestProbesByHEAD checks that a probe without a body is answered, and that nothing else is.
+func TestProbesByHEAD(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.server()
+		for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/server": 405, "/nothing": 404} {
+			r, rec := request("HEAD", path, "", ""), httptest.NewRecorder()
+			r.Host = "127.0.0.1"
+			s.ServeHTTP(rec, r)
+			if rec.Code != want {
+				t.Errorf("HEAD %s: %d, want %d", path, rec.Code, want)
+			}
+		}
+	})
+}

@@ -176,7 +176,7 @@ var everyAnswer = http.Header{
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{s: s, w: w, r: r, text: wantsText(r), sender: sender{begun: time.Now(), remote: remoteOf(r)}}
 	maps.Copy(w.Header(), everyAnswer)
-	endpoint := r.Method + " " + r.URL.Path
+	endpoint := endpointOf(r)
 	rt, ok := s.routes[endpoint]
 	switch p := s.admit(c, rt, ok); {
 	case p != nil && !ok:
@@ -190,6 +190,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f := s.options.Events.Request; f != nil {
 		f(RequestInfo{Endpoint: endpoint, Status: c.status, Code: c.code, Took: time.Since(c.begun)})
 	}
+}
+
+// endpointOf returns the method and path of a request, as routes has them. Probes may be
+// asked by HEAD, as some do: net/http leaves the body of the answer out.
+func endpointOf(r *http.Request) string {
+	method := r.Method
+	if method == http.MethodHead && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz") {
+		method = http.MethodGet
+	}
+	return method + " " + r.URL.Path
 }
 
 // admit refuses a request that nobody may send, and finds out who sends it.
