@@ -271,12 +271,11 @@ func (b *round) addText(text string) {
 
 // limits adds the statement that bounds the transaction's waits and run time.
 func (b *round) limits() {
-	wait, all := lockTimeout, 2*lockTimeout
+	wait, all, idle := lockTimeout, 2*lockTimeout, idleMax
 	if end, ok := b.ctx.Deadline(); ok {
 		left := time.Until(end)
-		wait, all = min(wait, left*8/10), min(all, left*9/10)
+		wait, all, idle = min(wait, left*8/10), min(all, left*9/10), min(idle, left) // nobody goes on after the deadline
 	}
-	idle := min(idleMax, 2*all)
 	values := make([][]byte, 0, 3)
 	for _, limit := range []time.Duration{wait, all, idle} {
 		values = append(values, strconv.AppendInt(nil, max(1, limit.Milliseconds()), 10))
