@@ -21,16 +21,18 @@ type conn struct {
 	host  string
 	nc    net.Conn
 	in    *bufio.Reader // of the connection itself, by Read
-	out   *bufio.Writer
-	since time.Time // when it became idle
+	out   *bufio.Writer // to the connection itself, by Write
+	since time.Time     // when it became idle
 
 	left     int64 // bytes that may still be read; errTooLong after them
 	answered bool  // a byte has come since the last request was begun
+	failed   error // of a write
+	unsent   bool  // the body of the last request was at fault, and its rest was not sent
 }
 
 func newConn(t *Transport, host string, nc net.Conn) *conn {
-	c := &conn{t: t, host: host, nc: nc, out: bufio.NewWriter(nc)}
-	c.in = bufio.NewReader(c)
+	c := &conn{t: t, host: host, nc: nc}
+	c.in, c.out = bufio.NewReader(c), bufio.NewWriter(c)
 	return c
 }
 
@@ -48,20 +50,29 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write sends a part of a request.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.nc.Write(b)
+	if err != nil {
+		c.failed = err
+	}
+	return n, err
+}
+
 func (c *conn) close() { _ = c.nc.Close() }
 
 // roundTrip sends a request, whose body it closes, and reads the header of the answer. The
 // connection is closed if it returns an error, and else passes to the body of the answer.
 func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
-	stop := context.AfterFunc(r.Context(), func() {
-		_ = c.nc.SetDeadline(time.Unix(1, 0)) // ends the call that reads or writes
-	})
+	stop := context.AfterFunc(r.Context(), c.close) // ends the call that reads or writes
 	c.answered = false
-	wrote := r.Write(c.out)
-	failed := c.out.Flush() // nil if the body of the request was at fault
+	err := r.Write(c.out)
+	if err == nil {
+		err = c.out.Flush()
+	}
+	c.unsent = err != nil && c.failed == nil
 	var resp *http.Response
-	err := wrote
-	if wrote == nil || failed != nil {
+	if !c.unsent {
 		// A server that does not read a request to its end may have answered.
 		resp, err = c.readHeader(r)
 	}
@@ -70,7 +81,7 @@ func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
 		c.close()
 		return nil, err
 	}
-	b := &body{c: c, content: resp.Body, ctx: r.Context(), stop: stop, keep: failed == nil && !resp.Close && !r.Close}
+	b := &body{c: c, content: resp.Body, ctx: r.Context(), stop: stop, keep: c.failed == nil && !resp.Close && !r.Close}
 	if resp.Body == http.NoBody {
 		b.end(b.keep)
 		return resp, nil
@@ -108,10 +119,14 @@ type body struct {
 	stop    func() bool // ends the watch for the end of ctx
 	keep    bool        // the connection can carry another request
 	ended   atomic.Bool
+	closed  atomic.Bool
 }
 
-// Read reads the body.
+// Read reads the body. It fails after Close, though what has come is in a buffer.
 func (b *body) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	n, err := b.content.Read(p)
 	switch {
 	case err == io.EOF:
@@ -128,6 +143,7 @@ func (b *body) Read(p []byte) (int, error) {
 // Close closes the connection, unless the body was read to its end. It may be called while
 // Read blocks, which ends.
 func (b *body) Close() error {
+	b.closed.Store(true)
 	b.end(false)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -36,6 +37,8 @@ type Transport struct {
 	mu    sync.Mutex
 	idle  map[string][]*conn // by host and port, the last used one last
 	timer *time.Timer        // closes those that are idle for too long; nil: there are none
+
+	ending bool // no request has begun since CloseIdleConnections
 }
 
 // RoundTrip sends a request and returns its answer, whose body the caller reads to its end
@@ -44,13 +47,21 @@ type Transport struct {
 //
 // A request that an idle connection fails to carry, because the server has closed it
 // meanwhile, is sent again by another one if that can have one effect only: if it is a GET
-// or a HEAD, or has a header Idempotency-Key, as with net/http.Transport.
+// or a HEAD, or has a header Idempotency-Key, as with net/http.Transport. If no other
+// connection can be opened then, the error is that of the first one: the server may have
+// carried the request out.
+//
+// The body of a request must not block: the request is written in the goroutine of the
+// caller, and its answer is read after that. A server that answers without reading a request
+// that the buffers of the connection cannot take has to close the connection.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "http" || r.URL.Host == "" {
 		closeBody(r)
 		return nil, fmt.Errorf("plainhttp: cannot ask %s: only http://HOST is possible", r.URL.Redacted())
 	}
 	ctx := r.Context()
+	t.begin()
+	var failed error // of the last connection that has carried the request
 	for {
 		if ctx.Err() != nil {
 			closeBody(r)
@@ -60,8 +71,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		reused := c != nil
 		if !reused {
 			var err error
-			if c, err = t.open(ctx, r.URL.Host); err != nil {
+			if c, err = t.open(ctx, r.URL); err != nil {
 				closeBody(r)
+				if failed != nil { // the request may have been carried out
+					err = fmt.Errorf("%w; and then %v", failed, err)
+				}
 				return nil, err
 			}
 		}
@@ -71,26 +85,34 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case !reused || c.answered || !isReplayable(r):
+		case !reused || c.answered || c.unsent || !isReplayable(r):
 			return nil, err
 		}
+		failed = err
 		if r, err = rewound(r); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// open opens a connection to a host.
-func (t *Transport) open(ctx context.Context, host string) (*conn, error) {
-	address := host
-	if _, _, err := net.SplitHostPort(host); err != nil {
-		address = net.JoinHostPort(host, "80")
+// begin notes that a request begins, whose connection may be kept.
+func (t *Transport) begin() {
+	t.mu.Lock()
+	t.ending = false
+	t.mu.Unlock()
+}
+
+// open opens a connection to the host of a URL.
+func (t *Transport) open(ctx context.Context, u *url.URL) (*conn, error) {
+	port := u.Port()
+	if port == "" {
+		port = "80"
 	}
-	nc, err := t.Dial(ctx, "tcp", address)
+	nc, err := t.Dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return nil, err
 	}
-	return newConn(t, host, nc), nil
+	return newConn(t, u.Host, nc), nil
 }
 
 // take returns a connection to a host that is idle and not closed by the server; nil if
@@ -118,7 +140,7 @@ func (t *Transport) take(host string) *conn {
 func (t *Transport) keep(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.idle[c.host]) >= t.MaxIdle {
+	if t.ending || len(t.idle[c.host]) >= t.MaxIdle {
 		c.close()
 		return
 	}
@@ -158,10 +180,12 @@ func (t *Transport) closeOld() {
 	}
 }
 
-// CloseIdleConnections closes the connections that carry no request.
+// CloseIdleConnections closes the connections that carry no request. Those that carry one
+// are closed with its answer's end, unless another request begins before that.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.ending = true
 	for _, conns := range t.idle {
 		for _, c := range conns {
 			c.close()
