@@ -72,6 +72,8 @@ func (s *serverList) find(ctx context.Context) (*answer, error) {
 	return nil, &driver.Error{Class: driver.Unavailable, Err: errors.Join(errs...)}
 }
 
+const releasePath = "/v1/release"
+
 // newRequest returns a request to a server.
 func (s *serverList) newRequest(ctx context.Context, at int, method, path string, body any) (*http.Request, error) {
 	var content io.Reader
@@ -88,8 +90,11 @@ func (s *serverList) newRequest(ctx context.Context, at int, method, path string
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
-		// net/http may send it again on a fresh connection: it has one effect. A header
-		// without a value is not sent.
+	}
+	if body != nil && path != releasePath {
+		// It may be sent again on a fresh connection: it has one effect. A header without a
+		// value is not sent. A release is not, because the core has to know of each: a later
+		// one says gone if an earlier one was carried out.
 		r.Header["Idempotency-Key"] = nil
 	}
 	token, err := s.address.bearer()

@@ -339,7 +339,7 @@ func (d *Driver) leaveBatch(ctx context.Context, refs []driver.Ref, ids []string
 	// One server alone: the core has to know that an answer was missed, since the next one
 	// says gone if that request was carried out.
 	sent := time.Now()
-	a, err := d.servers.ask(ctx, http.MethodPost, "/v1/release", map[string]any{"holds": holds})
+	a, err := d.servers.ask(ctx, http.MethodPost, releasePath, map[string]any{"holds": holds})
 	a, err = d.checkBatch(refs, a, err)
 	if err != nil {
 		return nil, err
