@@ -18,7 +18,7 @@
 //     for every later command: dedicated.classify
 //     (TestF35_RenewalsWorkAfterRefusal).
 //   - A connection that is silent is kept until the client's time-out, though the
-//     server answers on others: doubt.go (TestF115_LockBesideSilentConnections).
+//     server answers on others: silentconn.go (TestF115_LockBesideSilentConnections).
 //   - A connection with a single caller shows only at the next request that it
 //     is broken: Heal.
 //   - Requests are repeated, and answers cached, unless that is turned off:
